@@ -1,0 +1,1 @@
+//! The binary `atoll`: roles, configuration, command line.

@@ -1,0 +1,1 @@
+//! Bounded messages between the host, jail and init.

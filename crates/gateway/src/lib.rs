@@ -1,0 +1,1 @@
+//! The main path: from a call to its outcome.

@@ -1,0 +1,2 @@
+//! The launcher program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! One copy-on-write layer over a host directory: read, apply, undo.

@@ -1,0 +1,30 @@
+//! Atoll's words as types.
+//!
+//! Everything that two other crates must agree about lives here: what a run is
+//! called, what is asked for ([`Call`]), what may be seen and changed
+//! ([`Boundary`]), how much may be used ([`Limits`]) and how it ended
+//! ([`Outcome`]).
+//!
+//! This crate never does I/O, never reads a clock and knows no other crate.
+//! Start reading at [`Boundary`].
+
+mod boundary;
+mod call;
+mod ids;
+mod limits;
+mod outcome;
+mod quantity;
+mod verdict;
+
+pub use boundary::{
+    Access, Boundary, Keep, Layering, SyscallRights, TerminalRights, View, ViewKind, WorkspaceMode,
+};
+pub use call::{Call, Principal};
+pub use ids::{InvalidRunId, RunId};
+pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};
+pub use outcome::{Ending, Enforcement, LimitHit, Outcome, Usage};
+pub use quantity::{InvalidQuantity, format_bytes, format_duration, parse_bytes, parse_duration};
+pub use verdict::{Reason, Verdict};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Profiles compiled to rules, and the one pure decision.

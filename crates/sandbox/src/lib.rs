@@ -1,0 +1,1 @@
+//! Sandboxes: sessions and the native backend.

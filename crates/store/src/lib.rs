@@ -1,0 +1,1 @@
+//! The ledger and the records of runs: the only crate that writes durable data.
