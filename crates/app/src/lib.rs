@@ -1,1 +1,69 @@
 //! The binary `atoll`: roles, configuration, command line.
+//!
+//! The library reads the command line ([`arguments`]), the configuration and the
+//! environment, and calls the crates that do the work. What a person reads is
+//! made in [`render`]; what a hostile program writes to a terminal goes through
+//! [`escape`]. System calls are made elsewhere. Start reading at [`main`].
+
+pub mod arguments;
+mod changes;
+mod configuration;
+mod console;
+mod decision;
+pub mod escape;
+mod failure;
+mod output;
+pub mod render;
+mod review;
+mod run;
+mod upkeep;
+
+use std::ffi::OsString;
+
+use arguments::Command;
+use failure::Failure;
+use output::Output;
+
+/// The launcher program, built by this crate's build script.
+const LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
+
+/// Runs the program with these arguments, its own name first, and returns the
+/// exit status.
+#[must_use]
+pub fn main(arguments: Vec<OsString>) -> u8 {
+    let command = match arguments::read(&arguments) {
+        Ok(command) => command,
+        Err(error) => {
+            // Whoever asked for help and closed the pipe has had enough of it.
+            let _ = error.print();
+            return arguments::status_of(&error);
+        }
+    };
+    let output = Output::of_process();
+    match perform(command, &output) {
+        Ok(status) => status,
+        Err(failure) => {
+            output.failure(&failure);
+            failure.status
+        }
+    }
+}
+
+fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
+    match command {
+        Command::Run(arguments) => run::run(*arguments, output),
+        Command::Runs(arguments) => review::runs(&arguments, output),
+        Command::Diff(arguments) => review::diff(&arguments, output),
+        Command::Apply(arguments) => review::apply(&arguments, output),
+        Command::Discard(arguments) => review::discard(&arguments, output),
+        Command::Undo(arguments) => review::undo(&arguments, output),
+        Command::Why(arguments) => review::why(&arguments, output),
+        Command::Gc(arguments) => upkeep::gc(&arguments, output),
+        Command::Profile(arguments) => upkeep::profile(arguments, output),
+        Command::Trust(arguments) => upkeep::trust(&arguments, output),
+        Command::Ledger(arguments) => upkeep::ledger(arguments, output),
+        Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
+        Command::Completions(arguments) => upkeep::completions(&arguments),
+        Command::Man(arguments) => upkeep::man(&arguments, output),
+    }
+}

@@ -1,1 +1,23 @@
-//! Bounded messages between the host, jail and init.
+//! Bounded messages between the host, the launcher (`jail`) and the first
+//! process inside (`init`).
+//!
+//! A sandbox is described once, by a [`Spec`]: a frozen list of closed
+//! operations. Afterwards only small [`Order`]s go in and [`Report`]s come out.
+//! Everything has a fixed form in little-endian bytes and a named limit; a
+//! reader takes the whole message or refuses it.
+//!
+//! This crate does no I/O and knows no system call. Start reading at [`Spec`].
+
+mod message;
+mod spec;
+mod wire;
+
+pub use message::{MESSAGE_BYTES_MAX, Order, Report, Stage};
+pub use spec::{
+    Identity, Operation, Permission, Place, ResourceLimit, SPEC_BYTES_MAX, Source, Spec, Terminal,
+    Watch,
+};
+pub use wire::Malformed;
+
+#[cfg(test)]
+mod tests;

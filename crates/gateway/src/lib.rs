@@ -1,1 +1,14 @@
 //! The main path: from a call to its outcome.
+//!
+//! Every way to make something happen ends in [`call`], one function that reads
+//! from top to bottom: decide, record, arm, run, close. The order is held by
+//! types: only policy makes a grant, only the ledger arms it, only an armed
+//! grant starts a sandbox.
+//!
+//! This crate must never touch a sandbox's sockets. Start reading at [`call`].
+
+mod call;
+mod place;
+
+pub use call::{Called, CallError, Request, call};
+pub use place::PlaceError;

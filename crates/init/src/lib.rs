@@ -1,1 +1,134 @@
 //! The first process inside a sandbox.
+//!
+//! It is a library of `jail`: the launcher's child goes on here, with nothing
+//! but its own [`Spec`]. It builds the file tree, gives every right up, starts
+//! the program behind Landlock and the system call filter, then stays as
+//! process 1: it reaps, passes signals on, watches what no control group
+//! holds, and ends everything when the program or the host side ends.
+//!
+//! It must never know policy, and learns of the host only what its spec
+//! names. Start reading at [`run`].
+
+pub mod filter;
+mod program;
+mod supervise;
+mod tree;
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use atoll_frame::{Identity, Report, Spec, Stage};
+use atoll_sys::{credentials, descriptor, mount, network, socket};
+
+/// Why a sandbox could not be made.
+#[derive(Debug)]
+pub struct Failure {
+    /// Where it failed.
+    pub stage: Stage,
+    /// The kernel's answer.
+    pub error: io::Error,
+    /// The path or value that it was about.
+    pub detail: Vec<u8>,
+}
+
+/// Attaches a stage to a kernel answer.
+pub(crate) trait At<T> {
+    fn at(self, stage: Stage) -> Result<T, Failure>;
+    fn at_path(self, stage: Stage, path: &[u8]) -> Result<T, Failure>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, stage: Stage) -> Result<T, Failure> {
+        self.at_path(stage, b"")
+    }
+
+    fn at_path(self, stage: Stage, path: &[u8]) -> Result<T, Failure> {
+        self.map_err(|error| Failure { stage, error, detail: path.to_vec() })
+    }
+}
+
+/// What the launcher hands to the first process.
+#[derive(Debug)]
+pub struct Inheritance {
+    /// What to build.
+    pub spec: Spec,
+    /// The line to the host side.
+    pub control: OwnedFd,
+    /// The program's standard input, output and error, unless it gets a terminal.
+    pub standard: [OwnedFd; 3],
+    /// For a shifted identity: the user namespace to end in.
+    pub ids: Option<OwnedFd>,
+}
+
+/// Builds the sandbox around this process, runs the program in it and ends
+/// with it. Never returns.
+pub fn run(inheritance: Inheritance) -> ! {
+    let Inheritance { spec, control, standard, ids } = inheritance;
+    let status = match build(&spec, ids) {
+        Ok(()) => supervise::supervise(&spec, &control, standard),
+        Err(failure) => Err(failure),
+    };
+    if let Err(failure) = status {
+        report_failure(control.as_fd(), &failure);
+    }
+    atoll_sys::process::exit_now(0)
+}
+
+/// Tells the host side why there is no sandbox.
+pub fn report_failure(line: BorrowedFd<'_>, failure: &Failure) {
+    let report = Report::Failed {
+        stage: failure.stage,
+        error: failure.error.raw_os_error().unwrap_or(0),
+        detail: failure.detail.clone(),
+    };
+    // Nobody is left to tell when this fails: the host side sees the line close.
+    let _ = socket::send(line, &report.to_bytes(), &[]);
+}
+
+/// Everything before the program: from a process with rights over fresh
+/// namespaces to one without any right.
+fn build(spec: &Spec, ids: Option<OwnedFd>) -> Result<(), Failure> {
+    for tasks in &spec.cgroup_tasks {
+        join_control_group(tasks).at_path(Stage::ControlGroups, tasks)?;
+    }
+    // Only now, so that the namespace's root is the group just joined.
+    credentials::leave_namespaces(CLONE_NEWCGROUP).at(Stage::Namespaces)?;
+    credentials::set_host_name(&spec.host_name).at(Stage::Namespaces)?;
+    network::loopback_up().at(Stage::Network)?;
+    mount::make_all_private().at(Stage::Root)?;
+    let root = tree::build(spec, ids.as_ref().map(AsFd::as_fd))?;
+    mount::become_root(&root).at(Stage::Root)?;
+    drop(root);
+    for limit in &spec.resource_limits {
+        credentials::limit_resource(limit.resource, limit.value).at(Stage::Limits)?;
+    }
+    if let (Some(ids), Identity::Shifted { uid, gid, .. }) = (ids, spec.identity) {
+        credentials::join_namespace(ids.as_fd(), CLONE_NEWUSER).at(Stage::Ids)?;
+        credentials::become_user(uid, gid).at(Stage::Ids)?;
+    }
+    credentials::drop_all_rights().at(Stage::Rights)?;
+    // A change of ids resets both, so they come last.
+    credentials::forbid_inspection().at(Stage::Rights)?;
+    credentials::die_with_parent().at(Stage::Rights)
+}
+
+const CLONE_NEWCGROUP: i32 = 0x0200_0000;
+const CLONE_NEWUSER: i32 = 0x1000_0000;
+
+/// Joins a control group of version 1 by writing "0" to its `tasks`: moving
+/// oneself costs a fraction of being moved by another process.
+fn join_control_group(tasks: &[u8]) -> io::Result<()> {
+    const WRITE_ONLY: i32 = 1;
+    let path = text(tasks)?;
+    let place = descriptor::open_for_writing(&path, WRITE_ONLY)?;
+    descriptor::write_all(&place, b"0")
+}
+
+/// A C string; the frame has refused NUL bytes already.
+pub(crate) fn text(bytes: &[u8]) -> io::Result<CString> {
+    CString::new(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests;

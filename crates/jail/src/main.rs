@@ -1,2 +1,250 @@
-//! The launcher program.
-fn main() {}
+//! The launcher: one frozen description in, one sandbox out.
+//!
+//! It is started from a sealed memfd with one line to the host side and nothing
+//! else. One message brings the program's standard input, output and error, the
+//! line that `init` will use, and the sealed description. It makes the
+//! namespaces, maps ids, lets its child go on as `init` without another exec,
+//! and waits. When the host side is gone, it ends the sandbox and removes what
+//! the host side cannot remove any more.
+//!
+//! It must never know policy, HTTP or secrets. Start reading at [`main`].
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
+use atoll_init::{Failure, Inheritance, report_failure};
+use atoll_sys::descriptor::{self, Waiting};
+use atoll_sys::process::{self, Child, Namespaces, Side};
+use atoll_sys::{credentials, socket};
+
+const LINE: i32 = 3;
+const FIRST_FOREIGN: u32 = 4;
+
+const SIGKILL: i32 = 9;
+
+fn main() {
+    // Without its line there is nobody to tell.
+    let Ok(line) = descriptor::inherited(LINE) else { process::exit_now(1) };
+    if let Err(failure) = launch(&line) {
+        report_failure(line.as_fd(), &failure);
+        process::exit_now(1);
+    }
+}
+
+fn at<T>(stage: Stage, result: io::Result<T>) -> Result<T, Failure> {
+    result.map_err(|error| Failure { stage, error, detail: Vec::new() })
+}
+
+fn launch(line: &OwnedFd) -> Result<(), Failure> {
+    at(Stage::Description, descriptor::close_from(FIRST_FOREIGN))?;
+    let Some((spec, control, standard)) = receive_description(line)? else {
+        // The host side has changed its mind: nothing was made.
+        process::exit_now(0)
+    };
+    let directories = spec.cgroup_directories.clone();
+    let child = make(line, spec, control, standard)?;
+    let report = Report::Started { pid: child.pid };
+    at(Stage::Start, socket::send(line.as_fd(), &report.to_bytes(), &[]))?;
+    at(Stage::Start, wait(line, &child, &directories))
+}
+
+/// What the host side sends: the description, the line of `init`, the program's
+/// standard descriptors. `None` when the host side left without asking.
+type Described = Option<(Spec, OwnedFd, [OwnedFd; 3])>;
+
+fn receive_description(line: &OwnedFd) -> Result<Described, Failure> {
+    let receive = || -> io::Result<Described> {
+        let mut word = [0_u8; 1];
+        let (got, descriptors) = socket::receive(line.as_fd(), &mut word)?;
+        if got == 0 {
+            return Ok(None);
+        }
+        let Ok([description, control, input, output, error]) =
+            <[OwnedFd; 5]>::try_from(descriptors)
+        else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        if !descriptor::is_sealed(description.as_fd())? {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let bytes = descriptor::read_from_start(description.as_fd(), SPEC_BYTES_MAX)?;
+        let spec = Spec::from_bytes(&bytes).map_err(io::Error::other)?;
+        Ok(Some((spec, control, [input, output, error])))
+    };
+    at(Stage::Description, receive())
+}
+
+/// Makes the sandbox's first process, which goes on in `init`.
+fn make(
+    line: &OwnedFd,
+    spec: Spec,
+    control: OwnedFd,
+    standard: [OwnedFd; 3],
+) -> Result<Child, Failure> {
+    let (namespaces, ids) = match spec.identity {
+        Identity::Own { .. } => (Namespaces::ALL, None),
+        Identity::Shifted { base, count, .. } => {
+            (Namespaces::ALL_BUT_USER, Some(at(Stage::Ids, shifted_ids(base, count))?))
+        }
+    };
+    let cgroup = match &spec.cgroup_unified {
+        None => None,
+        Some(path) => Some(at(Stage::ControlGroups, open_directory(path))?),
+    };
+    let (ready, go) = at(Stage::Start, descriptor::pipe())?;
+    let identity = spec.identity;
+    let inside = Inheritance { spec, control, standard, ids };
+    let divided = process::divide(namespaces, cgroup.as_ref().map(AsFd::as_fd));
+    match at(Stage::Namespaces, divided)? {
+        Side::Child => {
+            drop((go, cgroup));
+            begin(line, &ready, inside)
+        }
+        Side::Parent(child) => {
+            // The child's ends: held here, they would never show their end.
+            drop(inside);
+            if let Identity::Own { uid, gid } = identity {
+                at(Stage::Ids, map_own_ids(child.pid, uid, gid))?;
+            }
+            // Not earlier: the id map of a process that cannot be inspected is
+            // written by nobody but root. Nothing hostile runs yet.
+            at(Stage::Rights, credentials::forbid_inspection())?;
+            at(Stage::Start, descriptor::write_all(&go, b"g"))?;
+            Ok(child)
+        }
+    }
+}
+
+/// The child's first steps: it must not outlive the launcher, and waits until
+/// its ids are mapped. A launcher that died meanwhile shows as the pipe's end.
+fn begin(line: &OwnedFd, ready: &OwnedFd, inside: Inheritance) -> ! {
+    let started = || -> io::Result<()> {
+        credentials::die_with_parent()?;
+        let mut word = [0_u8; 1];
+        match descriptor::read(ready.as_fd(), &mut word)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => descriptor::close(line.as_fd()),
+        }
+    };
+    if let Err(error) = started() {
+        let failure = Failure { stage: Stage::Start, error, detail: Vec::new() };
+        report_failure(inside.control.as_fd(), &failure);
+        process::exit_now(1);
+    }
+    atoll_init::run(inside)
+}
+
+/// Maps the caller's own ids and nothing else (user_namespaces(7)).
+fn map_own_ids(pid: u32, uid: u32, gid: u32) -> io::Result<()> {
+    write_file(&format!("/proc/{pid}/uid_map"), &format!("{uid} {uid} 1"))?;
+    write_file(&format!("/proc/{pid}/setgroups"), "deny")?;
+    write_file(&format!("/proc/{pid}/gid_map"), &format!("{gid} {gid} 1"))
+}
+
+/// A user namespace in which the ids from 0 stand for those from `base`. It is
+/// made by a process that ends at once; the descriptor keeps it.
+fn shifted_ids(base: u32, count: u32) -> io::Result<OwnedFd> {
+    let (ready, go) = descriptor::pipe()?;
+    let (done_here, done) = descriptor::pipe()?;
+    let child = match process::divide(Namespaces::USER, None)? {
+        Side::Child => {
+            drop(go);
+            drop(done_here);
+            hold_ids(&ready, &done)
+        }
+        Side::Parent(child) => child,
+    };
+    drop(done);
+    let map = format!("0 {base} {count}");
+    let pid = child.pid;
+    write_file(&format!("/proc/{pid}/uid_map"), &map)?;
+    write_file(&format!("/proc/{pid}/gid_map"), &map)?;
+    let path = std::ffi::CString::new(format!("/proc/{pid}/ns/user")).map_err(io::Error::other)?;
+    let namespace = descriptor::open_for_writing(&path, 0)?;
+    descriptor::write_all(&go, b"g")?;
+    let mut answer = [0_u8; 1];
+    let forbidden = descriptor::read(done_here.as_fd(), &mut answer)? == 1;
+    process::wait(Some(pid), true)?;
+    if forbidden { Ok(namespace) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// In the namespace's first process: no user namespace is made beneath it.
+fn hold_ids(ready: &OwnedFd, done: &OwnedFd) -> ! {
+    let forbid = || -> io::Result<()> {
+        let mut word = [0_u8; 1];
+        if descriptor::read(ready.as_fd(), &mut word)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        write_file("/proc/sys/user/max_user_namespaces", "0")?;
+        descriptor::write_all(done, b"d")
+    };
+    process::exit_now(u8::from(forbid().is_err()))
+}
+
+fn write_file(path: &str, content: &str) -> io::Result<()> {
+    const WRITE_ONLY: i32 = 1;
+    let path = std::ffi::CString::new(path).map_err(io::Error::other)?;
+    let file = descriptor::open_for_writing(&path, WRITE_ONLY)?;
+    descriptor::write_all(&file, content.as_bytes())
+}
+
+fn open_directory(path: &[u8]) -> io::Result<OwnedFd> {
+    let path = std::ffi::CString::new(path).map_err(io::Error::other)?;
+    descriptor::open_for_writing(&path, 0)
+}
+
+/// Waits for the end of the sandbox; ends it when the host side is gone.
+fn wait(line: &OwnedFd, child: &Child, directories: &[Vec<u8>]) -> io::Result<()> {
+    let host_is_there = wait_for_either(line.as_fd(), child.descriptor.as_fd())?;
+    if !host_is_there {
+        process::signal(child.descriptor.as_fd(), SIGKILL)?;
+    }
+    let waited = process::wait(Some(child.pid), true)?;
+    if host_is_there {
+        if let Some(waited) = waited {
+            let (cpu_us, memory_peak_bytes) = (waited.cpu_us, waited.memory_peak_bytes);
+            let report = Report::Gone { cpu_us, memory_peak_bytes };
+            // The host side may be gone since; then the groups are ours.
+            if socket::send(line.as_fd(), &report.to_bytes(), &[]).is_ok() {
+                let mut rest = [0_u8; 1];
+                let _ = socket::receive(line.as_fd(), &mut rest);
+            }
+        }
+    }
+    remove_groups(directories);
+    Ok(())
+}
+
+/// Whether the sandbox ended before the host side did.
+fn wait_for_either(line: BorrowedFd<'_>, child: BorrowedFd<'_>) -> io::Result<bool> {
+    loop {
+        let mut waiting =
+            [Waiting { fd: child, ready: false }, Waiting { fd: line, ready: false }];
+        descriptor::wait_readable(&mut waiting, None)?;
+        match waiting.map(|one| one.ready) {
+            [true, _] => return Ok(true),
+            [false, true] => return Ok(false),
+            [false, false] => {}
+        }
+    }
+}
+
+/// Removes control groups that are still there. The host side does so itself
+/// after it has read their figures; this is for when it could not.
+fn remove_groups(directories: &[Vec<u8>]) {
+    const TRIES: u32 = 50;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+    for directory in directories {
+        let Ok(path) = std::str::from_utf8(directory) else { continue };
+        for _ in 0..TRIES {
+            match std::fs::remove_dir(path) {
+                // A group whose last process has just gone is busy for a moment.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(PAUSE);
+                }
+                _ => break,
+            }
+        }
+    }
+}

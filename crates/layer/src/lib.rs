@@ -1,1 +1,59 @@
-//! One copy-on-write layer over a host directory: read, apply, undo.
+//! One copy-on-write layer over a host directory: read, shown, applied, undone.
+//!
+//! A contained program wrote into a layer of Atoll's own. [`changes`] reads what
+//! differs, [`write_diff`] shows it, [`plan_apply`] says what doing it to the
+//! person's directory would mean, [`apply`] does it, [`undo`] takes it back.
+//! Where there is no layer, [`checkpoint`] copies the directory first and
+//! [`plan_restore`] leads back.
+//!
+//! Everything in a layer is made by an attacker. This crate never follows a
+//! symbolic link, never opens a special file, never joins a path of one tree to
+//! the name of another, and never gives a file more rights than it had. It does
+//! not know what a sandbox, a policy or a terminal is.
+//!
+//! Start reading at [`changes`] in `read.rs` (with `compare.rs`), then
+//! [`plan_apply`] in `planning.rs`, then `engine.rs` and `commit.rs`.
+
+mod apply;
+mod change;
+mod checkpoint;
+mod classify;
+mod commit;
+mod compare;
+mod content;
+mod control;
+mod diff;
+mod engine;
+mod entries;
+mod error;
+mod escape;
+mod facts;
+mod host;
+mod journal;
+mod layer;
+mod links;
+mod overlay;
+mod path;
+mod plan;
+mod planning;
+mod read;
+mod restoring;
+mod tree;
+
+pub use apply::{
+    Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back, undo,
+};
+pub use change::{Change, ChangeKind, ChangeSet, Class, Counts, EntryFacts, EntryKind, Refusal};
+pub use checkpoint::{CheckpointFacts, checkpoint};
+pub use control::{CONTROL_FILES, ControlFile};
+pub use diff::{DiffOptions, write_diff};
+pub use error::{ApplyError, CheckpointError, PlanError, ReadError, TreeError};
+pub use layer::{AfterTree, Bounds, IdShift, LayerPaths, XattrFlavour};
+pub use path::{InvalidPath, RelativePath};
+pub use plan::{Conflict, Plan, Selection, Step, StepAction};
+pub use planning::plan_apply;
+pub use read::changes;
+pub use restoring::plan_restore;
+
+#[cfg(test)]
+mod tests;

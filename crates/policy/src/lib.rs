@@ -1,1 +1,56 @@
 //! Profiles compiled to rules, and the one pure decision.
+//!
+//! A profile is a short TOML file that says what a program may see, use and
+//! change. [`compile`] merges the profile asked for with the layers above and
+//! below it (organisation, user, project, command line) into [`Rules`], which
+//! know of every value where it comes from. [`decide`] answers one call by them.
+//!
+//! This crate never does I/O and never reads a clock or the environment: the
+//! contents of files, what the host is like and who calls are arguments. Only
+//! [`decide`] can make a [`Grant`]. Any doubt on the way to one is a denial.
+//!
+//! Start reading at [`decide`], then [`compile`].
+
+mod bounds;
+mod check;
+mod compile;
+mod decide;
+mod digest;
+mod document;
+mod environment;
+mod error;
+mod grant;
+mod home;
+mod layers;
+mod load;
+mod merge;
+mod origin;
+mod places;
+mod profile;
+mod project;
+mod refusal;
+mod request;
+mod rules;
+mod settings;
+mod shipped;
+mod show;
+mod source;
+mod suggest;
+mod trust;
+mod variables;
+
+pub use check::{FileKind, ProfileSummary, check, list};
+pub use compile::compile;
+pub use decide::decide;
+pub use digest::digest;
+pub use error::{Problem, ProfileError};
+pub use grant::{Grant, Notice};
+pub use origin::Origin;
+pub use rules::Rules;
+pub use source::{
+    Facts, HostFacts, NoProfiles, ProfileSource, Requested, RequestedProfile, SourceFile, Sources,
+};
+pub use trust::{TrustList, Trusted};
+
+#[cfg(test)]
+mod tests;

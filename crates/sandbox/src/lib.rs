@@ -1,1 +1,35 @@
-//! Sandboxes: sessions and the native backend.
+//! Sandboxes: disposable places to execute.
+//!
+//! The native backend turns a [`Boundary`](atoll_model::Boundary) into a frozen
+//! description, starts the launcher from sealed memory, and stays beside the
+//! sandbox until it is gone: it carries input and output, passes signals on,
+//! watches time and disk, and reads what was used.
+//!
+//! Only an [`Armed`](atoll_store::Armed) grant starts anything. This crate names
+//! the types `Grant` and `Armed`, and nothing else of policy and store; it knows
+//! no HTTP, no SQL and no ledger. Start reading at [`start`].
+
+mod attachment;
+mod disk;
+mod error;
+mod groups;
+mod host;
+mod launcher;
+mod native;
+mod placement;
+mod session;
+mod signals;
+mod tree;
+
+pub use attachment::{Attachment, Reaction, Stream};
+pub use error::{SandboxError, explain};
+pub use groups::{Held, detect as detect_groups};
+pub use host::{Host, MountPoint};
+pub use launcher::Launcher;
+pub use native::{Native, start};
+pub use placement::{PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer};
+pub use session::{Running, Size};
+pub use signals::{SIGWINCH, Signals};
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,67 @@
 //! The ledger and the records of runs: the only crate that writes durable data.
+//!
+//! The ledger is an append-only, hash-chained log of events ([`Ledger`]); its
+//! form is described in `docs/ledger.md`. It also guards the order of the main
+//! path: a call is recorded durably before any effect, and only a recorded and
+//! allowed call becomes an [`Armed`], without which no sandbox can be started.
+//!
+//! This crate must never decide anything (that is policy's), never speak to a
+//! network, and never change an event that was written. What it cannot vouch
+//! for — a torn line, a cut, a run whose Atoll died — it sets aside and records.
+//!
+//! Start reading at [`Ledger`], then `journal.rs` for how one event is written.
+
+mod canonical;
+mod commit;
+mod entry;
+mod event;
+mod fault;
+mod hash;
+mod head;
+mod host_text;
+mod journal;
+mod ledger;
+mod lines;
+mod lock;
+mod open_runs;
+mod read;
+mod record;
+mod recovery;
+mod removal;
+mod repair;
+mod retention;
+mod run_error;
+mod runs;
+mod segment;
+mod state;
+mod tail;
+mod tree;
+mod usage;
+mod verify;
+mod verify_report;
+
+pub use canonical::{CanonicalError, NESTING_MAX};
+pub use entry::{Armed, Entry, Refusal, Refused};
+pub use event::{EVENT_BYTES_MAX, Event, LineFault, Position};
+pub use fault::FileFault;
+pub use hash::{InvalidHash, TreeHash};
+pub use host_text::{host_text, read_host_text};
+pub use ledger::{Clock, Durability, Ledger, LedgerError};
+pub use read::{Events, Filter};
+pub use record::{
+    ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RECORD_VERSION, RunRecord,
+    RunState,
+};
+pub use recovery::InterruptedRun;
+pub use removal::remove_run;
+pub use retention::{
+    CollectPlan, CollectPolicy, CollectReason, Collectable, collect, plan_collection,
+};
+pub use run_error::RunError;
+pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
+pub use state::{StateDir, StateError};
+pub use usage::{DiskUsage, run_disk_usage};
+pub use verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,33 @@
-//! The only crate with unsafe: system calls that a boundary is built from.
+//! System calls that a boundary is built from.
+//!
+//! This is the only crate of Atoll with `unsafe`. Each function wraps one
+//! system call (or one fixed sequence that makes no sense apart) in safe types;
+//! none of them knows what a sandbox is for. Errors are the kernel's own, as
+//! [`std::io::Error`].
+//!
+//! Start reading at [`process`] and [`mount`].
+
+pub mod credentials;
+pub mod descriptor;
+pub mod landlock;
+pub mod mount;
+pub mod network;
+pub mod process;
+pub mod seccomp;
+pub mod socket;
+pub mod terminal;
+
+use std::io;
+
+/// Turns the kernel's "negative means error" into a result.
+fn check(returned: libc::c_long) -> io::Result<libc::c_long> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}
+
+/// The same for functions that return an `int`.
+fn check_int(returned: libc::c_int) -> io::Result<libc::c_int> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}
+
+#[cfg(test)]
+mod tests;

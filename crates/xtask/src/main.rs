@@ -1,2 +1,55 @@
-//! Tasks of the project.
-fn main() {}
+//! Tasks of the project: `tidy`, `test` and `bench`.
+//!
+//! Nothing here is part of what users get. The tasks never change tracked
+//! files, except for new result files of `bench run`.
+//! Start reading at [`main`]; each task is one module with one `run`.
+
+mod bench;
+mod command;
+mod person;
+mod suite;
+mod tidy;
+mod tree;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Tasks of the Atoll project")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check the rules that a compiler does not check
+    Tidy {
+        /// The list of executed tests that a run of the tests has written
+        #[arg(long, value_name = "FILE")]
+        ran: Option<PathBuf>,
+    },
+    /// Check formatting, lints and rules, then run every test
+    Test(suite::Options),
+    /// Measure speed against peers and against work outside
+    #[command(subcommand)]
+    Bench(bench::Task),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Tidy { ran } => tidy::run(ran.as_deref()),
+        Task::Test(options) => suite::run(&options),
+        Task::Bench(task) => bench::run(&task),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

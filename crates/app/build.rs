@@ -1,0 +1,65 @@
+//! Builds the launcher (`jail`, with `init` in it) as one static program and
+//! hands its path to the library, which embeds the bytes.
+//!
+//! A plain `cargo build` must yield a working `atoll`, and cargo cannot yet embed
+//! one package's program in another (artifact dependencies are unstable). So
+//! this script runs a cargo of its own. That one needs a target directory of
+//! its own: the outer cargo holds the lock of the usual one until this script
+//! ends, and both would wait for each other for ever.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the launcher is made of.
+const SOURCES: [&str; 4] = ["frame", "init", "jail", "sys"];
+/// The profile in the workspace's Cargo.toml: small, and the same for debug and
+/// release builds of `atoll`, so that tests meet the program that users get.
+const PROFILE: &str = "jail";
+
+fn main() {
+    if let Err(why) = build() {
+        println!("cargo::error=the launcher could not be built: {why}");
+        std::process::exit(1);
+    }
+}
+
+fn build() -> Result<(), String> {
+    let variable =
+        |name: &str| env::var(name).map_err(|_| format!("cargo did not set {name}"));
+    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("..");
+    let workspace = crates.join("..");
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={}", crates.join(source).display());
+    }
+    println!("cargo::rerun-if-changed={}", workspace.join("Cargo.toml").display());
+    println!("cargo::rerun-if-changed={}", workspace.join("Cargo.lock").display());
+    let architecture = variable("CARGO_CFG_TARGET_ARCH")?;
+    let target = format!("{architecture}-unknown-linux-gnu");
+    let directory = PathBuf::from(variable("OUT_DIR")?).join("launcher");
+    run_cargo(&variable("CARGO")?, &workspace, &target, &directory)?;
+    let program = directory.join(&target).join(PROFILE).join("atoll-jail");
+    if !program.is_file() {
+        return Err(format!("{} was not made", program.display()));
+    }
+    println!("cargo::rustc-env=ATOLL_LAUNCHER={}", program.display());
+    Ok(())
+}
+
+fn run_cargo(cargo: &str, workspace: &Path, target: &str, directory: &Path) -> Result<(), String> {
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(workspace)
+        .args(["build", "--quiet", "--locked", "--package", "atoll-jail"])
+        .args(["--profile", PROFILE, "--target", target, "--target-dir"])
+        .arg(directory)
+        // A program without an interpreter or libraries of the host's: nothing
+        // there can change what it does, and it starts faster.
+        .env("RUSTFLAGS", "-C target-feature=+crt-static");
+    // What the outer cargo says about its own build is not meant for this one.
+    for name in ["CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET", "RUSTC_WORKSPACE_WRAPPER", "CARGO_MAKEFLAGS", "MAKEFLAGS"] {
+        command.env_remove(name);
+    }
+    let status = command.status().map_err(|error| format!("{cargo}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{cargo} ended with {status}")) }
+}

@@ -1,0 +1,121 @@
+//! The command line in raw form: what was typed, not yet what it means.
+//!
+//! [`read`] only recognises words; turning them into profiles, limits and runs
+//! is the next stage's work, which knows the configuration. Nothing here looks
+//! at the file system or the environment. The help texts are the reference for
+//! users: each option says its unit, its default and shows an example.
+
+mod review;
+mod run;
+mod upkeep;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{OsStr, OsString};
+
+use clap::error::ErrorKind;
+use clap::{Args as _, CommandFactory, Parser, Subcommand};
+
+pub use review::{
+    ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,
+};
+pub use run::RunArguments;
+pub use upkeep::{
+    CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments, LedgerAction,
+    LedgerArguments, ManArguments, ProfileAction, ProfileArguments, ShowLedgerArguments,
+    ShowProfileArguments, TailLedgerArguments, TrustArguments,
+};
+
+/// The status of every error of Atoll's own, wrong usage included.
+pub const STATUS_OWN_ERROR: u8 = 125;
+
+/// The value of a RUN argument that means the run started last.
+pub const RUN_LAST: &str = "last";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  atoll run -- npm test        run something in a boundary, see what it changed
+  atoll diff                   what the last run changed
+  atoll apply last             take the changes over
+  atoll undo last              take them back
+  atoll why                    what was refused, by which rule, what to do
+
+`atoll COMMAND --help` tells more about each command.";
+
+/// Puts what an AI agent does inside a boundary that can be stated, seen and undone.
+#[derive(Debug, Parser)]
+#[command(
+    name = "atoll",
+    bin_name = "atoll",
+    version,
+    after_help = TOP_EXAMPLES,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What was asked for. The variants have no text of their own, because it would
+/// stand in place of what their arguments' types say.
+#[derive(Debug, PartialEq, Eq, Subcommand)]
+#[allow(missing_docs)]
+pub enum Command {
+    Run(Box<RunArguments>),
+    Runs(RunsArguments),
+    Diff(DiffArguments),
+    Apply(ApplyArguments),
+    Discard(DiscardArguments),
+    Undo(UndoArguments),
+    Why(WhyArguments),
+    Gc(GcArguments),
+    Profile(ProfileArguments),
+    Trust(TrustArguments),
+    Ledger(LedgerArguments),
+    Doctor(DoctorArguments),
+    Completions(CompletionsArguments),
+    Man(ManArguments),
+}
+
+/// Reads the process's arguments, the program's name first.
+///
+/// # Errors
+/// clap's error, which also stands for `--help` and `--version`. Print it with
+/// `error.print()` and end with [`status_of`].
+pub fn read(argv: &[OsString]) -> Result<Command, clap::Error> {
+    if let Some(Ok(arguments)) = read_run_only(argv) {
+        return Ok(Command::Run(Box::new(arguments)));
+    }
+    CommandLine::try_parse_from(argv).map(|line| line.command)
+}
+
+/// `atoll run` is started often and measured against programs that take three
+/// milliseconds in all, so its definitions are tried alone, without building the
+/// others'. Where that fails, the whole definition words the error or the help.
+fn read_run_only(argv: &[OsString]) -> Option<Result<RunArguments, clap::Error>> {
+    let (_, rest) = argv.split_first()?;
+    if rest.first().map(OsString::as_os_str) != Some(OsStr::new("run")) {
+        return None;
+    }
+    let alone = RunArguments::augment_args(clap::Command::new("run"));
+    let matches = alone.try_get_matches_from(rest);
+    Some(matches.and_then(|found| <RunArguments as clap::FromArgMatches>::from_arg_matches(&found)))
+}
+
+/// The exit status for what [`read`] returned in place of a command: 0 for help
+/// and version that were asked for, otherwise [`STATUS_OWN_ERROR`].
+#[must_use]
+pub fn status_of(error: &clap::Error) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+        _ => STATUS_OWN_ERROR,
+    }
+}
+
+/// The whole definition, for completions and manual pages.
+#[must_use]
+pub fn definition() -> clap::Command {
+    CommandLine::command()
+}

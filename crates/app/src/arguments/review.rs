@@ -1,0 +1,151 @@
+//! The definitions of the commands that look at a run afterwards and decide
+//! what becomes of its changes.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  atoll diff                     all that the last run changed
+  atoll diff --stat              one line for each file
+  atoll diff k7qd src/main.rs    one file of the run whose id contains k7qd
+  atoll diff last --no-pager > changes.patch";
+
+const APPLY_EXAMPLES: &str = "\
+Examples:
+  atoll apply last               everything but control files, caches, ignored files
+  atoll apply last src tests     these only
+  atoll apply k7qd --control     git hooks, CI files and such, too
+  atoll apply last --finish      go on with an apply that was cut short";
+
+/// List runs, the newest first
+///
+/// Shown are those that still hold changes, with --all every one.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct RunsArguments {
+    /// Print JSON: one array, an object for each run. Default: a table.
+    #[arg(long)]
+    pub json: bool,
+
+    /// List runs that were applied or discarded, too. Default: those that hold changes.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Show what a run changed: a unified diff; binary files are named
+///
+/// Control files, caches and ignored files come apart, after the rest.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment, after_help = DIFF_EXAMPLES)]
+pub struct DiffArguments {
+    /// The run: its id, a part of it that no other run has, or `last`.
+    #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
+    pub run: String,
+
+    /// Only these files and directories, from the workspace's root. Default: all.
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<PathBuf>,
+
+    /// One line for each file, with lines added and removed. Default: the text.
+    #[arg(long)]
+    pub stat: bool,
+
+    /// Show what changed in package and build caches, too. Default: they are counted.
+    #[arg(long)]
+    pub caches: bool,
+
+    /// Print straight to the terminal. Default: $PAGER, or less, on a terminal.
+    #[arg(long)]
+    pub no_pager: bool,
+
+    /// Print JSON: one object with each change. Default: text.
+    #[arg(long, conflicts_with = "stat")]
+    pub json: bool,
+}
+
+/// Write a run's changes into the real directory, so that `undo` can take them back
+///
+/// Files that changed outside since the run started are conflicts: they are
+/// shown, and nothing is written. Caches and ignored files stay in the layer
+/// unless asked for; control files need a yes of their own.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment, after_help = APPLY_EXAMPLES)]
+pub struct ApplyArguments {
+    /// The run: its id, a part of it that no other run has, or `last`.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+
+    /// Only these files and directories, from the workspace's root. Default: all.
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<PathBuf>,
+
+    /// Control files, too: git hooks and config, CI files, editor tasks, .envrc
+    ///
+    /// They make other programs run code. Default: asked on a terminal, else left out.
+    #[arg(long, verbatim_doc_comment)]
+    pub control: bool,
+
+    /// Package and build caches, too. Default: left in the run's layer.
+    #[arg(long)]
+    pub caches: bool,
+
+    /// Files that git ignores, too. Default: left in the run's layer.
+    #[arg(long)]
+    pub ignored: bool,
+
+    /// Overwrite files that changed outside meanwhile
+    ///
+    /// What stood there is kept for `atoll undo`. Default: a conflict stops the apply.
+    #[arg(long, verbatim_doc_comment)]
+    pub force: bool,
+
+    /// Go on with an apply of this run that was cut short.
+    #[arg(long, conflicts_with_all = ["paths", "take_back"])]
+    pub finish: bool,
+
+    /// Take back what an apply of this run that was cut short has written so far.
+    #[arg(long, conflicts_with = "paths")]
+    pub take_back: bool,
+}
+
+/// Throw a run's changes away, for good
+///
+/// The record of what ran stays in the ledger.
+/// Example: atoll discard last
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct DiscardArguments {
+    /// The run: its id, a part of it that no other run has, or `last`.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+}
+
+/// Take back what `apply`, or a live run, wrote into the real directory
+///
+/// Example: atoll undo last
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct UndoArguments {
+    /// The run: its id, a part of it that no other run has, or `last`.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+
+    /// Put files back even where they changed again since
+    ///
+    /// Those later changes are lost. Default: such files are named, nothing is written.
+    #[arg(long, verbatim_doc_comment)]
+    pub force: bool,
+}
+
+/// Explain what a run was denied, by which rule, and what would allow it
+///
+/// Example: atoll why, atoll why k7qd
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct WhyArguments {
+    /// The run: its id, a part of it that no other run has, or `last`.
+    #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
+    pub run: String,
+}

@@ -1,0 +1,171 @@
+//! The definition of `atoll run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+const EXAMPLES: &str = "\
+Exit status:
+  N        the command's own status
+  124      a time limit ended it (--timeout, --limit wall-clock=… or idle=…)
+  125      an error of Atoll's own; the command may not have started
+  126      denied by policy, or found but not executable
+  127      the command was not found inside the boundary
+  128 + n  signal n ended it (137: killed, also by the memory or the disk limit)
+
+Examples:
+  atoll run -- npm test
+      Run the tests of this directory. The network is off, the home directory is
+      empty, and what is written goes to a layer to look at afterwards.
+
+  atoll run --profile codex -- codex
+      Run a coding agent with what it needs and nothing else. At its end, see the
+      changes and choose to apply, keep or discard them.
+
+  atoll run --discard --timeout 30s --limit memory=512MiB -- ./untrusted-script
+      Try something out; nothing of it stays.
+
+  atoll run --ro ~/data --env SEED=7 -- python3 analyse.py
+      Let the program read one more directory, and set a variable.
+
+  atoll run --resume last -- cargo test
+      Go on where the last run stopped, with its changes in place.
+
+Afterwards: `atoll diff`, `atoll apply RUN`, `atoll discard RUN`, `atoll why`.";
+
+/// Run a program inside a boundary, on a copy-on-write view of a directory
+///
+/// The program sees the system read-only, an empty home directory and the
+/// workspace. What it writes there goes to a layer of Atoll's own; the real
+/// directory changes only when that layer is applied.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = EXAMPLES,
+    override_usage = "atoll run [OPTIONS] -- COMMAND [ARGUMENT]..."
+)]
+pub struct RunArguments {
+    /// What the program may see, use and change: a profile's name or file
+    ///
+    /// Default: `default`, or what the trusted atoll.toml of the project names.
+    /// `atoll profile list` lists them. A value with a `/` or ending in `.toml` is a file.
+    /// Example: --profile rust, --profile ./ci.toml
+    #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath, verbatim_doc_comment)]
+    pub profile: Option<OsString>,
+
+    /// The directory to work on
+    ///
+    /// Default: the current directory. Never `/`, the home directory itself or one
+    /// that holds Atoll's own state.
+    /// Example: --workspace ~/src/project
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, verbatim_doc_comment)]
+    pub workspace: Option<PathBuf>,
+
+    /// Write straight to the workspace, after a checkpoint that `atoll undo` returns to
+    ///
+    /// For when an editor outside must see changes at once. Control files (git hooks,
+    /// CI files, editor tasks …) stay read-only. Default: off, writes go to a layer.
+    #[arg(long, conflicts_with_all = ["apply", "resume"], verbatim_doc_comment)]
+    pub live: bool,
+
+    /// One more directory or file that the program may read, at the same path inside
+    ///
+    /// Can be given several times. Default: none.
+    /// Example: --ro ~/data --ro /srv/models
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, verbatim_doc_comment)]
+    pub ro: Vec<PathBuf>,
+
+    /// How much the program may use, by name; can be given several times
+    ///
+    ///   memory=SIZE      all processes together  (default: 75% of the machine's)
+    ///   swap=SIZE        beyond that             (default: 0)
+    ///   processes=N      at once, with threads   (default: 4096)
+    ///   open-files=N     of each process         (default: 65536)
+    ///   disk=SIZE        written                 (default: 20GiB)
+    ///   inodes=N         files created           (default: 2000000)
+    ///   tmp=SIZE         /tmp, and /dev/shm      (default: 25% of the machine's memory)
+    ///   cpu=N            processors, as 1.5      (default: none, all at low weight)
+    ///   wall-clock=TIME  from start to end       (default: none)
+    ///   idle=TIME        without input or output (default: none)
+    ///   output=SIZE      kept of each stream     (default: 64MiB; all of it is shown)
+    /// SIZE: bytes, or with K, M, G, T (powers of 1024); memory and tmp also take 50%.
+    /// TIME: as 500ms, 90s, 5m, 1h30m. A profile can set other defaults.
+    /// Example: --limit memory=2GiB --limit processes=64
+    #[arg(long, value_name = "KEY=VALUE", verbatim_doc_comment)]
+    pub limit: Vec<String>,
+
+    /// End the program after this time; short for --limit wall-clock=TIME
+    ///
+    /// In ms, s, m, h, d. Default: none. The exit status is then 124.
+    /// Example: --timeout 90s, --timeout 1h30m
+    #[arg(long, value_name = "TIME", verbatim_doc_comment)]
+    pub timeout: Option<String>,
+
+    /// A variable to pass on, or to set; can be given several times
+    ///
+    /// Default: PATH, HOME, USER, LOGNAME, SHELL, TERM, COLORTERM, LANG, LC_*, TZ and
+    /// what the profile names. The program can read and leak whatever is passed.
+    /// Example: --env CI --env RUST_LOG=debug
+    #[arg(long, value_name = "NAME|NAME=VALUE", verbatim_doc_comment)]
+    pub env: Vec<OsString>,
+
+    /// At the end, apply the changes, but for control files and conflicts
+    ///
+    /// Default: ask on a terminal, otherwise keep.
+    #[arg(long, group = "ending", verbatim_doc_comment)]
+    pub apply: bool,
+
+    /// At the end, keep the changes for later, without asking
+    ///
+    /// Default: ask on a terminal, otherwise keep.
+    #[arg(long, group = "ending", verbatim_doc_comment)]
+    pub keep: bool,
+
+    /// At the end, throw the changes away, without asking
+    ///
+    /// Default: ask on a terminal, otherwise keep.
+    #[arg(long, group = "ending", verbatim_doc_comment)]
+    pub discard: bool,
+
+    /// Go on in the layer of an earlier run, with its changes in place
+    ///
+    /// RUN is a run's id, a part of it that no other run has, or `last`.
+    /// Default: a fresh layer.
+    /// Example: --resume last, --resume k7qd
+    #[arg(long, value_name = "RUN", verbatim_doc_comment)]
+    pub resume: Option<String>,
+
+    /// Write how the run went to FILE, as JSON; `-` is standard error
+    ///
+    /// Default: not written.
+    /// Example: --json result.json
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, verbatim_doc_comment)]
+    pub json: Option<PathBuf>,
+
+    /// Give the program a terminal of its own, even where Atoll has none
+    ///
+    /// Default: a terminal when standard input and output are one, otherwise pipes.
+    #[arg(long, conflicts_with = "no_tty", verbatim_doc_comment)]
+    pub tty: bool,
+
+    /// Give the program pipes, even on a terminal
+    ///
+    /// Default: a terminal when standard input and output are one, otherwise pipes.
+    #[arg(long, verbatim_doc_comment)]
+    pub no_tty: bool,
+
+    /// The program and its arguments, after `--`
+    ///
+    /// It is looked up in PATH inside the boundary; no shell is involved.
+    /// Example: -- sh -c 'echo "$HOME"'
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        num_args = 1..,
+        trailing_var_arg = true,
+        value_hint = ValueHint::CommandWithArguments,
+        verbatim_doc_comment
+    )]
+    pub command: Vec<OsString>,
+}

@@ -1,0 +1,214 @@
+use super::*;
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split_whitespace().map(OsString::from).collect()
+}
+
+fn run(line: &str) -> RunArguments {
+    match read(&words(line)) {
+        Ok(Command::Run(arguments)) => *arguments,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn refused(line: &str) -> clap::Error {
+    read(&words(line)).expect_err(line)
+}
+
+#[test]
+fn the_definition_is_sound() {
+    definition().debug_assert();
+    RunArguments::augment_args(clap::Command::new("run")).debug_assert();
+}
+
+#[test]
+fn run_reads_every_option() {
+    let found = run(
+        "atoll run --profile rust --workspace /w --ro /a --ro /b --limit memory=1G \
+         --limit cpu=2 --timeout 90s --env CI --env A=b --keep --resume last \
+         --json out.json --no-tty -- sh -c x --live -- y",
+    );
+    let expected = RunArguments {
+        profile: Some("rust".into()),
+        workspace: Some("/w".into()),
+        ro: vec!["/a".into(), "/b".into()],
+        limit: vec!["memory=1G".into(), "cpu=2".into()],
+        timeout: Some("90s".into()),
+        env: vec!["CI".into(), "A=b".into()],
+        keep: true,
+        resume: Some("last".into()),
+        json: Some("out.json".into()),
+        no_tty: true,
+        command: words("sh -c x --live -- y"),
+        ..RunArguments::default()
+    };
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn options_after_the_command_belong_to_the_command() {
+    for line in ["atoll run sh --keep", "atoll run -- sh --keep"] {
+        let found = run(line);
+        assert!(!found.keep, "{line}");
+        assert_eq!(found.command, words("sh --keep"), "{line}");
+    }
+}
+
+#[test]
+fn both_ways_of_reading_run_agree() {
+    for line in [
+        "atoll run -- true",
+        "atoll run --live --tty -- a b",
+        "atoll run --profile x --discard c --d",
+        "atoll run --timeout=1s -- -x",
+        "atoll run --help",
+        "atoll run -h",
+        "atoll run",
+        "atoll run --keep --discard -- x",
+        "atoll run --nothing -- x",
+    ] {
+        let argv = words(line);
+        let alone = read_run_only(&argv).expect("starts with run");
+        let whole = CommandLine::try_parse_from(&argv).map(|line| line.command);
+        match (alone, whole) {
+            (Ok(alone), Ok(whole)) => assert_eq!(Command::Run(Box::new(alone)), whole, "{line}"),
+            (Err(alone), Err(whole)) => assert_eq!(alone.kind(), whole.kind(), "{line}"),
+            (alone, whole) => panic!("{line}: {alone:?} but {whole:?}"),
+        }
+    }
+}
+
+#[test]
+fn names_of_any_bytes_are_taken() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = OsString::from_vec(b"a\xffb".to_vec());
+    let mut argv = words("atoll run --env");
+    argv.extend([odd.clone(), "--".into(), odd.clone()]);
+    match read(&argv) {
+        Ok(Command::Run(found)) => {
+            assert_eq!(found.env, vec![odd.clone()]);
+            assert_eq!(found.command, vec![odd]);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_other_commands_are_read() {
+    let check = |line: &str, expected: Command| {
+        assert_eq!(read(&words(line)).expect(line), expected, "{line}");
+    };
+    let diff = |run: &str, paths: &[&str]| DiffArguments {
+        run: run.into(),
+        paths: paths.iter().map(Into::into).collect(),
+        stat: false,
+        caches: false,
+        no_pager: false,
+        json: false,
+    };
+    check("atoll diff", Command::Diff(diff("last", &[])));
+    check(
+        "atoll diff k7qd a b",
+        Command::Diff(diff("k7qd", &["a", "b"])),
+    );
+    check(
+        "atoll why",
+        Command::Why(WhyArguments { run: "last".into() }),
+    );
+    check(
+        "atoll apply last --take-back",
+        Command::Apply(ApplyArguments {
+            run: "last".into(),
+            take_back: true,
+            ..ApplyArguments::default()
+        }),
+    );
+    check(
+        "atoll ledger tail -n 3 -f",
+        Command::Ledger(LedgerArguments {
+            action: LedgerAction::Tail(TailLedgerArguments {
+                number: 3,
+                follow: true,
+            }),
+        }),
+    );
+    check(
+        "atoll profile show",
+        Command::Profile(ProfileArguments {
+            action: ProfileAction::Show(ShowProfileArguments {
+                name: "default".into(),
+            }),
+        }),
+    );
+    check(
+        "atoll gc --older-than 30d --dry-run",
+        Command::Gc(GcArguments {
+            older_than: Some("30d".into()),
+            dry_run: true,
+        }),
+    );
+    check(
+        "atoll trust --list",
+        Command::Trust(TrustArguments {
+            list: true,
+            ..TrustArguments::default()
+        }),
+    );
+}
+
+#[test]
+fn wrong_usage_is_refused_with_atolls_own_status() {
+    for line in [
+        "atoll",
+        "atoll nothing",
+        "atoll run",
+        "atoll run --keep --apply -- x",
+        "atoll run --tty --no-tty -- x",
+        "atoll run --live --resume last -- x",
+        "atoll apply",
+        "atoll discard",
+        "atoll undo",
+        "atoll apply last a --finish",
+        "atoll apply last --finish --take-back",
+        "atoll trust --list --revoke",
+        "atoll completions nosuchshell",
+        "atoll ledger",
+        "atoll profile",
+    ] {
+        assert_eq!(status_of(&refused(line)), 125, "{line}");
+    }
+    for line in ["atoll --help", "atoll --version", "atoll run --help"] {
+        assert_eq!(status_of(&refused(line)), 0, "{line}");
+    }
+}
+
+#[test]
+fn every_option_explains_itself() {
+    fn look(command: &clap::Command) {
+        assert!(command.get_about().is_some(), "{}", command.get_name());
+        for argument in command.get_arguments() {
+            assert!(
+                argument.get_help().is_some(),
+                "{} {}",
+                command.get_name(),
+                argument.get_id()
+            );
+        }
+        command.get_subcommands().for_each(look);
+    }
+    look(&definition());
+}
+
+#[test]
+fn help_of_run_tells_statuses_limits_and_examples() {
+    let help = refused("atoll run --help").to_string();
+    for status in ["124", "125", "126", "127", "128 + n"] {
+        assert!(help.contains(status), "{status}");
+    }
+    for key in atoll_model::LimitKey::names() {
+        assert!(help.contains(&format!("{key}=")), "{key}");
+    }
+    assert!(help.contains("Examples:\n  atoll run -- "));
+    let widest = help.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(100), "a line of {widest:?} characters");
+}

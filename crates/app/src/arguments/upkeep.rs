@@ -1,0 +1,165 @@
+//! The definitions of the commands about Atoll itself: profiles, trust, the
+//! ledger, the machine, disk space, and help for shells.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use clap_complete::Shell;
+
+/// Free disk space: what is left of runs that were applied, discarded or killed
+///
+/// Kept changes stay, unless --older-than names an age.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct GcArguments {
+    /// Also throw away kept changes of runs that ended longer ago than this
+    ///
+    /// In s, m, h, d. Default: none are thrown away.
+    /// Example: --older-than 30d
+    #[arg(long, value_name = "TIME", verbatim_doc_comment)]
+    pub older_than: Option<String>,
+
+    /// Say what would go and how much it holds, and remove nothing. Default: off.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// List, show and check profiles: what a program may see, use and change.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct ProfileArguments {
+    #[command(subcommand)]
+    #[allow(missing_docs)]
+    pub action: ProfileAction,
+}
+
+/// What to do with profiles.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+#[allow(missing_docs)]
+pub enum ProfileAction {
+    /// List the profiles that `run --profile` knows, with where each comes from.
+    List,
+    Show(ShowProfileArguments),
+    Check(CheckProfileArguments),
+}
+
+/// Show all that a profile grants on this machine, defaults included
+///
+/// Example: atoll profile show rust
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct ShowProfileArguments {
+    /// The profile's name, or its file.
+    #[arg(value_name = "NAME|FILE", default_value = "default", value_hint = ValueHint::FilePath)]
+    pub name: OsString,
+}
+
+/// Check a profile file: unknown keys and unusable values, with line and suggestion
+///
+/// Example: atoll profile check ./atoll.toml
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct CheckProfileArguments {
+    /// The file to check.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+/// Let a project's own `atoll.toml` count, for its present content
+///
+/// It is shown first. It can only tighten what the user and the organisation
+/// allow. When its content changes, it has to be trusted again.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct TrustArguments {
+    /// The project's directory. Default: the current directory.
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: Option<PathBuf>,
+
+    /// No longer trust it. Default: trust it.
+    #[arg(long)]
+    pub revoke: bool,
+
+    /// List what is trusted, with digests, and change nothing.
+    #[arg(long, conflicts_with_all = ["directory", "revoke"])]
+    pub list: bool,
+}
+
+/// Verify and read the tamper-evident record of everything that ran.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct LedgerArguments {
+    #[command(subcommand)]
+    #[allow(missing_docs)]
+    pub action: LedgerAction,
+}
+
+/// What to do with the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+#[allow(missing_docs)]
+pub enum LedgerAction {
+    /// Check every event's digest and the chain; a changed bit, a cut or a swap is found.
+    Verify,
+    Tail(TailLedgerArguments),
+    Show(ShowLedgerArguments),
+}
+
+/// Print the last events, one JSON object a line
+///
+/// Example: atoll ledger tail -n 50, atoll ledger tail -f
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct TailLedgerArguments {
+    /// How many events.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
+    pub number: u64,
+
+    /// Go on printing events as they are written, until interrupted. Default: off.
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+/// Print the events of one run, or all, one JSON object a line
+///
+/// Example: atoll ledger show last
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct ShowLedgerArguments {
+    /// The run: its id, a part of it that no other run has, or `last`. Default: all runs.
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+}
+
+/// Tell what this machine can enforce, what it cannot, and how to fix that
+///
+/// The exit status is 0 when `atoll run` works here, otherwise 1.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct DoctorArguments {
+    /// Print JSON: one object. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Print a completion script for a shell
+///
+/// Example: atoll completions bash > ~/.local/share/bash-completion/completions/atoll
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct CompletionsArguments {
+    /// The shell.
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Write the manual pages, one for each command, into a directory
+///
+/// Example: atoll man ~/.local/share/man/man1
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct ManArguments {
+    /// The directory. Default: the page of `atoll` itself, on standard output.
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: Option<PathBuf>,
+}

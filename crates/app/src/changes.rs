@@ -1,0 +1,142 @@
+//! A run's changes, layer by layer, as its record tells where they are.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use atoll_layer::{
+    AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, LayerPaths, XattrFlavour,
+};
+use atoll_store::{
+    ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, StateDir,
+};
+
+use crate::failure::{Doing, Failure};
+use crate::render;
+
+/// How many ids are shifted where a run was root's.
+const IDS: u32 = 65_536;
+/// Names that a summary shows of each group at most.
+const NAMES_MAX: usize = 16;
+
+/// One layer with what changed in it.
+#[derive(Debug)]
+pub struct LayerChanges {
+    /// The layer.
+    pub layer: LayerRecord,
+    /// Where it is.
+    pub paths: LayerPaths,
+    /// What differs.
+    pub set: ChangeSet,
+}
+
+/// Where a layer is on the host.
+pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> LayerPaths {
+    let kept = layer.upper_path(state, &record.run);
+    let (seconds, nanoseconds) = layer.since;
+    let since = SystemTime::UNIX_EPOCH
+        + Duration::new(u64::try_from(seconds).unwrap_or_default(), nanoseconds);
+    let flavour = |xattrs: OverlayXattrs| match xattrs {
+        OverlayXattrs::User => XattrFlavour::User,
+        OverlayXattrs::Trusted => XattrFlavour::Trusted,
+    };
+    let (before, after, ids) = match layer.how {
+        LayerHow::Overlay { xattrs } => (
+            layer.host.clone(),
+            AfterTree::Overlay { upper: kept, xattrs: flavour(xattrs) },
+            record.base.map_or(IdShift::None, |base| IdShift::Base { base, count: IDS }),
+        ),
+        LayerHow::Copy => (
+            layer.host.clone(),
+            AfterTree::Copy { path: kept, finished: since },
+            IdShift::None,
+        ),
+        LayerHow::Live => (
+            kept,
+            AfterTree::Live { path: layer.host.clone(), finished: since },
+            IdShift::None,
+        ),
+    };
+    LayerPaths { before, after, since, ids }
+}
+
+/// Reads what changed in all layers of a run.
+///
+/// # Errors
+/// When a layer cannot be read.
+pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, Failure> {
+    record
+        .layers
+        .iter()
+        .map(|layer| {
+            let paths = paths(state, record, layer);
+            let set = atoll_layer::changes(&paths, &Bounds::default()).doing(&format!(
+                "the changes below {} cannot be read",
+                layer.host.display()
+            ))?;
+            Ok(LayerChanges { layer: layer.clone(), paths, set })
+        })
+        .collect()
+}
+
+/// Where `atoll apply` keeps the journal of a layer.
+pub fn journal(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> PathBuf {
+    state.run_dir(&record.run).join(format!("journal-{}", layer.name))
+}
+
+/// The changes in the groups that people decide about separately.
+pub fn grouped(all: &[LayerChanges]) -> render::Changes {
+    let mut groups = render::Changes::default();
+    for one in all {
+        for change in &one.set.changes {
+            let group = match (one.layer.kind, change.class) {
+                (LayerKind::Cache, _) | (_, Class::Cache) => &mut groups.caches,
+                (_, Class::Control) => &mut groups.control,
+                (_, Class::Ignored) => &mut groups.ignored,
+                (LayerKind::Workspace | LayerKind::Home, Class::Ordinary) => &mut groups.workspace,
+            };
+            let kind = match change.kind {
+                ChangeKind::Added => {
+                    group.added += 1;
+                    render::Change::Added
+                }
+                ChangeKind::Removed => {
+                    group.removed += 1 + change.within;
+                    render::Change::Removed
+                }
+                ChangeKind::Modified
+                | ChangeKind::Mode
+                | ChangeKind::Type
+                | ChangeKind::Renamed { .. } => {
+                    group.changed += 1;
+                    render::Change::Changed
+                }
+            };
+            if group.names.len() < NAMES_MAX {
+                group.names.push((kind, shown_path(one, change.path.as_bytes())));
+            }
+        }
+    }
+    groups
+}
+
+/// A path as people know it: below the workspace as it is, elsewhere in full.
+pub fn shown_path(one: &LayerChanges, path: &[u8]) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    match one.layer.kind {
+        LayerKind::Workspace => path.to_vec(),
+        LayerKind::Home | LayerKind::Cache => {
+            [one.layer.inside.as_os_str().as_bytes(), b"/", path].concat()
+        }
+    }
+}
+
+/// The counts of the workspace for the run's record.
+pub fn counts(groups: &render::Changes) -> ChangeCounts {
+    let all = [&groups.workspace, &groups.control, &groups.ignored];
+    let sum = |field: fn(&render::Group) -> u64| all.iter().map(|group| field(group)).sum();
+    ChangeCounts {
+        added: sum(|group| group.added),
+        changed: sum(|group| group.changed),
+        removed: sum(|group| group.removed),
+    }
+}

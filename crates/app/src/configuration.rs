@@ -1,0 +1,258 @@
+//! Where Atoll finds its configuration and keeps its state, and what this host
+//! and its caller are like.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use atoll_model::Principal;
+use atoll_policy::{HostFacts, NoProfiles, ProfileSource, SourceFile, Sources, TrustList};
+use atoll_store::StateDir;
+
+use crate::failure::{Doing, Failure};
+
+/// What an organisation says for everybody on this machine.
+const ORGANISATION: &str = "/etc/atoll/organisation.toml";
+/// A project's own wishes, at the top of its workspace.
+pub const PROJECT_FILE: &str = "atoll.toml";
+/// The largest configuration file, bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The places that the environment names.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The user's home directory.
+    pub home: PathBuf,
+    /// `$XDG_CONFIG_HOME/atoll`.
+    pub config: PathBuf,
+    /// `$XDG_STATE_HOME/atoll`.
+    pub state: PathBuf,
+}
+
+impl Places {
+    /// Reads them from the environment (XDG Base Directory Specification).
+    ///
+    /// # Errors
+    /// Without a usable `HOME`.
+    pub fn read() -> Result<Self, Failure> {
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = home.ok_or_else(|| {
+            Failure::new("HOME is not set to an absolute path")
+                .advise("set HOME to your home directory, as in HOME=/home/you atoll …")
+        })?;
+        let base = |variable: &str, fallback: &str| {
+            // A relative path is to be ignored, says the specification.
+            std::env::var_os(variable)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+                .unwrap_or_else(|| home.join(fallback))
+                .join("atoll")
+        };
+        let config = base("XDG_CONFIG_HOME", ".config");
+        let state = base("XDG_STATE_HOME", ".local/state");
+        Ok(Self { config: settled(&config), state: settled(&state), home: settled(&home) })
+    }
+
+    /// Opens the state for writing.
+    ///
+    /// # Errors
+    /// When it is not the caller's or cannot be written.
+    pub fn open_state(&self) -> Result<StateDir, Failure> {
+        StateDir::open(&self.state).doing("Atoll's state cannot be used")
+    }
+
+    /// Opens the state for reading, if there is any.
+    ///
+    /// # Errors
+    /// When it is not the caller's or cannot be read.
+    pub fn read_state(&self) -> Result<StateDir, Failure> {
+        if !self.state.exists() {
+            return Err(Failure::new("there are no runs yet")
+                .because(format!("{} does not exist", self.state.display()))
+                .advise("atoll run -- COMMAND starts one"));
+        }
+        StateDir::open_read_only(&self.state).doing("Atoll's state cannot be used")
+    }
+
+    /// Where the digests of trusted project files are kept.
+    #[must_use]
+    pub fn trust_file(&self) -> PathBuf {
+        self.config.join("trusted.toml")
+    }
+}
+
+/// The path without symbolic links, also where its end does not exist yet.
+fn settled(path: &Path) -> PathBuf {
+    for ancestor in path.ancestors() {
+        if let Ok(real) = ancestor.canonicalize() {
+            let rest = path.strip_prefix(ancestor).unwrap_or(Path::new(""));
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path.to_path_buf()
+}
+
+/// Everything that policy is compiled from, read once.
+#[derive(Debug)]
+pub struct PolicyFiles {
+    organisation: Option<SourceFile<'static>>,
+    user_config: Option<SourceFile<'static>>,
+    profiles: UserProfiles,
+    project: Option<SourceFile<'static>>,
+    /// Which project files the person has trusted.
+    pub trust: TrustList,
+}
+
+impl PolicyFiles {
+    /// Reads the files of all layers; `workspace` is where a project's is looked for.
+    ///
+    /// # Errors
+    /// When one is there and cannot be read.
+    pub fn read(places: &Places, workspace: Option<&Path>) -> Result<Self, Failure> {
+        let project = match workspace {
+            Some(workspace) => read_optional(&workspace.join(PROJECT_FILE))?,
+            None => None,
+        };
+        Ok(Self {
+            organisation: read_optional(Path::new(ORGANISATION))?,
+            user_config: read_optional(&places.config.join("config.toml"))?,
+            profiles: UserProfiles { directory: places.config.join("profiles") },
+            // Nothing to trust, no need for the list.
+            trust: if project.is_some() { read_trust(places)? } else { TrustList::default() },
+            project,
+        })
+    }
+
+    /// The files as policy takes them.
+    #[must_use]
+    pub fn sources(&self) -> Sources<'_> {
+        let user_profiles: &dyn ProfileSource =
+            if self.profiles.directory.is_dir() { &self.profiles } else { &NoProfiles };
+        Sources {
+            organisation: self.organisation.as_ref(),
+            user_config: self.user_config.as_ref(),
+            user_profiles,
+            project: self.project.as_ref(),
+            trust: &self.trust,
+        }
+    }
+
+    /// The user's own profiles.
+    #[must_use]
+    pub fn profiles(&self) -> &dyn ProfileSource {
+        &self.profiles
+    }
+}
+
+/// The list of trusted project files.
+///
+/// # Errors
+/// When it is there and cannot be read.
+pub fn read_trust(places: &Places) -> Result<TrustList, Failure> {
+    match read_optional(&places.trust_file())? {
+        None => Ok(TrustList::default()),
+        Some(file) => TrustList::parse(&file).doing("the list of trusted files cannot be read"),
+    }
+}
+
+/// The user's profiles, one file each.
+#[derive(Debug)]
+struct UserProfiles {
+    directory: PathBuf,
+}
+
+impl ProfileSource for UserProfiles {
+    fn names(&self) -> Result<Vec<String>, String> {
+        let error = |error: std::io::Error| format!("{}: {error}", self.directory.display());
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(missing) if missing.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(error)?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(error)?.path();
+            let name = path.file_stem().and_then(|name| name.to_str());
+            if let (Some(name), Some("toml")) = (name, path.extension().and_then(|end| end.to_str()))
+            {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn lookup(&self, name: &str) -> Result<Option<SourceFile<'_>>, String> {
+        let path = self.directory.join(format!("{name}.toml"));
+        read_optional(&path).map_err(|failure| failure.why.unwrap_or(failure.what))
+    }
+}
+
+/// Reads a configuration file that may be missing.
+///
+/// # Errors
+/// When it is there and cannot be read, or is larger than any such file.
+pub fn read_optional(path: &Path) -> Result<Option<SourceFile<'static>>, Failure> {
+    use std::io::Read;
+    let failed = |why: String| Failure::new(format!("{} cannot be read", path.display())).because(why);
+    let file = match std::fs::File::open(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        other => other.map_err(|error| failed(error.to_string()))?,
+    };
+    let mut content = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut content)
+        .map_err(|error| failed(error.to_string()))?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        return Err(failed(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(Some(SourceFile::new(path.to_string_lossy().into_owned(), content)))
+}
+
+/// What the host and the caller are like, for policy.
+///
+/// # Errors
+/// When the host's memory cannot be learned.
+pub fn host_facts(places: &Places) -> Result<HostFacts, Failure> {
+    Ok(HostFacts {
+        memory_bytes: host_memory()?,
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        home: places.home.clone(),
+        state_dir: places.state.clone(),
+        config_dir: places.config.clone(),
+    })
+}
+
+/// The host's memory, bytes (sysinfo(2)).
+fn host_memory() -> Result<u64, Failure> {
+    let facts = rustix::system::sysinfo();
+    Ok(facts.totalram as u64 * u64::from(facts.mem_unit))
+}
+
+/// Who calls, as the kernel says.
+#[must_use]
+pub fn principal() -> Principal {
+    let uid = rustix::process::geteuid().as_raw();
+    Principal { uid, gid: rustix::process::getegid().as_raw(), name: user_name(uid) }
+}
+
+/// The user's name in the host's user database, or the number.
+fn user_name(uid: u32) -> String {
+    let named = || -> Option<String> {
+        let users = std::fs::read_to_string("/etc/passwd").ok()?;
+        users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)?.parse::<u32>().ok()? == uid).then(|| name.to_owned())
+        })
+    };
+    named().unwrap_or_else(|| uid.to_string())
+}
+
+/// The complete environment.
+#[must_use]
+pub fn environment() -> Vec<(OsString, OsString)> {
+    std::env::vars_os().collect()
+}

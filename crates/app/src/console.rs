@@ -1,0 +1,200 @@
+//! The person's side of a run: the terminal or the pipes, signals, and what is
+//! kept of the output.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{IsTerminal, Stderr, Stdin, Stdout, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use atoll_model::TerminalRights;
+use atoll_sandbox::{Attachment, Reaction, SIGWINCH, Signals, Size, Stream};
+use rustix::process::{Signal, getpid, kill_process};
+use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
+
+use crate::escape::EscapeFilter;
+
+/// The attachment of `atoll run`.
+#[derive(Debug)]
+pub struct Console {
+    stdin: Stdin,
+    stdout: Stdout,
+    stderr: Stderr,
+    signals: Option<Signals>,
+    raw: Option<RawTerminal>,
+    filters: [Option<EscapeFilter>; 2],
+    kept: [Kept; 2],
+}
+
+/// What a console is made for.
+#[derive(Debug)]
+pub struct ConsoleSettings {
+    /// Whether the program has a terminal of its own.
+    pub terminal: bool,
+    /// What it may do to the person's.
+    pub rights: TerminalRights,
+    /// Where its output is kept; `None` keeps nothing.
+    pub keep_in: Option<PathBuf>,
+    /// How much of each stream is kept, bytes.
+    pub keep_bytes_max: u64,
+}
+
+impl Console {
+    /// Takes over the terminal, if there is one, and the signals.
+    pub fn new(settings: ConsoleSettings, signals: Option<Signals>) -> Self {
+        let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+        // Text for a person's terminal is filtered; a pipe or a file gets what
+        // the program wrote.
+        let filter = |is_terminal: bool| is_terminal.then(|| EscapeFilter::new(settings.rights));
+        let filters = [filter(stdout.is_terminal()), filter(stderr.is_terminal())];
+        let kept = |name: &str| Kept {
+            path: settings.keep_in.as_ref().map(|directory| directory.join(name)),
+            file: None,
+            left_bytes: settings.keep_bytes_max,
+        };
+        let raw = if settings.terminal { RawTerminal::take(&stdin) } else { None };
+        Self { stdin, stdout, stderr, signals, raw, filters, kept: [kept("stdout"), kept("stderr")] }
+    }
+
+    /// Gives the terminal back as it was; returns which escape sequences were
+    /// removed, by kind.
+    pub fn finish(mut self) -> BTreeMap<&'static str, u64> {
+        let mut removed = BTreeMap::new();
+        let mut last = [Vec::new(), Vec::new()];
+        for (filter, rest) in self.filters.iter_mut().zip(&mut last) {
+            let Some(filter) = filter else { continue };
+            filter.finish(rest);
+            filter.restore(rest);
+            for (kind, count) in filter.removed() {
+                *removed.entry(*kind).or_insert(0) += count;
+            }
+        }
+        let [output, error] = last;
+        // A terminal that has gone away needs nothing given back.
+        let _ = self.stdout.lock().write_all(&output).and_then(|()| self.stdout.flush());
+        let _ = self.stderr.lock().write_all(&error);
+        if let Some(raw) = self.raw.take() {
+            raw.give_back();
+        }
+        removed
+    }
+}
+
+impl Attachment for Console {
+    fn input(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.stdin.as_fd())
+    }
+
+    fn sink(&self, stream: Stream) -> BorrowedFd<'_> {
+        match stream {
+            Stream::Output => self.stdout.as_fd(),
+            Stream::Error => self.stderr.as_fd(),
+        }
+    }
+
+    fn signals(&self) -> Option<BorrowedFd<'_>> {
+        self.signals.as_ref().map(Signals::descriptor)
+    }
+
+    fn next_signal(&mut self) -> Option<Reaction> {
+        match self.signals.as_ref()?.next()? {
+            SIGWINCH => Some(terminal_size().map_or(Reaction::Ignore, Reaction::Resize)),
+            number => Some(u8::try_from(number).map_or(Reaction::Ignore, Reaction::Forward)),
+        }
+    }
+
+    fn transform(&mut self, stream: Stream, written: &[u8], shown: &mut Vec<u8>) {
+        let index = stream as usize;
+        if let Some(kept) = self.kept.get_mut(index) {
+            kept.keep(written);
+        }
+        match self.filters.get_mut(index) {
+            Some(Some(filter)) => filter.push(written, shown),
+            _ => shown.extend_from_slice(written),
+        }
+    }
+
+    fn suspended(&mut self) {
+        if let Some(raw) = &self.raw {
+            raw.cooked();
+        }
+        // The shell that started Atoll takes over here, until it says `fg`.
+        let _ = kill_process(getpid(), Signal::STOP);
+        if let Some(raw) = &self.raw {
+            raw.raw();
+        }
+    }
+}
+
+/// The size of the person's terminal.
+pub fn terminal_size() -> Option<Size> {
+    let size = tcgetwinsize(std::io::stdout().as_fd()).ok()?;
+    Some(Size { rows: size.ws_row, columns: size.ws_col })
+}
+
+/// The person's terminal in raw mode; given back when dropped.
+#[derive(Debug)]
+struct RawTerminal {
+    before: Termios,
+}
+
+impl RawTerminal {
+    fn take(stdin: &Stdin) -> Option<Self> {
+        let before = tcgetattr(stdin).ok()?;
+        let terminal = Self { before };
+        terminal.raw();
+        Some(terminal)
+    }
+
+    fn raw(&self) {
+        let mut raw = self.before.clone();
+        raw.make_raw();
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &raw);
+    }
+
+    fn cooked(&self) {
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
+
+    /// What was typed or answered and not read belongs to the program: left
+    /// there, the person's shell would run it.
+    fn give_back(self) {
+        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        self.cooked();
+    }
+}
+
+/// The start of one stream, in a file of the run.
+#[derive(Debug)]
+struct Kept {
+    path: Option<PathBuf>,
+    file: Option<File>,
+    left_bytes: u64,
+}
+
+impl Kept {
+    fn keep(&mut self, written: &[u8]) {
+        let Some(path) = &self.path else { return };
+        let room = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
+        let Some(part) = written.get(..written.len().min(room)).filter(|part| !part.is_empty())
+        else {
+            return;
+        };
+        if self.file.is_none() {
+            let directory = path.parent().unwrap_or(path);
+            let made = std::fs::create_dir_all(directory).and_then(|()| File::create(path));
+            self.file = made.ok();
+        }
+        let kept = self.file.as_mut().map(|file| file.write_all(part));
+        if !matches!(kept, Some(Ok(()))) {
+            // No room to keep it; showing it goes on.
+            self.path = None;
+        }
+        self.left_bytes -= part.len() as u64;
+    }
+}

@@ -1,0 +1,411 @@
+//! What becomes of a run's changes: applied, kept or discarded, and undone.
+
+use std::io::BufRead;
+
+use atoll_layer::{
+    DiffOptions, JournalState, Plan, RelativePath, Selection, apply, finish, journal_state,
+    plan_apply, plan_restore, take_back, undo, write_diff,
+};
+use atoll_model::WorkspaceMode;
+use atoll_store::{
+    Durability, LayerKind, Ledger, RunRecord, RunState, StateDir, host_text, lock_run, remove_run,
+    update_run,
+};
+use serde_json::json;
+
+use crate::changes::{self, LayerChanges};
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+use crate::render::{self, Afterwards, Style};
+
+/// What to do with the changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Write the ordinary ones to the workspace.
+    Apply,
+    /// Keep them in the run's layer.
+    Keep,
+    /// Throw them away.
+    Discard,
+}
+
+/// Asks the person, on the terminal, until there is an answer.
+///
+/// # Errors
+/// When a diff that was asked for cannot be read. An input that ends keeps.
+pub fn ask(all: &[LayerChanges], output: &Output) -> Result<Decision, Failure> {
+    loop {
+        let paint = output.error_paint;
+        let key = |text: &str| paint.style(Style::Command, text);
+        output.say(&format!(
+            "{} [{}]iff, [{}]pply, [{}]eep, discard [{}]? ",
+            paint.style(Style::Strong, "What becomes of the changes?"),
+            key("d"),
+            key("a"),
+            key("k"),
+            key("x"),
+        ));
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        match (read, answer.trim().to_ascii_lowercase().as_str()) {
+            (Ok(0) | Err(_), _) | (_, "k" | "keep") => return Ok(Decision::Keep),
+            (_, "a" | "apply") => return Ok(Decision::Apply),
+            (_, "x" | "discard") => return Ok(Decision::Discard),
+            (_, "d" | "diff") => show_diff(all, output)?,
+            _ => {}
+        }
+    }
+}
+
+fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    for one in all.iter().filter(|one| one.layer.kind != LayerKind::Cache) {
+        let options = DiffOptions { colour: output.is_terminal, ..DiffOptions::default() };
+        write_diff(&one.paths, &one.set, &[], &mut text, &options).doing("no diff could be made")?;
+    }
+    crate::review::page(&text, output);
+    Ok(())
+}
+
+/// What deciding works with.
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    /// Where runs are kept.
+    pub state: &'a StateDir,
+    /// Where decisions are recorded.
+    pub ledger: &'a Ledger,
+    /// Where people are told.
+    pub output: &'a Output,
+}
+
+impl Work<'_> {
+    /// Carries a decision about all of a run's changes out.
+    ///
+    /// # Errors
+    /// When the changes cannot be written; they are kept then.
+    pub fn carry_out(
+        &self,
+        decision: Decision,
+        record: &mut RunRecord,
+        all: &[LayerChanges],
+        groups: &render::Changes,
+    ) -> Result<Afterwards, Failure> {
+        record.changes = Some(changes::counts(groups));
+        match decision {
+            Decision::Discard => {
+                self.discard(record)?;
+                Ok(Afterwards::Discarded)
+            }
+            Decision::Apply if groups.total() > 0 && record.mode == WorkspaceMode::CopyOnWrite => {
+                let counts = record.changes;
+                let note = |kept: &mut RunRecord| kept.changes = counts;
+                self.update(record, note)?;
+                self.apply(record, all, &Selection::default())?;
+                Ok(Afterwards::Applied)
+            }
+            Decision::Apply | Decision::Keep => {
+                let counts = record.changes;
+                self.update(record, |kept| kept.changes = counts)?;
+                Ok(if record.mode == WorkspaceMode::Live { Afterwards::Live } else { Afterwards::Kept })
+            }
+        }
+    }
+
+    /// Writes selected changes to the person's directories, recorded before and after.
+    ///
+    /// # Errors
+    /// Conflicts, no space, a directory that cannot be written: nothing is left
+    /// half done.
+    pub fn apply(
+        &self,
+        record: &mut RunRecord,
+        all: &[LayerChanges],
+        selection: &Selection,
+    ) -> Result<(), Failure> {
+        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let mut steps = 0;
+        let mut held = false;
+        for one in all.iter().filter(|one| selection.caches || one.layer.kind != LayerKind::Cache) {
+            let plan = plan_apply(&one.paths, &one.set, selection)
+                .doing("the changes cannot be applied")?;
+            self.tell_refused(&plan);
+            held |= !plan.held_control.is_empty();
+            refuse_conflicts(&plan, record)?;
+            if plan.is_empty() {
+                continue;
+            }
+            steps += self.apply_layer(record, one, plan)?;
+        }
+        held |= all.iter().any(|one| is_partly(one, selection));
+        if steps == 0 {
+            self.output.say("There was nothing to apply.\n");
+            return Ok(());
+        }
+        let state = if held { RunState::PartlyApplied } else { RunState::Applied };
+        self.update(record, |kept| kept.state = state)
+    }
+
+    fn apply_layer(
+        &self,
+        record: &RunRecord,
+        one: &LayerChanges,
+        plan: Plan,
+    ) -> Result<u64, Failure> {
+        let journal = changes::journal(self.state, record, &one.layer);
+        let what = json!({
+            "layer": one.layer.name,
+            "directory": host_text(&one.layer.host),
+            "steps": plan.steps.len(),
+            "bytes": plan.bytes(),
+        });
+        self.record(record, "apply.started", what)?;
+        match apply(plan, &journal, &mut |_| {}) {
+            Ok(applied) => {
+                let what = json!({ "layer": one.layer.name, "entries": applied.entries });
+                self.record(record, "apply.finished", what)?;
+                Ok(applied.steps)
+            }
+            Err(error) => {
+                let what = json!({ "layer": one.layer.name, "why": error.to_string() });
+                self.record(record, "apply.failed", what)?;
+                Err(Failure::new("the changes could not be applied").because(error).advise(format!(
+                    "atoll apply {} tries again; the changes are kept",
+                    record.run
+                )))
+            }
+        }
+    }
+
+    fn tell_refused(&self, plan: &Plan) {
+        for refusal in &plan.refused {
+            self.output.warn(&format!("not applied: {}: {}", refusal.path, refusal.why));
+        }
+        if !plan.held_control.is_empty() {
+            let names: Vec<String> = plan.held_control.iter().map(ToString::to_string).collect();
+            self.output.warn(&format!(
+                "not applied without --control, because other programs run them: {}",
+                names.join(", ")
+            ));
+        }
+    }
+
+    /// Ends an apply that was cut short, forwards or backwards.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be done.
+    pub fn settle(&self, record: &mut RunRecord, backwards: bool) -> Result<(), Failure> {
+        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let mut found = false;
+        for layer in record.layers.clone() {
+            let journal = changes::journal(self.state, record, &layer);
+            if journal_state(&journal).doing("the journal cannot be read")? != JournalState::Interrupted
+            {
+                continue;
+            }
+            found = true;
+            let (kind, settled) = if backwards {
+                ("apply.taken-back", take_back(&journal))
+            } else {
+                ("apply.finished", finish(&journal))
+            };
+            let settled = settled.doing("the interrupted apply could not be settled")?;
+            let what = json!({ "layer": layer.name, "entries": settled.entries });
+            self.record(record, kind, what)?;
+        }
+        if !found {
+            return Err(Failure::new(format!("no apply of run {} was cut short", record.run)));
+        }
+        let state = if backwards { RunState::Kept } else { RunState::Applied };
+        self.update(record, |kept| kept.state = state)
+    }
+
+    /// Takes back what was applied, or what a live run wrote.
+    ///
+    /// # Errors
+    /// Conflicts with later changes on the host; nothing was applied.
+    pub fn undo(&self, record: &mut RunRecord, force: bool) -> Result<(), Failure> {
+        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        if record.mode == WorkspaceMode::Live {
+            self.restore(record, force)?;
+        } else {
+            self.undo_applied(record, force)?;
+        }
+        self.update(record, |kept| kept.state = RunState::Undone)
+    }
+
+    fn undo_applied(&self, record: &RunRecord, force: bool) -> Result<(), Failure> {
+        let mut found = false;
+        for layer in &record.layers {
+            let journal = changes::journal(self.state, record, layer);
+            match journal_state(&journal).doing("the journal cannot be read")? {
+                JournalState::None | JournalState::Undone => continue,
+                JournalState::Interrupted => {
+                    return Err(Failure::new("an apply of this run was cut short")
+                        .advise(format!("atoll apply {} --take-back", record.run))
+                        .advise(format!("atoll apply {} --finish", record.run)));
+                }
+                JournalState::Done => {}
+            }
+            found = true;
+            let what = json!({ "layer": layer.name, "directory": host_text(&layer.host) });
+            self.record(record, "undo.started", what)?;
+            let undone = undo(&journal, force).map_err(|error| {
+                Failure::new("the changes could not be taken back").because(error).advise(format!(
+                    "atoll undo {} --force takes them back all the same",
+                    record.run
+                ))
+            })?;
+            let what = json!({ "layer": layer.name, "entries": undone.entries });
+            self.record(record, "undo.finished", what)?;
+        }
+        if found {
+            return Ok(());
+        }
+        Err(Failure::new(format!("nothing of run {} was applied", record.run))
+            .because("there is nothing to take back"))
+    }
+
+    /// Puts the workspace of a live run back to its checkpoint.
+    fn restore(&self, record: &RunRecord, force: bool) -> Result<(), Failure> {
+        for one in changes::read(self.state, record)?
+            .iter()
+            .filter(|one| one.layer.kind == LayerKind::Workspace)
+        {
+            let selection =
+                Selection { control: true, caches: true, ignored: true, force, paths: Vec::new() };
+            let plan = plan_restore(&one.paths, &one.set, &selection)
+                .doing("the checkpoint cannot be restored")?;
+            refuse_conflicts(&plan, record)?;
+            if !plan.is_empty() {
+                self.apply_layer(record, one, plan)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Throws a run's changes away, with all that is kept of it but the ledger.
+    ///
+    /// # Errors
+    /// When it is running, or cannot be removed.
+    pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
+        if record.mode == WorkspaceMode::Live {
+            return self.update(record, |kept| kept.state = RunState::Kept);
+        }
+        remove_run(self.state, &record.run).doing("the run could not be removed")?;
+        record.state = RunState::Discarded;
+        Ok(())
+    }
+
+    /// Records a decision, on disk before it returns.
+    pub fn record(
+        &self,
+        record: &RunRecord,
+        kind: &str,
+        body: serde_json::Value,
+    ) -> Result<(), Failure> {
+        self.ledger
+            .record(Some(&record.run), kind, body, Durability::Durable)
+            .map(drop)
+            .doing("the decision could not be recorded")
+    }
+
+    fn update(
+        &self,
+        record: &mut RunRecord,
+        change: impl FnOnce(&mut RunRecord),
+    ) -> Result<(), Failure> {
+        *record = update_run(self.state, &record.run, Durability::Buffered, change)
+            .doing("the run's record could not be changed")?;
+        Ok(())
+    }
+}
+
+/// Whether the selection leaves something of a layer out.
+fn is_partly(one: &LayerChanges, selection: &Selection) -> bool {
+    use atoll_layer::Class;
+    if !selection.paths.is_empty() {
+        return true;
+    }
+    one.set.changes.iter().any(|change| match change.class {
+        Class::Ordinary => false,
+        Class::Control => !selection.control,
+        Class::Cache | Class::Ignored => false,
+    })
+}
+
+fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
+    if plan.conflicts.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> =
+        plan.conflicts.iter().map(|one| format!("{}: {}", one.path, one.why)).collect();
+    Err(Failure::new("the directory changed meanwhile; nothing was written")
+        .because(lines.join("\n"))
+        .advise(format!("atoll diff {} shows the run's side", record.run))
+        .advise(format!("atoll apply {} PATH… applies the rest", record.run))
+        .advise(format!("atoll apply {} --force overwrites; what is overwritten is kept for undo", record.run)))
+}
+
+/// One line on what became of the changes, after a question.
+pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> String {
+    let what = match afterwards {
+        Afterwards::Kept => format!("kept; atoll apply {} takes them over", record.run),
+        Afterwards::Applied => format!("applied; atoll undo {} takes them back", record.run),
+        Afterwards::Discarded => "discarded".to_owned(),
+        Afterwards::Live => format!("in the workspace; atoll undo {} takes them back", record.run),
+    };
+    format!("{} {what}\n", output.error_paint.style(Style::Faint, "atoll:"))
+}
+
+/// Why a program that the person has may not be there inside.
+pub fn not_found_hint(record: &RunRecord) -> String {
+    let name = record.command.first().cloned().unwrap_or_default();
+    let shown = name.to_string_lossy();
+    let on_host = std::env::var_os("PATH").and_then(|path| {
+        std::env::split_paths(&path).map(|directory| directory.join(&name)).find(|path| path.is_file())
+    });
+    match on_host {
+        Some(path) => format!(
+            "{shown} is at {} on the host, which profile {} does not show inside.\n\
+             Try --profile permissive, or a profile that names the directory (atoll profile list)",
+            path.display(),
+            record.profile
+        ),
+        None => format!("{shown} is not in the PATH of the host either"),
+    }
+}
+
+/// Relative paths within a workspace from what a person typed.
+///
+/// # Errors
+/// For a path that is not within the workspace.
+pub fn selected_paths(
+    record: &RunRecord,
+    paths: &[std::path::PathBuf],
+) -> Result<Vec<RelativePath>, Failure> {
+    use std::os::unix::ffi::OsStrExt;
+    let current = std::env::current_dir().doing("the current directory cannot be used")?;
+    paths
+        .iter()
+        .map(|typed| {
+            // Inside the workspace a path is meant from here, elsewhere from its top.
+            let from_here = std::path::absolute(current.join(typed)).unwrap_or_default();
+            let relative = match from_here.strip_prefix(&record.workspace) {
+                Ok(relative) => relative.to_path_buf(),
+                Err(_) if typed.is_relative() => typed.clone(),
+                Err(_) => {
+                    return Err(Failure::new(format!(
+                        "{} is not within the workspace {}",
+                        typed.display(),
+                        record.workspace.display()
+                    )));
+                }
+            };
+            let plain: std::path::PathBuf = relative
+                .components()
+                .filter(|part| !matches!(part, std::path::Component::CurDir))
+                .collect();
+            RelativePath::new(plain.as_os_str().as_bytes()).doing("the path is not usable")
+        })
+        .collect()
+}

@@ -1,0 +1,61 @@
+//! Text that an attacker made, safe to show.
+
+use std::fmt::Write as _;
+
+/// One line of text from outside (a name, a path, an argument, a reason), safe to
+/// print: control characters, bytes that are not UTF-8, and characters that are
+/// invisible or turn the direction of text are written as escapes.
+///
+/// The result is for people; two different names may look the same in it when one
+/// of them contains backslashes.
+#[must_use]
+pub fn printable(text: &[u8]) -> String {
+    escape(text, is_deceptive)
+}
+
+/// The same for text of several lines, as the content of a diff: line feeds and
+/// tabs stay.
+#[must_use]
+pub fn printable_lines(text: &[u8]) -> String {
+    escape(text, |character| {
+        !matches!(character, '\n' | '\t') && is_deceptive(character)
+    })
+}
+
+fn escape(text: &[u8], escaped: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for chunk in text.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if !escaped(character) {
+                shown.push(character);
+            } else if character.is_ascii() && !matches!(character, '\n' | '\r' | '\t') {
+                // Writing to a string cannot fail.
+                let _ = write!(shown, "\\x{:02x}", u32::from(character));
+            } else {
+                shown.extend(character.escape_default());
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(shown, "\\x{byte:02x}");
+        }
+    }
+    shown
+}
+
+/// Whether a character is a control, is invisible, or changes how its neighbours
+/// are shown.
+pub(super) fn is_deceptive(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            // Soft hyphen, grapheme joiner, Arabic letter mark.
+            '\u{ad}' | '\u{34f}' | '\u{61c}'
+            // Fillers of Hangul and Khmer, the Mongolian separators.
+            | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            // Zero width, directions, line and paragraph separators, isolates.
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            // Byte order mark, annotations.
+            | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
+            // Tags, and the variation selectors that can carry hidden text.
+            | '\u{e0000}'..='\u{e0fff}')
+}

@@ -1,0 +1,60 @@
+use std::fmt::Display;
+
+use crate::arguments::STATUS_OWN_ERROR;
+
+/// A command that ended in an error: what happened, why, what to do next, and
+/// the exit status.
+#[derive(Debug)]
+pub struct Failure {
+    /// What happened.
+    pub what: String,
+    /// Why, as far as known.
+    pub why: Option<String>,
+    /// What to do next: a sentence or a command.
+    pub advice: Vec<String>,
+    /// The exit status.
+    pub status: u8,
+}
+
+/// The status of a denial.
+pub const STATUS_DENIED: u8 = 126;
+
+impl Failure {
+    /// An error of Atoll's own, in one sentence.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), why: None, advice: Vec::new(), status: STATUS_OWN_ERROR }
+    }
+
+    /// The same with the reason.
+    #[must_use]
+    pub fn because(mut self, why: impl Display) -> Self {
+        self.why = Some(why.to_string());
+        self
+    }
+
+    /// The same with something to do next.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice.push(advice.into());
+        self
+    }
+
+    /// The same with another exit status.
+    #[must_use]
+    pub fn with_status(mut self, status: u8) -> Self {
+        self.status = status;
+        self
+    }
+}
+
+/// Says what was being done when an error came up.
+pub trait Doing<T> {
+    /// Turns the error into a failure of this.
+    fn doing(self, what: &str) -> Result<T, Failure>;
+}
+
+impl<T, E: Display> Doing<T> for Result<T, E> {
+    fn doing(self, what: &str) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(what).because(error))
+    }
+}

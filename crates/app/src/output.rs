@@ -1,0 +1,65 @@
+use std::io::{IsTerminal, Write};
+
+use crate::failure::Failure;
+use crate::render::{Paint, problem, warning};
+
+/// Where a command writes for people: results to standard output, everything
+/// about the work itself to standard error.
+#[derive(Debug)]
+pub struct Output {
+    /// Whether standard output is a terminal.
+    pub is_terminal: bool,
+    /// Whether a person can be asked: standard input and error are terminals.
+    pub can_ask: bool,
+    /// The look of standard output.
+    pub paint: Paint,
+    /// The look of standard error.
+    pub error_paint: Paint,
+}
+
+impl Output {
+    /// This process's own.
+    pub fn of_process() -> Self {
+        let is_terminal = std::io::stdout().is_terminal();
+        let error_is_terminal = std::io::stderr().is_terminal();
+        let variable = |name: &str| std::env::var_os(name);
+        Self {
+            is_terminal,
+            can_ask: error_is_terminal && std::io::stdin().is_terminal(),
+            paint: Paint::choose(is_terminal, variable),
+            error_paint: Paint::choose(error_is_terminal, variable),
+        }
+    }
+
+    /// Writes a result. A reader that has gone away (as `head`) ends the program
+    /// quietly, as it does other programs.
+    pub fn result(&self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+            std::process::exit(0);
+        }
+    }
+
+    /// Writes a result for machines.
+    pub fn json(&self, value: &serde_json::Value) {
+        self.result(&format!("{value:#}\n"));
+    }
+
+    /// Says something about the work.
+    pub fn say(&self, text: &str) {
+        // Without standard error there is nobody to tell.
+        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// Says something that is no error but should be known.
+    pub fn warn(&self, text: &str) {
+        self.say(&warning(self.error_paint, text));
+    }
+
+    /// Says what went wrong.
+    pub fn failure(&self, failure: &Failure) {
+        let whys: Vec<&str> = failure.why.as_deref().into_iter().collect();
+        let tries: Vec<&str> = failure.advice.iter().map(String::as_str).collect();
+        self.say(&problem(self.error_paint, &failure.what, &whys, &tries));
+    }
+}

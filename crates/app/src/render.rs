@@ -1,0 +1,182 @@
+//! What a person reads: summaries, tables, errors, progress. Text goes in, text
+//! comes out; nothing is decided here.
+//!
+//! Whatever comes from outside (names, arguments, reasons) passes through
+//! [`printable`], so that it cannot speak to the terminal. This module must never
+//! read the file system, the environment or a clock: those are arguments. Start
+//! reading at [`summary`].
+
+mod progress;
+mod summary;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::escape::printable;
+
+pub use progress::Progress;
+pub use summary::{Afterwards, Change, Changes, Denied, Group, Summary, describe_ending, summary};
+pub use table::{RunRow, runs_table};
+
+/// Colours, or none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paint {
+    on: bool,
+}
+
+/// What a piece of text means; each has a look of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Something that went wrong, or was removed.
+    Bad,
+    /// Something that went right, or was added.
+    Good,
+    /// Something to look at, or that was changed.
+    Notable,
+    /// What something is called.
+    Strong,
+    /// What can be skipped.
+    Faint,
+    /// A command to type.
+    Command,
+}
+
+impl Paint {
+    /// With colours or without.
+    #[must_use]
+    pub fn new(on: bool) -> Self {
+        Self { on }
+    }
+
+    /// Colours when the output is a terminal that has them, as `NO_COLOR`,
+    /// `CLICOLOR_FORCE`, `CLICOLOR` and `TERM` have it, the first of these before
+    /// the others. `variable` looks one up in the environment.
+    #[must_use]
+    pub fn choose(terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let zero = OsStr::new("0");
+        let on = if set("NO_COLOR").is_some() {
+            false
+        } else if set("CLICOLOR_FORCE").is_some_and(|value| value != zero) {
+            true
+        } else {
+            terminal
+                && set("CLICOLOR").is_none_or(|value| value != zero)
+                && set("TERM").is_none_or(|value| value != OsStr::new("dumb"))
+        };
+        Self { on }
+    }
+
+    /// Whether there are colours.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self.on
+    }
+
+    /// The text in the look of what it means. It must be printable already.
+    #[must_use]
+    pub fn style(self, style: Style, text: &str) -> String {
+        if !self.on || text.is_empty() {
+            return text.to_owned();
+        }
+        let code = match style {
+            Style::Bad => "31",
+            Style::Good => "32",
+            Style::Notable => "33",
+            Style::Strong => "1",
+            Style::Faint => "2",
+            Style::Command => "36",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// An error as a person needs it: what failed, why, what to do. Texts of several
+/// lines are indented.
+#[must_use]
+pub fn problem(paint: Paint, error: &str, whys: &[&str], tries: &[&str]) -> String {
+    let mut shown = labelled(paint, Style::Bad, "error:", error);
+    for why in whys {
+        shown.push_str(&labelled(paint, Style::Strong, "  why:", why));
+    }
+    for attempt in tries {
+        shown.push_str(&labelled(paint, Style::Good, "  try:", attempt));
+    }
+    shown
+}
+
+/// A remark that is no error, on one line or several.
+#[must_use]
+pub fn warning(paint: Paint, text: &str) -> String {
+    labelled(paint, Style::Notable, "warning:", text)
+}
+
+fn labelled(paint: Paint, style: Style, label: &str, text: &str) -> String {
+    let indent = " ".repeat(label.len() + 1);
+    let mut shown = paint.style(style, label);
+    let mut lines = text.lines();
+    shown.push(' ');
+    shown.push_str(&printable(lines.next().unwrap_or_default().as_bytes()));
+    shown.push('\n');
+    for line in lines {
+        shown.push_str(&indent);
+        shown.push_str(&printable(line.as_bytes()));
+        shown.push('\n');
+    }
+    shown
+}
+
+/// A program with its arguments on one line, quoted as for a shell where that is
+/// needed.
+#[must_use]
+pub fn command_line(command: &[OsString]) -> String {
+    let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+    words.join(" ")
+}
+
+fn quoted(word: &OsStr) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./=:,+@%^".contains(byte);
+    let shown = printable(word.as_bytes());
+    if !word.is_empty() && word.as_bytes().iter().all(plain) {
+        shown
+    } else {
+        format!("'{}'", shown.replace('\'', r"'\''"))
+    }
+}
+
+/// A number with commas between thousands.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// A number and what it counts: `1 file`, `2,000 files`.
+#[must_use]
+pub fn counted(number: u64, one: &str, several: &str) -> String {
+    format!(
+        "{} {}",
+        grouped(number),
+        if number == 1 { one } else { several }
+    )
+}
+
+/// The text, cut to so many characters, with a mark where it was cut.
+fn shortened(text: &str, characters_max: usize) -> String {
+    if text.chars().count() <= characters_max {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(characters_max.saturating_sub(1));
+    kept.chain(['…']).collect()
+}

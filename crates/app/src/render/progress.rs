@@ -1,0 +1,66 @@
+//! One line on standard error that says how far long work is.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::shortened;
+use crate::escape::printable;
+
+/// Work that takes less shows nothing.
+const SHOWN_AFTER_MS: u64 = 400;
+/// Between two changes of the line.
+const CHANGED_AFTER_MS: u64 = 100;
+
+/// A line that is written over; nothing at all where there is no terminal.
+#[derive(Debug)]
+pub struct Progress<W: Write> {
+    out: W,
+    columns: Option<usize>,
+    shown_at: Option<Duration>,
+}
+
+impl<W: Write> Progress<W> {
+    /// A line of this many columns; `None` where the output is no terminal.
+    pub fn new(out: W, columns: Option<usize>) -> Self {
+        Self {
+            out,
+            columns,
+            shown_at: None,
+        }
+    }
+
+    /// Shows the text, when it is time to: `elapsed` is the time since the work
+    /// began.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn update(&mut self, elapsed: Duration, text: &str) -> io::Result<()> {
+        let Some(columns) = self.columns else {
+            return Ok(());
+        };
+        let due = match self.shown_at {
+            None => Duration::from_millis(SHOWN_AFTER_MS),
+            Some(before) => before.saturating_add(Duration::from_millis(CHANGED_AFTER_MS)),
+        };
+        if elapsed < due {
+            return Ok(());
+        }
+        self.shown_at = Some(elapsed);
+        // One column stays free, so that the terminal does not begin a new line.
+        let text = shortened(&printable(text.as_bytes()), columns.saturating_sub(1));
+        write!(self.out, "\r\x1b[K{text}")?;
+        self.out.flush()
+    }
+
+    /// Takes the line away.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn finish(mut self) -> io::Result<()> {
+        if self.shown_at.is_some() {
+            write!(self.out, "\r\x1b[K")?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+}

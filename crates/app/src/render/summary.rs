@@ -1,0 +1,344 @@
+//! The summary at the end of a run, on standard error.
+
+use std::collections::BTreeMap;
+
+use atoll_model::{Ending, Enforcement, LimitHit, RunId, Usage, format_bytes, format_duration};
+
+use super::{Paint, Style, counted, grouped};
+use crate::escape::printable;
+
+/// Names shown of each group; the rest are counted.
+const NAMES_SHOWN_MAX: usize = 8;
+/// Denials shown; the rest are counted.
+const DENIALS_SHOWN_MAX: usize = 5;
+/// The width of the names of lines.
+const LABEL_COLUMNS: usize = 9;
+
+/// Everything the summary tells.
+#[derive(Clone, Debug)]
+pub struct Summary<'a> {
+    /// The run.
+    pub run: &'a RunId,
+    /// How the program ended.
+    pub ending: Ending,
+    /// What it used.
+    pub usage: Usage,
+    /// How limits were held; those held by `none` are named.
+    pub enforcement: &'a [Enforcement],
+    /// What it changed.
+    pub changes: &'a Changes,
+    /// What it was denied.
+    pub denied: &'a [Denied],
+    /// Escape sequences removed from its output, by kind.
+    pub removed_sequences: &'a BTreeMap<&'static str, u64>,
+    /// What became of the changes.
+    pub afterwards: Afterwards,
+}
+
+/// The changes of a run, in the groups that are applied separately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Ordinary files.
+    pub workspace: Group,
+    /// Files that make other programs run code.
+    pub control: Group,
+    /// Package and build caches.
+    pub caches: Group,
+    /// Files that git ignores.
+    pub ignored: Group,
+}
+
+/// The changes of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// How many files are new.
+    pub added: u64,
+    /// How many differ.
+    pub changed: u64,
+    /// How many are gone.
+    pub removed: u64,
+    /// The first of them, by name as bytes; may be empty or incomplete.
+    pub names: Vec<(Change, Vec<u8>)>,
+}
+
+/// What happened to one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is new.
+    Added,
+    /// It differs.
+    Changed,
+    /// It is gone.
+    Removed,
+}
+
+/// Something that the program tried and was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// What it tried.
+    pub what: String,
+    /// How often.
+    pub times: u64,
+}
+
+/// What became of the changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// They wait in the run's layer.
+    Kept,
+    /// They were written to the workspace.
+    Applied,
+    /// They were thrown away.
+    Discarded,
+    /// They went straight to the workspace, after a checkpoint.
+    Live,
+}
+
+impl Group {
+    /// How many files there are in all.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.added
+            .saturating_add(self.changed)
+            .saturating_add(self.removed)
+    }
+}
+
+impl Changes {
+    /// How many files there are in all groups.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        [&self.workspace, &self.control, &self.caches, &self.ignored]
+            .into_iter()
+            .fold(0, |sum, group| sum.saturating_add(group.total()))
+    }
+}
+
+/// The summary's text, several lines.
+#[must_use]
+pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
+    let mut lines = vec![headline(paint, summary)];
+    lines.push(line(paint, "time", &used(&summary.usage)));
+    let unenforced: Vec<String> = summary
+        .enforcement
+        .iter()
+        .filter(|enforcement| enforcement.by == "none")
+        .map(|enforcement| printable(enforcement.limit.as_bytes()))
+        .collect();
+    if !unenforced.is_empty() {
+        let text = format!("not held on this machine: {}", unenforced.join(", "));
+        lines.push(line(paint, "limits", &paint.style(Style::Notable, &text)));
+    }
+    push_changes(paint, summary.changes, &mut lines);
+    push_denied(paint, summary.denied, &mut lines);
+    if !summary.removed_sequences.is_empty() {
+        let text = removed_sequences(summary.removed_sequences);
+        lines.push(line(paint, "terminal", &text));
+    }
+    push_next(paint, summary, &mut lines);
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// How a program ended, in words.
+#[must_use]
+pub fn describe_ending(ending: Ending) -> String {
+    match ending {
+        Ending::Exited { status: 0 } => "succeeded".to_owned(),
+        Ending::Exited { status } => format!("failed with status {status}"),
+        Ending::Signalled { signal } => match signal_name(signal) {
+            Some(name) => format!("ended by {name}"),
+            None => format!("ended by signal {signal}"),
+        },
+        Ending::Limited { limit } => match limit {
+            LimitHit::WallClock => "ended: the time limit was reached",
+            LimitHit::Idle => "ended: no input or output for the time allowed",
+            LimitHit::Memory => "ended: the memory limit was reached",
+            LimitHit::Disk => "ended: the disk limit was reached",
+            LimitHit::Inodes => "ended: the limit of files was reached",
+        }
+        .to_owned(),
+        Ending::NotFound => "not found inside the boundary".to_owned(),
+        Ending::NotExecutable => "found, but could not be executed".to_owned(),
+        Ending::Interrupted => "interrupted: Atoll ended before the program".to_owned(),
+    }
+}
+
+fn headline(paint: Paint, summary: &Summary<'_>) -> String {
+    let style = match summary.ending {
+        Ending::Exited { status: 0 } => Style::Good,
+        Ending::Exited { .. }
+        | Ending::Signalled { .. }
+        | Ending::Limited { .. }
+        | Ending::NotFound
+        | Ending::NotExecutable
+        | Ending::Interrupted => Style::Bad,
+    };
+    format!(
+        "{} {} {}",
+        paint.style(Style::Faint, "atoll:"),
+        paint.style(Style::Strong, summary.run.as_str()),
+        paint.style(style, &describe_ending(summary.ending))
+    )
+}
+
+fn used(usage: &Usage) -> String {
+    let whose = if usage.memory_is_whole {
+        "at most"
+    } else {
+        "in its largest process"
+    };
+    format!(
+        "{}, {} of processor, {} {whose}",
+        format_duration(usage.wall_clock),
+        format_duration(usage.cpu),
+        format_bytes(usage.memory_peak_bytes)
+    )
+}
+
+fn push_changes(paint: Paint, changes: &Changes, lines: &mut Vec<String>) {
+    if changes.total() == 0 {
+        lines.push(line(paint, "files", "nothing changed"));
+        return;
+    }
+    let note = |text: &str| paint.style(Style::Faint, text);
+    for (label, group, note) in [
+        ("files", &changes.workspace, String::new()),
+        (
+            "control",
+            &changes.control,
+            paint.style(Style::Notable, "  other programs run these; look closely"),
+        ),
+        ("caches", &changes.caches, note("  kept apart")),
+        ("ignored", &changes.ignored, note("  by git, kept apart")),
+    ] {
+        if group.total() > 0 {
+            let text = format!("{}{note}", count_changes(paint, group));
+            lines.push(line(paint, label, &text));
+            push_names(paint, group, lines);
+        }
+    }
+}
+
+fn count_changes(paint: Paint, group: &Group) -> String {
+    let parts: Vec<String> = [
+        (group.added, Style::Good, "added"),
+        (group.changed, Style::Notable, "changed"),
+        (group.removed, Style::Bad, "removed"),
+    ]
+    .into_iter()
+    .filter(|(count, ..)| *count > 0)
+    .map(|(count, style, what)| paint.style(style, &format!("{} {what}", grouped(count))))
+    .collect();
+    parts.join(", ")
+}
+
+fn push_names(paint: Paint, group: &Group, lines: &mut Vec<String>) {
+    for (change, name) in group.names.iter().take(NAMES_SHOWN_MAX) {
+        let (style, sign) = match change {
+            Change::Added => (Style::Good, "+"),
+            Change::Changed => (Style::Notable, "~"),
+            Change::Removed => (Style::Bad, "-"),
+        };
+        let text = format!("  {} {}", paint.style(style, sign), printable(name));
+        lines.push(line(paint, "", &text));
+    }
+    let shown = group.names.len().min(NAMES_SHOWN_MAX) as u64;
+    let more = group.total().saturating_sub(shown);
+    if shown > 0 && more > 0 {
+        let text = format!("  … and {} more", grouped(more));
+        lines.push(line(paint, "", &paint.style(Style::Faint, &text)));
+    }
+}
+
+fn push_denied(paint: Paint, denied: &[Denied], lines: &mut Vec<String>) {
+    let mut label = "denied";
+    for denial in denied.iter().take(DENIALS_SHOWN_MAX) {
+        let times = match denial.times {
+            0 | 1 => String::new(),
+            times => format!(" ({} times)", grouped(times)),
+        };
+        let text = printable(denial.what.as_bytes());
+        let text = format!("{}{times}", paint.style(Style::Bad, &text));
+        lines.push(line(paint, label, &text));
+        label = "";
+    }
+    let more = denied.len().saturating_sub(DENIALS_SHOWN_MAX) as u64;
+    if more > 0 {
+        let text = format!("… and {} more", grouped(more));
+        lines.push(line(paint, "", &paint.style(Style::Faint, &text)));
+    }
+}
+
+fn removed_sequences(kinds: &BTreeMap<&'static str, u64>) -> String {
+    let total = kinds
+        .values()
+        .fold(0_u64, |sum, &count| sum.saturating_add(count));
+    let named: Vec<String> = kinds
+        .iter()
+        .map(|(kind, &count)| format!("{} {kind}", grouped(count)))
+        .collect();
+    format!(
+        "{} removed from its output: {}",
+        counted(total, "sequence", "sequences"),
+        named.join(", ")
+    )
+}
+
+fn push_next(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
+    let changed = summary.changes.total() > 0;
+    let (state, mut commands): (&str, Vec<&str>) = match summary.afterwards {
+        Afterwards::Kept if changed => ("kept, not applied", vec!["diff", "apply", "discard"]),
+        Afterwards::Applied if changed => ("applied", vec!["undo"]),
+        Afterwards::Live if changed => ("written to the workspace", vec!["diff", "undo"]),
+        Afterwards::Discarded if changed => ("discarded", vec![]),
+        Afterwards::Kept | Afterwards::Applied | Afterwards::Live | Afterwards::Discarded => {
+            ("", vec![])
+        }
+    };
+    if !summary.denied.is_empty() {
+        commands.push("why");
+    }
+    if !state.is_empty() {
+        lines.push(line(paint, "state", state));
+    }
+    let mut label = "next";
+    for command in commands {
+        let text = format!("atoll {command} {}", summary.run);
+        lines.push(line(paint, label, &paint.style(Style::Command, &text)));
+        label = "";
+    }
+}
+
+fn line(paint: Paint, label: &str, text: &str) -> String {
+    let padded = format!("{label:LABEL_COLUMNS$}");
+    format!("  {}{text}", paint.style(Style::Faint, &padded))
+        .trim_end()
+        .to_owned()
+}
+
+/// The signals that end programs, by their numbers on Linux (the same on x86-64
+/// and arm64).
+fn signal_name(signal: u8) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return None,
+    })
+}

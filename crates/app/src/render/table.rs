@@ -1,0 +1,97 @@
+//! The table of `atoll runs`.
+
+use std::ffi::OsString;
+
+use atoll_model::{Ending, RunId};
+
+use super::summary::describe_ending;
+use super::{Paint, Style, command_line, grouped, shortened};
+use crate::escape::printable;
+
+/// The least that is shown of a command, however narrow the terminal.
+const COMMAND_COLUMNS_MIN: usize = 16;
+/// Between columns.
+const GAP: &str = "  ";
+
+/// One run, as `atoll runs` shows it.
+#[derive(Clone, Debug)]
+pub struct RunRow {
+    /// Its id, which tells when it started.
+    pub run: RunId,
+    /// How long ago, in words.
+    pub age: String,
+    /// Where its changes are: `kept`, `applied`, `discarded`, `running` …
+    pub state: String,
+    /// The profile's name.
+    pub profile: String,
+    /// How it ended; `None` while it runs.
+    pub ending: Option<Ending>,
+    /// How many files it changed.
+    pub files: u64,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+/// The rows as a table with a heading, commands cut to fit `columns`.
+#[must_use]
+pub fn runs_table(paint: Paint, rows: &[RunRow], columns: usize) -> String {
+    if rows.is_empty() {
+        return "no runs\n".to_owned();
+    }
+    let headings = ["RUN", "AGE", "STATE", "PROFILE", "FILES", "ENDED"].map(str::to_owned);
+    let cells: Vec<[String; 6]> = rows.iter().map(cells).collect();
+    let mut widths = [0; 6];
+    for row in std::iter::once(&headings).chain(&cells) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let taken: usize = widths.iter().map(|width| width + GAP.len()).sum();
+    let room = columns.saturating_sub(taken).max(COMMAND_COLUMNS_MIN);
+
+    let heading = padded(&headings, &widths) + "COMMAND";
+    let mut shown = paint.style(Style::Strong, &heading) + "\n";
+    for (row, cells) in rows.iter().zip(&cells) {
+        let style = match row.ending {
+            Some(Ending::Exited { status: 0 }) | None => None,
+            Some(_) => Some(Style::Bad),
+        };
+        let text = padded(cells, &widths);
+        shown.push_str(&style.map_or(text.clone(), |style| paint.style(style, &text)));
+        shown.push_str(&shortened(&command_line(&row.command), room));
+        shown.push('\n');
+    }
+    shown
+}
+
+fn cells(row: &RunRow) -> [String; 6] {
+    [
+        row.run.to_string(),
+        printable(row.age.as_bytes()),
+        printable(row.state.as_bytes()),
+        printable(row.profile.as_bytes()),
+        grouped(row.files),
+        row.ending.map_or("running".to_owned(), short_ending),
+    ]
+}
+
+/// A few words for a column; the whole sentence is in the summary.
+fn short_ending(ending: Ending) -> String {
+    match ending {
+        Ending::Exited { status: 0 } => "ok".to_owned(),
+        Ending::Exited { status } => format!("status {status}"),
+        Ending::Limited { .. } => "limit".to_owned(),
+        Ending::NotFound => "not found".to_owned(),
+        Ending::NotExecutable => "not run".to_owned(),
+        Ending::Interrupted => "interrupted".to_owned(),
+        Ending::Signalled { .. } => describe_ending(ending).replace("ended by ", ""),
+    }
+}
+
+fn padded(cells: &[String; 6], widths: &[usize; 6]) -> String {
+    cells
+        .iter()
+        .zip(widths)
+        .map(|(cell, &width)| format!("{cell:width$}{GAP}"))
+        .collect()
+}

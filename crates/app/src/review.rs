@@ -1,0 +1,387 @@
+//! Commands that look at runs afterwards: `runs`, `diff`, `apply`, `discard`,
+//! `undo`, `why`.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
+use atoll_model::{RunId, format_duration};
+use atoll_store::{
+    Event, Ledger, LayerKind, RunRecord, RunState, StateDir, find_run, list_runs, load_run,
+};
+use serde_json::{Value, json};
+
+use crate::arguments::{
+    ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, RunsArguments, UndoArguments,
+    WhyArguments,
+};
+use crate::changes::{self, LayerChanges};
+use crate::configuration::Places;
+use crate::decision::{Work, selected_paths};
+use crate::escape::printable;
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+use crate::render::{self, RunRow, Style};
+
+/// The width of tables where the terminal's is not known.
+const COLUMNS: usize = 100;
+/// Runs listed without `--all`.
+const RUNS_SHOWN: usize = 20;
+
+/// Lists runs.
+pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    if !places.state.exists() {
+        if arguments.json {
+            output.json(&json!([]));
+        } else {
+            output.say("No runs yet. `atoll run -- COMMAND` starts one.\n");
+        }
+        return Ok(0);
+    }
+    let state = places.read_state()?;
+    let list = list_runs(&state).doing("the runs cannot be listed")?;
+    for (run, why) in &list.broken {
+        output.warn(&format!("run {run} cannot be read: {why}"));
+    }
+    let records: Vec<&RunRecord> = list
+        .records
+        .iter()
+        .take(if arguments.all { usize::MAX } else { RUNS_SHOWN })
+        .collect();
+    if arguments.json {
+        output.json(&json!(records));
+        return Ok(0);
+    }
+    let now = SystemTime::now();
+    let rows: Vec<RunRow> = records.iter().map(|record| row(record, now)).collect();
+    let columns = crate::console::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns));
+    output.result(&render::runs_table(output.paint, &rows, columns));
+    if records.len() < list.records.len() {
+        output.say(&format!("… and {} more: atoll runs --all\n", list.records.len() - records.len()));
+    }
+    Ok(0)
+}
+
+fn row(record: &RunRecord, now: SystemTime) -> RunRow {
+    let started = SystemTime::UNIX_EPOCH + Duration::from_millis(record.started_at_ms);
+    let files = record.changes.map_or(0, |counts| counts.added + counts.changed + counts.removed);
+    RunRow {
+        run: record.run.clone(),
+        age: format_duration(now.duration_since(started).unwrap_or_default()),
+        state: state_name(record.state).to_owned(),
+        profile: record.profile.clone(),
+        ending: record.ending,
+        files,
+        command: record.command.clone(),
+    }
+}
+
+/// The state in a word.
+fn state_name(state: RunState) -> &'static str {
+    match state {
+        RunState::Running => "running",
+        RunState::Kept => "kept",
+        RunState::Applied => "applied",
+        RunState::PartlyApplied => "partly applied",
+        RunState::Discarded => "discarded",
+        RunState::Interrupted => "interrupted",
+        RunState::Undone => "undone",
+        RunState::Failed => "failed",
+    }
+}
+
+/// Finds a run and loads its record.
+fn load(state: &StateDir, text: &str) -> Result<RunRecord, Failure> {
+    find_run(state, text)
+        .and_then(|run| load_run(state, &run))
+        .doing("there is no such run")
+        .map_err(|failure| failure.advise("atoll runs lists them"))
+}
+
+/// The state for writing and the record of a run that has ended.
+fn load_ended(places: &Places, text: &str) -> Result<(StateDir, Ledger, RunRecord), Failure> {
+    places.read_state()?;
+    let state = places.open_state()?;
+    let ledger = Ledger::open(&state, SystemTime::now).doing("the ledger cannot be opened")?;
+    let record = load(&state, text)?;
+    if record.state == RunState::Running {
+        return Err(Failure::new(format!("run {} is still running", record.run))
+            .advise("wait for its end, or end it"));
+    }
+    Ok((state, ledger, record))
+}
+
+/// Shows what a run changed.
+pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let state = places.read_state()?;
+    // `atoll diff PATH` means the last run: a path that exists is no run.
+    let (run, paths) = match find_run(&state, &arguments.run) {
+        Err(_) if arguments.run != RUN_LAST && std::path::Path::new(&arguments.run).exists() => {
+            let mut paths = vec![arguments.run.clone().into()];
+            paths.extend(arguments.paths.iter().cloned());
+            (RUN_LAST, paths)
+        }
+        _ => (arguments.run.as_str(), arguments.paths.clone()),
+    };
+    let record = load(&state, run)?;
+    let filter = selected_paths(&record, &paths)?;
+    let all: Vec<LayerChanges> = changes::read(&state, &record)?
+        .into_iter()
+        .filter(|one| arguments.caches || one.layer.kind != LayerKind::Cache)
+        .collect();
+    if arguments.json {
+        output.json(&diff_json(&record, &all));
+        return Ok(0);
+    }
+    let mut text = Vec::new();
+    for one in &all {
+        if arguments.stat {
+            write_stat(one, &filter, output, &mut text);
+            continue;
+        }
+        let options = DiffOptions { colour: output.paint.is_on(), ..DiffOptions::default() };
+        let set = without_bulk(one, arguments.caches, &filter);
+        write_diff(&one.paths, &set, &filter, &mut text, &options).doing("no diff could be made")?;
+    }
+    if text.is_empty() {
+        output.say(&format!("Run {} changed nothing there.\n", record.run));
+    } else if arguments.no_pager || !output.is_terminal {
+        output.result(&String::from_utf8_lossy(&text));
+    } else {
+        page(&text, output);
+    }
+    if !arguments.stat {
+        tell_left_out(&all, arguments, &filter, output);
+    }
+    Ok(0)
+}
+
+/// Caches and ignored files are many and made by tools: they are counted, and
+/// shown only where asked for.
+fn without_bulk(
+    one: &LayerChanges,
+    caches: bool,
+    filter: &[atoll_layer::RelativePath],
+) -> atoll_layer::ChangeSet {
+    let mut set = one.set.clone();
+    if filter.is_empty() && !caches {
+        set.changes.retain(|change| matches!(change.class, Class::Ordinary | Class::Control));
+    }
+    set
+}
+
+fn tell_left_out(
+    all: &[LayerChanges],
+    arguments: &DiffArguments,
+    filter: &[atoll_layer::RelativePath],
+    output: &Output,
+) {
+    if arguments.caches || !filter.is_empty() {
+        return;
+    }
+    let groups = changes::grouped(all);
+    for (name, group) in [("in caches", &groups.caches), ("ignored by git", &groups.ignored)] {
+        if group.total() > 0 {
+            output.say(&format!(
+                "{} {name} not shown: atoll diff --caches\n",
+                render::counted(group.total(), "change", "changes")
+            ));
+        }
+    }
+}
+
+fn write_stat(
+    one: &LayerChanges,
+    filter: &[atoll_layer::RelativePath],
+    output: &Output,
+    text: &mut Vec<u8>,
+) {
+    for change in &one.set.changes {
+        if !filter.is_empty() && !filter.iter().any(|wanted| change.path.starts_with(wanted)) {
+            continue;
+        }
+        let (style, sign) = match change.kind {
+            ChangeKind::Added => (Style::Good, "A"),
+            ChangeKind::Modified => (Style::Notable, "M"),
+            ChangeKind::Removed => (Style::Bad, "D"),
+            ChangeKind::Mode => (Style::Notable, "P"),
+            ChangeKind::Type => (Style::Notable, "T"),
+            ChangeKind::Renamed { .. } => (Style::Notable, "R"),
+        };
+        let class = match change.class {
+            Class::Ordinary => String::new(),
+            Class::Control => format!("  (control: {})", change.reason.unwrap_or("others run it")),
+            Class::Cache => "  (cache)".to_owned(),
+            Class::Ignored => "  (ignored)".to_owned(),
+        };
+        let name = printable(&changes::shown_path(one, change.path.as_bytes()));
+        let from = match &change.kind {
+            ChangeKind::Renamed { from } => format!("{} → ", printable(from.as_bytes())),
+            _ => String::new(),
+        };
+        text.extend(
+            format!("{} {from}{name}{class}\n", output.paint.style(style, sign)).into_bytes(),
+        );
+    }
+}
+
+fn diff_json(record: &RunRecord, all: &[LayerChanges]) -> Value {
+    let one_change = |one: &LayerChanges, change: &atoll_layer::Change| {
+        json!({
+            "path": String::from_utf8_lossy(&changes::shown_path(one, change.path.as_bytes())),
+            "kind": match change.kind {
+                ChangeKind::Added => "added",
+                ChangeKind::Modified => "modified",
+                ChangeKind::Removed => "removed",
+                ChangeKind::Mode => "mode",
+                ChangeKind::Type => "type",
+                ChangeKind::Renamed { .. } => "renamed",
+            },
+            "class": match change.class {
+                Class::Ordinary => "ordinary",
+                Class::Control => "control",
+                Class::Cache => "cache",
+                Class::Ignored => "ignored",
+            },
+            "bytes": change.after.as_ref().map(|after| after.bytes),
+        })
+    };
+    let list: Vec<Value> = all
+        .iter()
+        .flat_map(|one| one.set.changes.iter().map(move |change| one_change(one, change)))
+        .collect();
+    let refused: Vec<Value> = all
+        .iter()
+        .flat_map(|one| one.set.refused.iter())
+        .map(|refusal| json!({ "path": refusal.path.to_string(), "why": refusal.why }))
+        .collect();
+    json!({ "run": record.run, "changes": list, "refused": refused })
+}
+
+/// Shows a long text through the person's pager, or directly without one.
+pub fn page(text: &[u8], output: &Output) {
+    let pager = std::env::var_os("PAGER").unwrap_or_else(|| "less".into());
+    let mut command = Command::new("sh");
+    // The pager is the person's own setting, and may hold arguments.
+    command.arg("-c").arg(pager).env("LESS", "FRX").stdin(Stdio::piped());
+    let shown = output.is_terminal.then(|| command.spawn().ok()).flatten().and_then(|mut child| {
+        let mut input = child.stdin.take()?;
+        // A pager that was left early needs no more.
+        let _ = input.write_all(text);
+        drop(input);
+        child.wait().ok().filter(std::process::ExitStatus::success)
+    });
+    if shown.is_none() {
+        output.result(&String::from_utf8_lossy(text));
+    }
+}
+
+/// Writes a run's changes to the workspace.
+pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure> {
+    let (state, ledger, mut record) = load_ended(&Places::read()?, &arguments.run)?;
+    let work = Work { state: &state, ledger: &ledger, output };
+    if arguments.finish || arguments.take_back {
+        work.settle(&mut record, arguments.take_back)?;
+        output.say(&format!("Run {}: {}.\n", record.run, state_name(record.state)));
+        return Ok(0);
+    }
+    if record.mode == atoll_model::WorkspaceMode::Live {
+        return Err(Failure::new(format!("run {} wrote straight to its workspace", record.run))
+            .because("it was started with --live, so there is nothing to apply")
+            .advise(format!("atoll undo {} takes its changes back", record.run)));
+    }
+    let selection = Selection {
+        paths: selected_paths(&record, &arguments.paths)?,
+        control: arguments.control,
+        caches: arguments.caches,
+        ignored: arguments.ignored,
+        force: arguments.force,
+    };
+    let all = changes::read(&state, &record)?;
+    work.apply(&mut record, &all, &selection)?;
+    if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
+        output.say(&format!(
+            "Run {}: {}. `atoll undo {0}` takes it back.\n",
+            record.run,
+            state_name(record.state)
+        ));
+    }
+    Ok(0)
+}
+
+/// Throws a run's changes away.
+pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Failure> {
+    let (state, ledger, mut record) = load_ended(&Places::read()?, &arguments.run)?;
+    let work = Work { state: &state, ledger: &ledger, output };
+    work.record(&record, "run.discarded", json!({ "state": record.state }))?;
+    work.discard(&mut record)?;
+    output.say(&format!("Run {} is discarded.\n", record.run));
+    Ok(0)
+}
+
+/// Takes back what was applied.
+pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
+    let (state, ledger, mut record) = load_ended(&Places::read()?, &arguments.run)?;
+    Work { state: &state, ledger: &ledger, output }.undo(&mut record, arguments.force)?;
+    output.say(&format!("Run {}: taken back.\n", record.run));
+    Ok(0)
+}
+
+/// Tells a run's story from the ledger.
+pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
+    let state = Places::read()?.read_state()?;
+    let run = run_of_ledger(&state, &arguments.run)?;
+    let events = Ledger::show(&state, &run).doing("the ledger cannot be read")?;
+    let mut told = false;
+    for event in events {
+        let event = event.doing("the ledger is damaged there; atoll ledger verify tells more")?;
+        output.result(&story(&event, output));
+        told = true;
+    }
+    if told {
+        return Ok(0);
+    }
+    Err(Failure::new(format!("the ledger knows nothing of run {run}")).advise("atoll runs"))
+}
+
+/// The run that is meant: also one that was discarded and lives on in the ledger
+/// only, and the last refused one.
+fn run_of_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
+    if let Ok(run) = RunId::parse(text) {
+        return Ok(run);
+    }
+    let opened = Ledger::tail(state, 2_000).doing("the ledger cannot be read")?;
+    let known: Vec<RunId> = opened.filter_map(Result::ok).filter_map(|event| event.run).collect();
+    let found = match text {
+        RUN_LAST => known.last(),
+        part => known.iter().rev().find(|run| run.as_str().contains(part)),
+    };
+    match found {
+        Some(run) => Ok(run.clone()),
+        None => load(state, text).map(|record| record.run),
+    }
+}
+
+fn story(event: &Event, output: &Output) -> String {
+    let paint = output.paint;
+    let mut text = format!(
+        "{} {}\n",
+        paint.style(Style::Faint, &event.time),
+        paint.style(Style::Strong, &printable(event.kind.as_bytes()))
+    );
+    if let Some(fields) = event.body.as_object() {
+        for (name, value) in fields {
+            let shown = match value {
+                Value::String(text) => text.clone(),
+                Value::Null => continue,
+                other => other.to_string(),
+            };
+            let name = paint.style(Style::Faint, &format!("{:>16}", printable(name.as_bytes())));
+            text.push_str(&format!("{name}  {}\n", printable(shown.as_bytes())));
+        }
+    }
+    text
+}

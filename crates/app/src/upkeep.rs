@@ -1,0 +1,306 @@
+//! Commands about Atoll itself: `gc`, `profile`, `trust`, `ledger`, `doctor`,
+//! `completions`, `man`.
+
+mod doctor;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use atoll_model::{format_duration, parse_duration};
+use atoll_policy::{Requested, RequestedProfile, check, compile, digest, list};
+use atoll_store::{
+    CollectPolicy, Durability, Event, Filter, Ledger, StateDir, VerifyError, collect, find_run,
+    host_text, plan_collection,
+};
+use serde_json::json;
+
+use crate::arguments::{
+    CheckProfileArguments, CompletionsArguments, GcArguments, LedgerAction, LedgerArguments,
+    ManArguments, ProfileAction, ProfileArguments, ShowLedgerArguments, ShowProfileArguments,
+    TailLedgerArguments, TrustArguments, definition,
+};
+use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
+use crate::escape::printable;
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+use crate::render::{self, Style};
+
+pub use doctor::doctor;
+
+/// For how long an applied run can be undone, unless told otherwise.
+const APPLIED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How often `ledger tail --follow` looks for more.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Removes what is no longer needed.
+pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    if !places.state.exists() {
+        output.say("There is nothing to remove.\n");
+        return Ok(0);
+    }
+    let state = places.open_state()?;
+    let older_than = match &arguments.older_than {
+        None => None,
+        Some(text) => Some(parse_duration(text).doing("--older-than is not usable")?),
+    };
+    let policy = CollectPolicy {
+        now: SystemTime::now(),
+        discarded_after: Duration::ZERO,
+        applied_after: older_than.unwrap_or(APPLIED_AFTER),
+        undecided_after: older_than,
+    };
+    let plan = plan_collection(&state, &policy).doing("the runs cannot be listed")?;
+    for item in &plan.runs {
+        output.result(&format!("{}  {:?}  {}\n", item.run, item.state, format_duration(item.age)));
+    }
+    let what = render::counted(plan.runs.len() as u64, "run", "runs");
+    if arguments.dry_run {
+        output.say(&format!("{what} would be removed.\n"));
+        return Ok(0);
+    }
+    let ledger = Ledger::open(&state, SystemTime::now).doing("the ledger cannot be opened")?;
+    for item in &plan.runs {
+        let body = json!({ "state": item.state });
+        ledger
+            .record(Some(&item.run), "run.collected", body, Durability::Durable)
+            .doing("the removal cannot be recorded")?;
+    }
+    let failed = collect(&state, &plan);
+    for (name, why) in &failed {
+        output.warn(&format!("{name} was not removed: {why}"));
+    }
+    output.say(&format!("{what} removed.\n"));
+    Ok(u8::from(!failed.is_empty()))
+}
+
+/// Lists, shows or checks profiles.
+pub fn profile(arguments: ProfileArguments, output: &Output) -> Result<u8, Failure> {
+    match arguments.action {
+        ProfileAction::List => list_profiles(output),
+        ProfileAction::Show(arguments) => show_profile(&arguments, output),
+        ProfileAction::Check(arguments) => check_profile(&arguments, output),
+    }
+}
+
+fn list_profiles(output: &Output) -> Result<u8, Failure> {
+    let files = PolicyFiles::read(&Places::read()?, None)?;
+    let mut text = String::new();
+    for one in list(files.profiles()).doing("the profiles cannot be listed")? {
+        let name = output.paint.style(Style::Strong, &format!("{:<12}", one.name));
+        text.push_str(&format!("{name} {}\n", printable(one.description.as_bytes())));
+        if !one.commands.is_empty() {
+            let chosen = format!("{:<12} chosen for: {}", "", one.commands.join(", "));
+            text.push_str(&format!("{}\n", output.paint.style(Style::Faint, &chosen)));
+        }
+        for problem in &one.problems {
+            output.warn(&problem.to_string());
+        }
+    }
+    output.result(&text);
+    Ok(0)
+}
+
+fn show_profile(arguments: &ShowProfileArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let files = PolicyFiles::read(&places, None)?;
+    let requested =
+        Requested { profile: Some(requested_profile(&arguments.name)?), ..Requested::default() };
+    let host = configuration::host_facts(&places)?;
+    let rules = compile(&files.sources(), &requested, "".as_ref(), &host)
+        .doing("the profile cannot be used")?;
+    output.result(&rules.show());
+    Ok(0)
+}
+
+/// A profile by its name, or by a file: whatever has a slash or ends in `.toml`.
+///
+/// # Errors
+/// For a file that cannot be read.
+pub fn requested_profile(text: &std::ffi::OsStr) -> Result<RequestedProfile, Failure> {
+    let path = Path::new(text);
+    let named = text.to_string_lossy();
+    if !named.contains('/') && path.extension().is_none_or(|end| end != "toml") {
+        return Ok(RequestedProfile::Named(named.into_owned()));
+    }
+    let absolute = std::path::absolute(path).doing("the profile's path is not usable")?;
+    configuration::read_optional(&absolute)?.map(RequestedProfile::File).ok_or_else(|| {
+        Failure::new(format!("there is no profile {}", path.display()))
+            .advise("atoll profile list shows the profiles with a name")
+    })
+}
+
+fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u8, Failure> {
+    let name = arguments.file.display().to_string();
+    let content = std::fs::read(&arguments.file).doing(&format!("{name} cannot be read"))?;
+    let problems = check(&content, &name);
+    for problem in &problems {
+        output.result(&format!("{}\n", printable(problem.to_string().as_bytes())));
+    }
+    if problems.is_empty() {
+        output.say(&format!("{name}: no problems\n"));
+    }
+    Ok(u8::from(!problems.is_empty()))
+}
+
+/// Trusts a project's file as it is now, or takes that back.
+pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let mut trusted = configuration::read_trust(&places)?;
+    if arguments.list {
+        for one in trusted.entries() {
+            output.result(&format!("{}  {}\n", one.sha256, printable(one.path.as_bytes())));
+        }
+        return Ok(0);
+    }
+    let directory = arguments.directory.clone().unwrap_or_else(|| PathBuf::from("."));
+    let directory = directory
+        .canonicalize()
+        .doing(&format!("{} cannot be used", directory.display()))?;
+    let path = directory.join(PROJECT_FILE);
+    let name = path.to_string_lossy().into_owned();
+    let state = places.open_state()?;
+    let ledger = Ledger::open(&state, SystemTime::now).doing("the ledger cannot be opened")?;
+    let record = |kind: &str, body| {
+        ledger.record(None, kind, body, Durability::Durable).doing("the decision cannot be recorded")
+    };
+    if arguments.revoke {
+        if !trusted.revoke(&name) {
+            return Err(Failure::new(format!("{name} is not trusted"))
+                .advise("atoll trust --list shows what is"));
+        }
+        record("trust.revoked", json!({ "path": host_text(&path) }))?;
+        write_trust(&places, &trusted.to_text())?;
+        output.say(&format!("{} is trusted no more.\n", printable(name.as_bytes())));
+        return Ok(0);
+    }
+    let file = configuration::read_optional(&path)?.ok_or_else(|| {
+        Failure::new(format!("there is no {name}")).advise("atoll trust DIR names the project")
+    })?;
+    let problems = check(&file.content, PROJECT_FILE);
+    if let Some(problem) = problems.first() {
+        return Err(Failure::new(format!("{name} has mistakes and is not trusted")).because(problem));
+    }
+    output.say(&String::from_utf8_lossy(&file.content).lines().map(|line| format!("  {}\n", printable(line.as_bytes()))).collect::<String>());
+    let sha256 = digest(&file.content);
+    record("trust.given", json!({ "path": host_text(&path), "sha256": sha256 }))?;
+    trusted.trust(&name, &file.content);
+    write_trust(&places, &trusted.to_text())?;
+    output.say(&format!(
+        "{} is trusted with this content ({sha256}); any change ends that.\n",
+        printable(name.as_bytes())
+    ));
+    Ok(0)
+}
+
+fn write_trust(places: &Places, text: &str) -> Result<(), Failure> {
+    let path = places.trust_file();
+    let new = path.with_extension("toml.new");
+    std::fs::create_dir_all(&places.config)
+        .and_then(|()| std::fs::write(&new, text))
+        .and_then(|()| std::fs::rename(&new, &path))
+        .doing(&format!("{} cannot be written", path.display()))
+}
+
+/// Verifies, shows or follows the ledger.
+pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure> {
+    let state = Places::read()?.read_state()?;
+    match arguments.action {
+        LedgerAction::Verify => verify(&state, output),
+        LedgerAction::Tail(arguments) => tail(&state, &arguments, output),
+        LedgerAction::Show(arguments) => show(&state, &arguments, output),
+    }
+}
+
+fn verify(state: &StateDir, output: &Output) -> Result<u8, Failure> {
+    match Ledger::verify(state) {
+        Ok(verified) => {
+            output.result(&format!(
+                "The ledger is whole: {} in {}.\nroot {}\n",
+                render::counted(verified.events, "event", "events"),
+                render::counted(verified.segments, "segment", "segments"),
+                verified.root
+            ));
+            Ok(0)
+        }
+        Err(VerifyError::Damaged(report)) => {
+            for damage in &report.damage {
+                let line = damage.place.line.map(|line| format!(":{line}")).unwrap_or_default();
+                output.result(&format!(
+                    "{}{line}: {:?}: {}\n",
+                    damage.place.file, damage.severity, damage.what
+                ));
+            }
+            Err(Failure::new("the ledger is damaged")
+                .because(report.to_string())
+                .advise("keep a copy of the directory; it is evidence")
+                .with_status(1))
+        }
+        Err(VerifyError::Unreadable(error)) => {
+            Err(Failure::new("the ledger cannot be read").because(error))
+        }
+    }
+}
+
+fn tail(state: &StateDir, arguments: &TailLedgerArguments, output: &Output) -> Result<u8, Failure> {
+    let count = usize::try_from(arguments.number).unwrap_or(usize::MAX);
+    let mut events = Ledger::tail(state, count).doing("the ledger cannot be read")?;
+    loop {
+        for event in events.by_ref() {
+            write_event(&event.doing("the ledger is damaged there")?, output);
+        }
+        if !arguments.follow {
+            return Ok(0);
+        }
+        std::thread::sleep(FOLLOW_INTERVAL);
+    }
+}
+
+fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> Result<u8, Failure> {
+    let run = match &arguments.run {
+        None => None,
+        Some(text) => Some(match atoll_model::RunId::parse(text) {
+            Ok(run) => run,
+            Err(_) => find_run(state, text).doing("there is no such run")?,
+        }),
+    };
+    let events =
+        Ledger::events(state, Filter { run, kind: None }).doing("the ledger cannot be read")?;
+    for event in events {
+        write_event(&event.doing("the ledger is damaged there")?, output);
+    }
+    Ok(0)
+}
+
+/// One event on one line: its canonical form, which holds no control characters.
+fn write_event(event: &Event, output: &Output) {
+    let line = event.canonical().unwrap_or_default();
+    output.result(&format!("{}\n", printable(&line)));
+}
+
+/// Writes what a shell needs to complete commands.
+pub fn completions(arguments: &CompletionsArguments) -> Result<u8, Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(arguments.shell, &mut definition(), "atoll", &mut text);
+    use std::io::Write;
+    std::io::stdout().write_all(&text).doing("the completions cannot be written")?;
+    Ok(0)
+}
+
+/// Writes the manual pages: to a directory, or the first to standard output.
+pub fn man(arguments: &ManArguments, output: &Output) -> Result<u8, Failure> {
+    match &arguments.directory {
+        None => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(definition()).render(&mut text).doing("no page could be made")?;
+            output.result(&String::from_utf8_lossy(&text));
+        }
+        Some(directory) => {
+            std::fs::create_dir_all(directory)
+                .and_then(|()| clap_mangen::generate_to(definition(), directory))
+                .doing(&format!("{} cannot be written", directory.display()))?;
+            output.say(&format!("The pages are in {}.\n", directory.display()));
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,190 @@
+use crate::wire::{Malformed, Reader, Writer};
+
+/// The longest message besides a spec, bytes.
+pub const MESSAGE_BYTES_MAX: usize = 512;
+
+/// What the host tells `init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Send this signal to the program's process group.
+    Signal(u8),
+    /// Let the stopped program go on.
+    Continue,
+    /// End everything now.
+    End,
+}
+
+/// What `jail` and `init` tell the host.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The sandbox exists; its first process has this number on the host.
+    Started { pid: u32 },
+    /// The program's terminal comes with this message.
+    Terminal,
+    /// The program is running.
+    Running,
+    /// Making the sandbox failed.
+    Failed { stage: Stage, error: i32, detail: Vec<u8> },
+    /// The program could not be executed, for this reason (errno(3)).
+    NotExecuted { error: i32 },
+    /// The program was stopped by this signal and waits to go on.
+    Stopped { signal: u8 },
+    /// A limit that `init` watches was reached; memory is the only one.
+    MemoryReached,
+    /// The program returned or was ended: a status, or a signal where
+    /// `signalled`.
+    Ended { signalled: bool, number: u8 },
+    /// All of it is gone; what it used.
+    Gone { cpu_us: u64, memory_peak_bytes: u64 },
+}
+
+/// Where the making of a sandbox failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Reading the description.
+    Description,
+    /// Making namespaces.
+    Namespaces,
+    /// Mapping ids.
+    Ids,
+    /// Joining control groups.
+    ControlGroups,
+    /// The loopback device.
+    Network,
+    /// Building the file tree: the detail names the path.
+    Tree,
+    /// Changing the root.
+    Root,
+    /// Limits of each process.
+    Limits,
+    /// Giving rights up.
+    Rights,
+    /// The terminal.
+    Terminal,
+    /// Landlock.
+    Landlock,
+    /// The system call filter.
+    Filter,
+    /// Starting the program's process.
+    Start,
+    /// The working directory.
+    Directory,
+}
+
+const STAGES: [Stage; 14] = [
+    Stage::Description,
+    Stage::Namespaces,
+    Stage::Ids,
+    Stage::ControlGroups,
+    Stage::Network,
+    Stage::Tree,
+    Stage::Root,
+    Stage::Limits,
+    Stage::Rights,
+    Stage::Terminal,
+    Stage::Landlock,
+    Stage::Filter,
+    Stage::Start,
+    Stage::Directory,
+];
+
+impl Order {
+    /// The order as bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Signal(number) => vec![0, number],
+            Self::Continue => vec![1, 0],
+            Self::End => vec![2, 0],
+        }
+    }
+
+    /// Reads an order.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn from_bytes(message: &[u8]) -> Result<Self, Malformed> {
+        match message {
+            [0, number] => Ok(Self::Signal(*number)),
+            [1, 0] => Ok(Self::Continue),
+            [2, 0] => Ok(Self::End),
+            [_, _] => Err(Malformed::Tag),
+            _ => Err(Malformed::Short),
+        }
+    }
+}
+
+impl Report {
+    /// The report as bytes. A detail that would not fit is cut.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        match self {
+            Self::Started { pid } => {
+                out.u8(0);
+                out.u32(*pid);
+            }
+            Self::Terminal => out.u8(1),
+            Self::Running => out.u8(2),
+            Self::Failed { stage, error, detail } => {
+                out.u8(3);
+                out.u8(*stage as u8);
+                out.u32(*error as u32);
+                out.text(detail.get(..detail.len().min(400)).unwrap_or_default());
+            }
+            Self::NotExecuted { error } => {
+                out.u8(4);
+                out.u32(*error as u32);
+            }
+            Self::Stopped { signal } => {
+                out.u8(5);
+                out.u8(*signal);
+            }
+            Self::MemoryReached => out.u8(6),
+            Self::Ended { signalled, number } => {
+                out.u8(7);
+                out.u8(u8::from(*signalled));
+                out.u8(*number);
+            }
+            Self::Gone { cpu_us, memory_peak_bytes } => {
+                out.u8(8);
+                out.u64(*cpu_us);
+                out.u64(*memory_peak_bytes);
+            }
+        }
+        out.0
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn from_bytes(message: &[u8]) -> Result<Self, Malformed> {
+        if message.len() > MESSAGE_BYTES_MAX {
+            return Err(Malformed::TooMany);
+        }
+        let mut from = Reader::new(message);
+        let report = match from.u8()? {
+            0 => Self::Started { pid: from.u32()? },
+            1 => Self::Terminal,
+            2 => Self::Running,
+            3 => Self::Failed {
+                stage: {
+                    let number = usize::from(from.u8()?);
+                    *STAGES.get(number).ok_or(Malformed::Tag)?
+                },
+                error: from.u32()? as i32,
+                detail: from.bytes()?,
+            },
+            4 => Self::NotExecuted { error: from.u32()? as i32 },
+            5 => Self::Stopped { signal: from.u8()? },
+            6 => Self::MemoryReached,
+            7 => Self::Ended { signalled: from.flag()?, number: from.u8()? },
+            8 => Self::Gone { cpu_us: from.u64()?, memory_peak_bytes: from.u64()? },
+            _ => return Err(Malformed::Tag),
+        };
+        from.end()?;
+        Ok(report)
+    }
+}

@@ -1,0 +1,396 @@
+use crate::wire::{Malformed, Reader, Writer};
+
+/// The longest description of a sandbox, bytes.
+pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The form's version; another one is refused.
+const VERSION: u32 = 1;
+
+/// Everything the launcher needs to make one sandbox. It is written once, into
+/// sealed memory, and holds nothing that the sandbox may not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Who the program is, inside and to the kernel.
+    pub identity: Identity,
+    /// The host's name as seen inside.
+    pub host_name: Vec<u8>,
+    /// Control groups of version 1 to join, as paths of their `tasks` files.
+    pub cgroup_tasks: Vec<Vec<u8>>,
+    /// The control group of version 2 to start in, as the path of its directory.
+    pub cgroup_unified: Option<Vec<u8>>,
+    /// Directories of control groups to remove when the host side is gone.
+    pub cgroup_directories: Vec<Vec<u8>>,
+    /// How the sandbox's file tree is made, in order.
+    pub operations: Vec<Operation>,
+    /// What the program may do with it, once more by Landlock.
+    pub permissions: Vec<Permission>,
+    /// The version of Landlock to enforce in full.
+    pub landlock_version: u32,
+    /// Limits of each process (setrlimit(2)).
+    pub resource_limits: Vec<ResourceLimit>,
+    /// Limits that no control group holds and `init` watches.
+    pub watch: Watch,
+    /// Whether debugging calls are refused.
+    pub deny_debugging: bool,
+    /// Whether internet sockets are refused.
+    pub deny_sockets: bool,
+    /// The terminal, if the program gets one.
+    pub terminal: Option<Terminal>,
+    /// The program and its arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// Its environment, `NAME=value` each.
+    pub environment: Vec<Vec<u8>>,
+    /// Where it starts.
+    pub directory: Vec<u8>,
+}
+
+/// Who the program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// An ordinary user keeps its own numbers; nothing else is mapped.
+    Own {
+        /// User id, inside and outside.
+        uid: u32,
+        /// Group id, inside and outside.
+        gid: u32,
+    },
+    /// The launcher runs as root: the numbers inside are shifted, so that the
+    /// kernel never sees user id 0.
+    Shifted {
+        /// User id inside.
+        uid: u32,
+        /// Group id inside.
+        gid: u32,
+        /// The kernel's number for the id 0 inside.
+        base: u32,
+        /// How many ids are mapped.
+        count: u32,
+    },
+}
+
+/// A place on the host, and what must stand there: a path that was exchanged
+/// since it was judged is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The path, absolute, without symbolic links.
+    pub path: Vec<u8>,
+    /// The device that it must be on.
+    pub device: u64,
+    /// The inode that it must be.
+    pub inode: u64,
+}
+
+/// A path inside, relative to the sandbox's root.
+pub type Place = Vec<u8>;
+
+/// One step of making the sandbox's file tree. `path` is always the place
+/// inside; where a step `as_caller` shows host files to a shifted identity, the
+/// caller's files look like the program's own.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A directory in the root's own memory.
+    Directory { path: Place, mode: u32, owned: bool },
+    /// A symbolic link.
+    Link { path: Place, to: Vec<u8> },
+    /// A small file with this content.
+    File { path: Place, mode: u32, content: Vec<u8> },
+    /// A writable directory in memory.
+    Memory { path: Place, bytes: u64, inodes: u64, mode: u32 },
+    /// A host directory that can be read, without its sockets and pipes working.
+    ReadOnly { path: Place, source: Source, empty: Source, as_caller: bool },
+    /// A host file that can be read.
+    ReadOnlyFile { path: Place, source: Source, as_caller: bool },
+    /// A host directory changed in a layer.
+    Layer { path: Place, lower: Source, upper: Source, work: Source },
+    /// A host directory or file that is really written.
+    Writable { path: Place, source: Source },
+    /// The same path made read-only again, in what is already there.
+    Seal { path: Place },
+    /// A device node of the host.
+    Device { path: Place, source: Source },
+    /// A terminal file system of its own.
+    Terminals { path: Place, max: u32 },
+    /// The process file system of its own.
+    Processes { path: Place },
+    /// Nothing at all where a file stands.
+    HideFile { path: Place, null: Source },
+    /// An empty read-only directory where one stands.
+    HideDirectory { path: Place },
+}
+
+/// What may be done beneath a path inside, by Landlock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// The path inside, absolute.
+    pub path: Vec<u8>,
+    /// Read and list.
+    pub read: bool,
+    /// Execute.
+    pub execute: bool,
+    /// Create, write, remove, rename.
+    pub change: bool,
+    /// Control devices.
+    pub device: bool,
+}
+
+/// One limit of each process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResourceLimit {
+    /// The kernel's number of the resource.
+    pub resource: u32,
+    /// The value, in the resource's unit.
+    pub value: u64,
+}
+
+/// Limits that `init` watches where the kernel does not hold them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// Memory of all processes together, bytes; 0 for none.
+    pub memory_bytes: u64,
+}
+
+/// The program's terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// Lines.
+    pub rows: u16,
+    /// Characters a line.
+    pub columns: u16,
+}
+
+impl Spec {
+    /// The description as bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u32(VERSION);
+        write_identity(&mut out, self.identity);
+        out.text(&self.host_name);
+        let texts = |out: &mut Writer, list: &[Vec<u8>]| {
+            out.list(list, |out, text| out.text(text));
+        };
+        texts(&mut out, &self.cgroup_tasks);
+        out.u8(u8::from(self.cgroup_unified.is_some()));
+        out.text(self.cgroup_unified.as_deref().unwrap_or_default());
+        texts(&mut out, &self.cgroup_directories);
+        out.list(&self.operations, write_operation);
+        out.list(&self.permissions, |out, permission| {
+            out.text(&permission.path);
+            for flag in
+                [permission.read, permission.execute, permission.change, permission.device]
+            {
+                out.u8(u8::from(flag));
+            }
+        });
+        out.u32(self.landlock_version);
+        out.list(&self.resource_limits, |out, limit| {
+            out.u32(limit.resource);
+            out.u64(limit.value);
+        });
+        out.u64(self.watch.memory_bytes);
+        out.u8(u8::from(self.deny_debugging));
+        out.u8(u8::from(self.deny_sockets));
+        out.u8(u8::from(self.terminal.is_some()));
+        let terminal = self.terminal.unwrap_or(Terminal { rows: 0, columns: 0 });
+        out.u16(terminal.rows);
+        out.u16(terminal.columns);
+        texts(&mut out, &self.arguments);
+        texts(&mut out, &self.environment);
+        out.text(&self.directory);
+        out.0
+    }
+
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// [`Malformed`] for anything that [`Spec::to_bytes`] did not write.
+    pub fn from_bytes(message: &[u8]) -> Result<Self, Malformed> {
+        if message.len() > SPEC_BYTES_MAX {
+            return Err(Malformed::TooMany);
+        }
+        let mut from = Reader::new(message);
+        if from.u32()? != VERSION {
+            return Err(Malformed::Tag);
+        }
+        let spec = read_spec(&mut from)?;
+        from.end()?;
+        Ok(spec)
+    }
+}
+
+fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
+    let texts = |from: &mut Reader<'_>| from.list(Reader::text);
+    Ok(Spec {
+        identity: read_identity(from)?,
+        host_name: from.text()?,
+        cgroup_tasks: texts(from)?,
+        cgroup_unified: {
+            let present = from.flag()?;
+            let path = from.text()?;
+            present.then_some(path)
+        },
+        cgroup_directories: texts(from)?,
+        operations: from.list(read_operation)?,
+        permissions: from.list(|from| {
+            Ok(Permission {
+                path: from.text()?,
+                read: from.flag()?,
+                execute: from.flag()?,
+                change: from.flag()?,
+                device: from.flag()?,
+            })
+        })?,
+        landlock_version: from.u32()?,
+        resource_limits: from
+            .list(|from| Ok(ResourceLimit { resource: from.u32()?, value: from.u64()? }))?,
+        watch: Watch { memory_bytes: from.u64()? },
+        deny_debugging: from.flag()?,
+        deny_sockets: from.flag()?,
+        terminal: {
+            let present = from.flag()?;
+            let terminal = Terminal { rows: from.u16()?, columns: from.u16()? };
+            present.then_some(terminal)
+        },
+        arguments: texts(from)?,
+        environment: texts(from)?,
+        directory: from.text()?,
+    })
+}
+
+fn write_identity(out: &mut Writer, identity: Identity) {
+    let (tag, numbers) = match identity {
+        Identity::Own { uid, gid } => (0, [uid, gid, 0, 0]),
+        Identity::Shifted { uid, gid, base, count } => (1, [uid, gid, base, count]),
+    };
+    out.u8(tag);
+    for number in numbers {
+        out.u32(number);
+    }
+}
+
+fn read_identity(from: &mut Reader<'_>) -> Result<Identity, Malformed> {
+    let tag = from.u8()?;
+    let (uid, gid, base, count) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
+    match (tag, base, count) {
+        (0, 0, 0) => Ok(Identity::Own { uid, gid }),
+        (1, 1.., 1..) => Ok(Identity::Shifted { uid, gid, base, count }),
+        _ => Err(Malformed::Tag),
+    }
+}
+
+fn write_source(out: &mut Writer, source: &Source) {
+    out.text(&source.path);
+    out.u64(source.device);
+    out.u64(source.inode);
+}
+
+fn read_source(from: &mut Reader<'_>) -> Result<Source, Malformed> {
+    Ok(Source { path: from.text()?, device: from.u64()?, inode: from.u64()? })
+}
+
+fn write_operation(out: &mut Writer, operation: &Operation) {
+    let start = |out: &mut Writer, tag: u8, path: &[u8]| {
+        out.u8(tag);
+        out.text(path);
+    };
+    match operation {
+        Operation::Directory { path, mode, owned } => {
+            start(out, 0, path);
+            out.u32(*mode);
+            out.u8(u8::from(*owned));
+        }
+        Operation::Link { path, to } => {
+            start(out, 1, path);
+            out.text(to);
+        }
+        Operation::File { path, mode, content } => {
+            start(out, 2, path);
+            out.u32(*mode);
+            out.text(content);
+        }
+        Operation::Memory { path, bytes, inodes, mode } => {
+            start(out, 3, path);
+            out.u64(*bytes);
+            out.u64(*inodes);
+            out.u32(*mode);
+        }
+        Operation::ReadOnly { path, source, empty, as_caller } => {
+            start(out, 4, path);
+            write_source(out, source);
+            write_source(out, empty);
+            out.u8(u8::from(*as_caller));
+        }
+        Operation::ReadOnlyFile { path, source, as_caller } => {
+            start(out, 5, path);
+            write_source(out, source);
+            out.u8(u8::from(*as_caller));
+        }
+        Operation::Layer { path, lower, upper, work } => {
+            start(out, 6, path);
+            for source in [lower, upper, work] {
+                write_source(out, source);
+            }
+        }
+        Operation::Writable { path, source } => {
+            start(out, 7, path);
+            write_source(out, source);
+        }
+        Operation::Seal { path } => start(out, 8, path),
+        Operation::Device { path, source } => {
+            start(out, 9, path);
+            write_source(out, source);
+        }
+        Operation::Terminals { path, max } => {
+            start(out, 10, path);
+            out.u32(*max);
+        }
+        Operation::Processes { path } => start(out, 11, path),
+        Operation::HideFile { path, null } => {
+            start(out, 12, path);
+            write_source(out, null);
+        }
+        Operation::HideDirectory { path } => start(out, 13, path),
+    }
+}
+
+fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    let tag = from.u8()?;
+    let path = from.text()?;
+    Ok(match tag {
+        0 => Operation::Directory { path, mode: from.u32()?, owned: from.flag()? },
+        1 => Operation::Link { path, to: from.text()? },
+        2 => Operation::File { path, mode: from.u32()?, content: from.bytes()? },
+        3 => Operation::Memory {
+            path,
+            bytes: from.u64()?,
+            inodes: from.u64()?,
+            mode: from.u32()?,
+        },
+        4 => Operation::ReadOnly {
+            path,
+            source: read_source(from)?,
+            empty: read_source(from)?,
+            as_caller: from.flag()?,
+        },
+        5 => Operation::ReadOnlyFile {
+            path,
+            source: read_source(from)?,
+            as_caller: from.flag()?,
+        },
+        6 => Operation::Layer {
+            path,
+            lower: read_source(from)?,
+            upper: read_source(from)?,
+            work: read_source(from)?,
+        },
+        7 => Operation::Writable { path, source: read_source(from)? },
+        8 => Operation::Seal { path },
+        9 => Operation::Device { path, source: read_source(from)? },
+        10 => Operation::Terminals { path, max: from.u32()? },
+        11 => Operation::Processes { path },
+        12 => Operation::HideFile { path, null: read_source(from)? },
+        13 => Operation::HideDirectory { path },
+        _ => return Err(Malformed::Tag),
+    })
+}

@@ -1,0 +1,147 @@
+//! Numbers, byte strings and lists in a fixed form.
+
+/// A message that is not of the expected form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// It ends too early.
+    Short,
+    /// It goes on behind its end.
+    Long,
+    /// A string or list is longer than allowed.
+    TooMany,
+    /// A tag that stands for nothing.
+    Tag,
+    /// A byte string that holds a NUL, which no path or argument can.
+    Nul,
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Short => "the message ends too early",
+            Self::Long => "the message goes on behind its end",
+            Self::TooMany => "the message holds more than allowed",
+            Self::Tag => "the message holds an unknown tag",
+            Self::Nul => "a text in the message holds a NUL byte",
+        })
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// The longest single text, bytes: an argument or a variable, as execve(2) takes.
+pub(crate) const TEXT_BYTES_MAX: usize = 128 * 1024;
+/// The longest list.
+pub(crate) const LIST_MAX: usize = 65_536;
+
+/// Collects a message.
+#[derive(Default)]
+pub(crate) struct Writer(pub(crate) Vec<u8>);
+
+impl Writer {
+    pub(crate) fn u8(&mut self, value: u8) {
+        self.0.push(value);
+    }
+
+    pub(crate) fn u16(&mut self, value: u16) {
+        self.0.extend(value.to_le_bytes());
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) {
+        self.0.extend(value.to_le_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) {
+        self.0.extend(value.to_le_bytes());
+    }
+
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        self.u32(text.len() as u32);
+        self.0.extend(text);
+    }
+
+    pub(crate) fn list<T>(&mut self, list: &[T], mut write: impl FnMut(&mut Self, &T)) {
+        self.u32(list.len() as u32);
+        for item in list {
+            write(self, item);
+        }
+    }
+}
+
+/// Takes a message apart.
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(message: &'a [u8]) -> Self {
+        Self(message)
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed::Short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.take(N)?.try_into().map_err(|_| Malformed::Short)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed::Tag),
+        }
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A byte string that can become a C string.
+    pub(crate) fn text(&mut self) -> Result<Vec<u8>, Malformed> {
+        let text = self.bytes()?;
+        if text.contains(&0) { Err(Malformed::Nul) } else { Ok(text) }
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Malformed> {
+        let count = self.u32()? as usize;
+        if count > TEXT_BYTES_MAX {
+            return Err(Malformed::TooMany);
+        }
+        Ok(self.take(count)?.to_vec())
+    }
+
+    pub(crate) fn list<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let count = self.u32()? as usize;
+        if count > LIST_MAX {
+            return Err(Malformed::TooMany);
+        }
+        // No memory is set aside on the word of the message: the list grows
+        // with what is really there.
+        let mut list = Vec::new();
+        for _ in 0..count {
+            list.push(read(self)?);
+        }
+        Ok(list)
+    }
+
+    pub(crate) fn end(self) -> Result<(), Malformed> {
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed::Long) }
+    }
+}

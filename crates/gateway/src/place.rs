@@ -1,0 +1,360 @@
+//! Where the changeable parts of a run are kept: a layer, a copy or a checkpoint.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use atoll_layer::{CheckpointError, checkpoint};
+use atoll_model::{Access, Boundary, Keep, RunId, View, ViewKind, WorkspaceMode};
+use atoll_sandbox::{Host, Placement, SandboxError, WorkspacePlace, identity_base, make_layer};
+use atoll_store::{
+    Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunError, RunRecord, RunState,
+    update_run,
+};
+use rustix::fs::FlockOperation;
+
+use crate::Request;
+
+/// Below a run's directory.
+const LAYERS: &str = "layers";
+/// The workspace's layer.
+const WORKSPACE: &str = "workspace";
+
+/// File systems that hold the upper directory of an overlay, marks and all.
+const UPPER_FILE_SYSTEMS: [&str; 6] = ["ext4", "ext3", "xfs", "btrfs", "tmpfs", "f2fs"];
+
+/// A run's layers could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// A directory could not be made.
+    #[error(transparent)]
+    Layer(#[from] SandboxError),
+    /// The workspace could not be copied.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The earlier run's layers could not be taken over.
+    #[error("the layers of run {run} could not be taken over: {error}")]
+    Resume {
+        /// The earlier run.
+        run: RunId,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+    /// The earlier run has no layers to go on with.
+    #[error("run {0} cannot be resumed: {1}")]
+    NotResumable(RunId, &'static str),
+    /// A file in Atoll's state could not be made.
+    #[error("{what} {}: {error}", path.display())]
+    State {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+    /// The earlier run's record could not be changed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// What [`place`] has made.
+pub(crate) struct Placed {
+    pub(crate) placement: Placement,
+    pub(crate) notices: Vec<String>,
+    /// Locks of layers that several runs share, held while this one runs.
+    _locks: Vec<File>,
+}
+
+/// Makes the places for one run and notes them in its record.
+pub(crate) fn place(
+    request: &Request<'_>,
+    boundary: &Boundary,
+    host: &Host,
+    record: &mut RunRecord,
+) -> Result<Placed, PlaceError> {
+    let mut placing = Placing {
+        request,
+        host,
+        base: (host.uid == 0).then(|| base_of(request, boundary)),
+        layers: Vec::new(),
+        locks: Vec::new(),
+        notices: Vec::new(),
+    };
+    if let Some(earlier) = request.resume {
+        placing.take_over(earlier)?;
+    }
+    let workspace = placing.workspace(boundary.workspace)?;
+    let views: Vec<_> = boundary.views.iter().filter_map(layered).collect();
+    let mut layers = Vec::with_capacity(views.len());
+    for (view, keep) in views {
+        layers.extend(placing.view(view, keep, &boundary.profile)?);
+    }
+    record.layers = placing.layers;
+    record.base = placing.base;
+    let empty = make_empty(request.state.path())?;
+    Ok(Placed {
+        placement: Placement { workspace, layers, base: placing.base, empty },
+        notices: placing.notices,
+        _locks: placing.locks,
+    })
+}
+
+fn layered(view: &View) -> Option<(&View, Keep)> {
+    match view.access {
+        Access::ReadOnly => None,
+        Access::Layer(layering) => Some((view, layering.keep)),
+    }
+}
+
+/// As host root: whose the files in the layers are. Layers that outlive a run
+/// belong to their profile, so that its next run can go on with them.
+fn base_of(request: &Request<'_>, boundary: &Boundary) -> u32 {
+    if let Some(base) = request.resume.and_then(|earlier| earlier.base) {
+        return base;
+    }
+    let shared = boundary
+        .views
+        .iter()
+        .filter_map(layered)
+        .any(|(view, keep)| keep == Keep::Profile && view.host.is_dir());
+    if shared {
+        identity_base(&boundary.profile)
+    } else {
+        identity_base(request.call.run.as_str())
+    }
+}
+
+struct Placing<'a> {
+    request: &'a Request<'a>,
+    host: &'a Host,
+    base: Option<u32>,
+    layers: Vec<LayerRecord>,
+    locks: Vec<File>,
+    notices: Vec<String>,
+}
+
+impl Placing<'_> {
+    fn workspace(&mut self, mode: WorkspaceMode) -> Result<WorkspacePlace, PlaceError> {
+        match mode {
+            WorkspaceMode::ReadOnly => Ok(WorkspacePlace::ReadOnly),
+            WorkspaceMode::Live => self.live(),
+            WorkspaceMode::CopyOnWrite if self.can_overlay() => self.overlay(),
+            WorkspaceMode::CopyOnWrite => self.copy(),
+        }
+    }
+
+    /// Whether Atoll's state lies where an overlay can write.
+    fn can_overlay(&self) -> bool {
+        let state = self.request.state.path();
+        self.host.mount_of(state).is_some_and(|mount| UPPER_FILE_SYSTEMS.contains(&mount.kind.as_str()))
+    }
+
+    fn xattrs(&self) -> OverlayXattrs {
+        if self.base.is_some() { OverlayXattrs::Trusted } else { OverlayXattrs::User }
+    }
+
+    fn overlay(&mut self) -> Result<WorkspacePlace, PlaceError> {
+        let workspace = &self.request.call.workspace;
+        let below = Path::new(LAYERS).join(WORKSPACE);
+        let directory = self.run_dir().join(&below);
+        let (layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
+        let how = LayerHow::Overlay { xattrs: self.xattrs() };
+        self.note_workspace(how, below.join("upper"), since);
+        Ok(WorkspacePlace::Layer(layer))
+    }
+
+    fn copy(&mut self) -> Result<WorkspacePlace, PlaceError> {
+        let below = Path::new(LAYERS).join(WORKSPACE).join("copy");
+        let copy = self.run_dir().join(&below);
+        self.notices.push(format!(
+            "{} cannot hold a copy-on-write layer, so the workspace was copied; set \
+             XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs to avoid that",
+            self.request.state.path().display()
+        ));
+        if self.request.resume.is_none() {
+            let since = self.checkpoint(&copy)?;
+            self.note_workspace(LayerHow::Copy, below, since);
+        }
+        Ok(WorkspacePlace::Copy(copy))
+    }
+
+    fn live(&mut self) -> Result<WorkspacePlace, PlaceError> {
+        let below = PathBuf::from("checkpoint");
+        let since = self.checkpoint(&self.run_dir().join(&below))?;
+        self.note_workspace(LayerHow::Live, below, since);
+        let workspace = &self.request.call.workspace;
+        let sealed = control_paths(workspace);
+        Ok(WorkspacePlace::Live { sealed })
+    }
+
+    /// Copies the workspace as it is now; returns when that was complete.
+    fn checkpoint(&mut self, to: &Path) -> Result<SystemTime, PlaceError> {
+        if let Some(parent) = to.parent() {
+            std::fs::create_dir_all(parent).map_err(state_error("making", parent))?;
+        }
+        let facts = checkpoint(&self.request.call.workspace, to, &mut |_| {})?;
+        for skipped in facts.skipped {
+            self.notices.push(format!("not copied: {}: {}", skipped.path, skipped.why));
+        }
+        Ok(SystemTime::now())
+    }
+
+    fn note_workspace(&mut self, how: LayerHow, upper: PathBuf, since: SystemTime) {
+        if self.layers.iter().any(|layer| layer.kind == LayerKind::Workspace) {
+            // Taken over from the run that this one resumes.
+            return;
+        }
+        let workspace = self.request.call.workspace.clone();
+        self.layers.insert(
+            0,
+            LayerRecord {
+                name: WORKSPACE.to_owned(),
+                host: workspace.clone(),
+                inside: workspace,
+                kind: LayerKind::Workspace,
+                how,
+                upper,
+                since: stamp(since),
+                shared: false,
+            },
+        );
+    }
+
+    /// A layer over a directory of the home.
+    fn view(
+        &mut self,
+        view: &View,
+        keep: Keep,
+        profile: &str,
+    ) -> Result<Option<atoll_sandbox::PlacedLayer>, PlaceError> {
+        let Ok(host_path) = view.host.canonicalize() else { return Ok(None) };
+        if !host_path.is_dir() {
+            return Ok(None);
+        }
+        let name = slug(&view.inside);
+        let shared = match keep {
+            Keep::Run => None,
+            Keep::Profile => self.lock_shared(&format!("{profile}-{name}"))?,
+        };
+        let (below, directory) = match &shared {
+            Some(below) => (below.clone(), self.request.state.shared_layers_dir().join(below)),
+            None => {
+                let below = Path::new(LAYERS).join(&name);
+                (below.clone(), self.run_dir().join(&below))
+            }
+        };
+        let (layer, since) = make_layer(&directory, &host_path, &view.inside, self.base)?;
+        if !self.layers.iter().any(|layer| layer.name == name) {
+            self.layers.push(LayerRecord {
+                name,
+                host: host_path,
+                inside: view.inside.clone(),
+                kind: match view.kind {
+                    ViewKind::Cache => LayerKind::Cache,
+                    ViewKind::Home | ViewKind::System | ViewKind::Input => LayerKind::Home,
+                },
+                how: LayerHow::Overlay { xattrs: self.xattrs() },
+                upper: below.join("upper"),
+                since: stamp(since),
+                shared: shared.is_some(),
+            });
+        }
+        Ok(Some(layer))
+    }
+
+    /// Takes a shared layer for this run. One that another run is using is left
+    /// alone: two overlays on one directory would destroy each other's work.
+    fn lock_shared(&mut self, name: &str) -> Result<Option<PathBuf>, PlaceError> {
+        let directory = self.request.state.shared_layers_dir().join(name);
+        std::fs::create_dir_all(&directory).map_err(state_error("making", &directory))?;
+        let lock = File::open(&directory).map_err(state_error("opening", &directory))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                self.locks.push(lock);
+                Ok(Some(PathBuf::from(name)))
+            }
+            Err(_) => {
+                self.notices.push(format!(
+                    "the kept cache {name} is in use by another run; this run has a fresh one"
+                ));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Goes on with an earlier run's layers: they move to this run.
+    fn take_over(&mut self, earlier: &RunRecord) -> Result<(), PlaceError> {
+        let not = |why| PlaceError::NotResumable(earlier.run.clone(), why);
+        let usable = match earlier.state {
+            RunState::Kept | RunState::Interrupted => true,
+            RunState::Running
+            | RunState::Applied
+            | RunState::PartlyApplied
+            | RunState::Discarded
+            | RunState::Undone
+            | RunState::Failed => false,
+        };
+        if !usable {
+            return Err(not("it is running, or its changes were decided about already"));
+        }
+        if earlier.mode == WorkspaceMode::Live {
+            return Err(not("it wrote straight to its workspace, so there is no layer to go on in"));
+        }
+        if earlier.workspace != self.request.call.workspace {
+            return Err(not("it worked on another workspace; start this one there"));
+        }
+        let (from, to) =
+            (self.request.state.run_dir(&earlier.run).join(LAYERS), self.run_dir().join(LAYERS));
+        std::fs::rename(&from, &to)
+            .map_err(|error| PlaceError::Resume { run: earlier.run.clone(), error })?;
+        self.layers.clone_from(&earlier.layers);
+        let went_on = |record: &mut RunRecord| record.state = RunState::Discarded;
+        update_run(self.request.state, &earlier.run, Durability::Buffered, went_on)?;
+        Ok(())
+    }
+
+    fn run_dir(&self) -> PathBuf {
+        self.request.state.run_dir(&self.request.call.run)
+    }
+}
+
+fn control_paths(_workspace: &Path) -> Vec<PathBuf> { Vec::new() } // PLACEHOLDER
+
+/// An empty directory, the lower half of read-only overlays.
+fn make_empty(state: &Path) -> Result<PathBuf, PlaceError> {
+    let path = state.join("empty");
+    match std::fs::create_dir(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(state_error("making", &path)(error))
+        }
+        _ => Ok(path),
+    }
+}
+
+fn state_error(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> PlaceError {
+    let path = path.to_path_buf();
+    move |error| PlaceError::State { what, path, error }
+}
+
+fn stamp(time: SystemTime) -> (i64, u32) {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
+}
+
+/// A name for a layer, made from where it is seen: safe as a file name, and
+/// different for different paths.
+fn slug(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = path.as_os_str().as_bytes();
+    let words: String = bytes
+        .iter()
+        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(*byte) } else { '-' })
+        .collect();
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    let words = words.trim_matches('-');
+    let tail = words.get(words.len().saturating_sub(40)..).unwrap_or(words).trim_matches('-');
+    format!("{tail}-{:08x}", hash as u32)
+}

@@ -1,0 +1,149 @@
+//! The program's process: from a fork of `init` to exec behind all walls.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use atoll_frame::{Permission, Spec, Stage};
+use atoll_sys::landlock::{Rights, Ruleset};
+use atoll_sys::seccomp::Instruction;
+use atoll_sys::{descriptor, process, seccomp, terminal};
+
+use crate::{At, Failure, filter, text};
+
+/// Everything the program's process needs, made before the fork.
+pub(crate) struct Prepared {
+    program: process::Program,
+    rules: Ruleset,
+    filter: Vec<Instruction>,
+    directory: CString,
+}
+
+/// How starting the program ended.
+pub(crate) enum Started {
+    /// It runs, with this number.
+    Running(u32),
+    /// The kernel did not execute it.
+    NotExecuted(i32),
+}
+
+/// Prepares the program of a spec.
+pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+    let texts = |list: &[Vec<u8>]| list.iter().map(|one| text(one)).collect();
+    let arguments: io::Result<Vec<CString>> = texts(&spec.arguments);
+    let environment: io::Result<Vec<CString>> = texts(&spec.environment);
+    let search = spec
+        .environment
+        .iter()
+        .find_map(|variable| variable.strip_prefix(b"PATH="))
+        .unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
+    let program = process::Program::new(
+        arguments.at(Stage::Start)?,
+        environment.at(Stage::Start)?,
+        search,
+    );
+    Ok(Prepared {
+        program: program.ok_or_else(invalid).at(Stage::Start)?,
+        rules: rules(spec)?,
+        filter: filter::program(spec.deny_debugging, spec.deny_sockets),
+        directory: text(&spec.directory).at(Stage::Directory)?,
+    })
+}
+
+/// The permissions as a set of Landlock rules, complete or not at all.
+fn rules(spec: &Spec) -> Result<Ruleset, Failure> {
+    let rules = Ruleset::new(spec.landlock_version).at(Stage::Landlock)?;
+    for permission in &spec.permissions {
+        let path = text(&permission.path).at(Stage::Landlock)?;
+        for rights in rights(permission) {
+            rules.allow_path(&path, rights).at_path(Stage::Landlock, &permission.path)?;
+        }
+    }
+    Ok(rules)
+}
+
+fn rights(permission: &Permission) -> impl Iterator<Item = Rights> {
+    [
+        (permission.read, Rights::READ),
+        (permission.execute, Rights::EXECUTE),
+        (permission.change, Rights::CHANGE),
+        (permission.device, Rights::DEVICE),
+    ]
+    .into_iter()
+    .filter_map(|(given, rights)| given.then_some(rights))
+}
+
+/// Starts the program on these descriptors. With `controlling`, they are the
+/// session's terminal and the program gets its foreground.
+pub(crate) fn start(
+    prepared: &Prepared,
+    standard: [BorrowedFd<'_>; 3],
+    controlling: bool,
+) -> Result<Started, Failure> {
+    let (told, tell) = descriptor::pipe().at(Stage::Start)?;
+    let pid = process::fork(|| {
+        let (stage, error) = become_program(prepared, standard, controlling);
+        let [one, two, three, four] = error.raw_os_error().unwrap_or(0).to_le_bytes();
+        let _ = descriptor::write_all(&tell, &[stage as u8, one, two, three, four]);
+        127
+    })
+    .at(Stage::Start)?;
+    drop(tell);
+    wait_for_exec(&told, pid)
+}
+
+/// In the program's process: everything between fork and exec. Returns only
+/// when something failed. The prepared memory is only read.
+fn become_program(
+    prepared: &Prepared,
+    standard: [BorrowedFd<'_>; 3],
+    controlling: bool,
+) -> (Stage, io::Error) {
+    let before_exec = || -> Result<(), (Stage, io::Error)> {
+        let at = |stage: Stage| move |error: io::Error| (stage, error);
+        process::lead_group(0).map_err(at(Stage::Start))?;
+        let [input, _, _] = standard;
+        if controlling {
+            process::ignore_signal(SIGTTOU);
+            let group = std::process::id();
+            terminal::set_foreground(input, group).map_err(at(Stage::Terminal))?;
+        }
+        for (number, fd) in standard.into_iter().enumerate() {
+            descriptor::place_at(fd, number as i32).map_err(at(Stage::Start))?;
+        }
+        descriptor::close_on_exec_from(3).map_err(at(Stage::Start))?;
+        process::change_directory(&prepared.directory).map_err(at(Stage::Directory))?;
+        process::reset_signals().map_err(at(Stage::Start))?;
+        prepared.rules.enter().map_err(at(Stage::Landlock))?;
+        seccomp::install(&prepared.filter).map_err(at(Stage::Filter))
+    };
+    match before_exec() {
+        Err(failed) => failed,
+        Ok(()) => (EXEC, prepared.program.execute()),
+    }
+}
+
+/// Marks that everything but the execution itself went well.
+const EXEC: Stage = Stage::Start;
+
+const SIGTTOU: i32 = 22;
+
+/// Reads what the program's process has to say: nothing once it is executed.
+fn wait_for_exec(told: &OwnedFd, pid: u32) -> Result<Started, Failure> {
+    let mut message = [0_u8; 5];
+    let got = descriptor::read(told.as_fd(), &mut message).at(Stage::Start)?;
+    if got == 0 {
+        return Ok(Started::Running(pid));
+    }
+    let [stage, number @ ..] = message;
+    let error = i32::from_le_bytes(number);
+    if stage == EXEC as u8 {
+        return Ok(Started::NotExecuted(error));
+    }
+    let stage = [Stage::Terminal, Stage::Directory, Stage::Landlock, Stage::Filter]
+        .into_iter()
+        .find(|known| *known as u8 == stage)
+        .unwrap_or(Stage::Start);
+    Err(io::Error::from_raw_os_error(error)).at(stage)
+}

@@ -1,0 +1,306 @@
+//! The sandbox's file tree: a fresh root in memory, and one closed step after
+//! another.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use atoll_frame::{Identity, Operation, Source, Spec, Stage};
+use atoll_sys::descriptor;
+use atoll_sys::mount::{self, Attributes, FsOption};
+
+use crate::{At, Failure, text};
+
+/// Room for directories, links and small files of the root itself, bytes.
+const ROOT_BYTES: &CStr = c"4194304";
+const ROOT_INODES: &CStr = c"8192";
+
+/// Where a mount waits while an overlay is made of it.
+const SCRATCH: &CStr = c".making";
+
+const INERT: Attributes = Attributes::NO_SETUID.and(Attributes::NO_DEVICES);
+const READ_ONLY: Attributes = INERT.and(Attributes::READ_ONLY);
+
+/// What every step needs to know.
+struct Maker<'a> {
+    root: BorrowedFd<'a>,
+    /// The user namespace that shows the caller's files as the program's own.
+    ids: Option<BorrowedFd<'a>>,
+    /// Who the program is to the kernel, where that differs from who builds.
+    owner: Option<(u32, u32)>,
+}
+
+/// Makes the tree and returns its root, attached over the old one.
+pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Failure> {
+    // Modes in the spec are meant as written.
+    let _ = atoll_sys::process::change_mode_mask(0);
+    let root = mount::memory_tree(ROOT_BYTES, ROOT_INODES, c"0755", INERT).at(Stage::Root)?;
+    mount::attach(root.as_fd(), root.as_fd(), c"/").at(Stage::Root)?;
+    let owner = match spec.identity {
+        Identity::Own { .. } => None,
+        Identity::Shifted { uid, gid, base, .. } => {
+            Some((base.saturating_add(uid), base.saturating_add(gid)))
+        }
+    };
+    descriptor::make_directory(root.as_fd(), SCRATCH, 0o700).at(Stage::Root)?;
+    let maker = Maker { root: root.as_fd(), ids, owner };
+    for operation in &spec.operations {
+        maker
+            .perform(operation)
+            .map_err(|(error, path)| Failure { stage: Stage::Tree, error, detail: path })?;
+    }
+    descriptor::remove_directory(root.as_fd(), SCRATCH).at(Stage::Root)?;
+    mount::restrict(root.as_fd(), READ_ONLY, None).at(Stage::Root)?;
+    let _ = atoll_sys::process::change_mode_mask(0o022);
+    Ok(root)
+}
+
+impl Maker<'_> {
+    fn perform(&self, operation: &Operation) -> Result<(), (io::Error, Vec<u8>)> {
+        let (path, done) = match operation {
+            Operation::Directory { path, mode, owned } => {
+                (path, self.directory(path, *mode, *owned))
+            }
+            Operation::Link { path, to } => (path, self.link(path, to)),
+            Operation::File { path, mode, content } => (path, self.file(path, *mode, content)),
+            Operation::Memory { path, bytes, inodes, mode } => {
+                (path, self.memory(path, *bytes, *inodes, *mode))
+            }
+            Operation::ReadOnly { path, source, empty, as_caller } => {
+                (path, self.read_only(path, source, empty, *as_caller))
+            }
+            Operation::ReadOnlyFile { path, source, as_caller } => {
+                let ids = self.ids.filter(|_| *as_caller);
+                (path, self.copy_of(path, source, READ_ONLY, ids))
+            }
+            Operation::Layer { path, lower, upper, work } => {
+                (path, self.layer(path, lower, upper, work))
+            }
+            Operation::Writable { path, source } => {
+                (path, self.copy_of(path, source, INERT, self.ids))
+            }
+            Operation::Seal { path } => (path, self.seal(path)),
+            Operation::Device { path, source } => {
+                (path, self.copy_of(path, source, Attributes::NO_SETUID, None))
+            }
+            Operation::Terminals { path, max } => (path, self.terminals(path, *max)),
+            Operation::Processes { path } => (path, self.processes(path)),
+            Operation::HideFile { path, null } => {
+                (path, self.copy_of(path, null, Attributes::NO_SETUID, None))
+            }
+            Operation::HideDirectory { path } => (path, self.hide_directory(path)),
+        };
+        done.map_err(|error| (error, path.clone()))
+    }
+
+    fn directory(&self, path: &[u8], mode: u32, owned: bool) -> io::Result<()> {
+        let path = text(path)?;
+        descriptor::make_directory(self.root, &path, mode)?;
+        match self.owner {
+            Some((uid, gid)) if owned => {
+                let place = descriptor::open_beneath(self.root, &path, O_RDONLY, 0)?;
+                descriptor::change_owner(place.as_fd(), uid, gid)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn link(&self, path: &[u8], to: &[u8]) -> io::Result<()> {
+        descriptor::make_link(self.root, &text(path)?, &text(to)?)
+    }
+
+    fn file(&self, path: &[u8], mode: u32, content: &[u8]) -> io::Result<()> {
+        let flags = O_WRONLY | O_CREAT | O_EXCL;
+        let file = descriptor::open_beneath(self.root, &text(path)?, flags, mode)?;
+        descriptor::write_all(&file, content)
+    }
+
+    fn memory(&self, path: &[u8], bytes: u64, inodes: u64, mode: u32) -> io::Result<()> {
+        let number = |value: u64| CString::new(value.to_string()).map_err(io::Error::other);
+        let (bytes, inodes) = (number(bytes)?, number(inodes)?);
+        let mode = CString::new(format!("{mode:o}")).map_err(io::Error::other)?;
+        let mut options: Vec<FsOption<'_>> =
+            vec![(c"size", Some(&bytes)), (c"nr_inodes", Some(&inodes)), (c"mode", Some(&mode))];
+        let owner = self
+            .owner
+            .map(|(uid, gid)| io::Result::Ok((number(uid.into())?, number(gid.into())?)))
+            .transpose()?;
+        if let Some((uid, gid)) = &owner {
+            options.extend([(c"uid", Some(uid.as_c_str())), (c"gid", Some(gid.as_c_str()))]);
+        }
+        let made = mount::make(c"tmpfs", &options, INERT)?;
+        mount::attach(made.as_fd(), self.root, &text(path)?)
+    }
+
+    /// An overlay without a writable layer: its sockets and pipes are inodes of
+    /// its own, so that nothing listening on the host can be reached through
+    /// them, as it could through a read-only bind mount.
+    fn read_only(
+        &self,
+        path: &[u8],
+        source: &Source,
+        empty: &Source,
+        as_caller: bool,
+    ) -> io::Result<()> {
+        let source = open(source)?;
+        let empty = open(empty)?;
+        let shown = self.shown(&source, as_caller)?;
+        // The source on top, so that its root keeps its own mode and owner; a
+        // second layer is what makes an overlay without an upper one legal.
+        let lower = format!("{}:{}", number_path(shown.fd()), number_path(&empty));
+        let lower = CString::new(lower).map_err(io::Error::other)?;
+        let made = mount::make(c"overlay", &[(c"lowerdir", Some(&lower))], READ_ONLY)?;
+        mount::attach(made.as_fd(), self.root, &text(path)?)
+    }
+
+    fn layer(
+        &self,
+        path: &[u8],
+        lower: &Source,
+        upper: &Source,
+        work: &Source,
+    ) -> io::Result<()> {
+        let (lower, upper, work) = (open(lower)?, open(upper)?, open(work)?);
+        let shown = self.shown(&lower, true)?;
+        let value = |fd: &OwnedFd| CString::new(number_path(fd)).map_err(io::Error::other);
+        let (lower, upper, work) = (value(shown.fd())?, value(&upper)?, value(&work)?);
+        let mut options: Vec<FsOption<'_>> = vec![
+            (c"lowerdir", Some(&lower)),
+            (c"upperdir", Some(&upper)),
+            (c"workdir", Some(&work)),
+        ];
+        if self.owner.is_some() {
+            options.extend([(c"redirect_dir", Some(c"on")), (c"index", Some(c"on"))]);
+        } else {
+            options.push((c"userxattr", None));
+        }
+        let made = mount::make(c"overlay", &options, INERT)?;
+        mount::attach(made.as_fd(), self.root, &text(path)?)
+    }
+
+    /// A host directory as an overlay may use it: itself, or for a shifted
+    /// identity a copy of its mount with mapped owners, attached at the scratch
+    /// place until the overlay holds it.
+    fn shown<'s>(&self, source: &'s OwnedFd, as_caller: bool) -> io::Result<Shown<'s>> {
+        match self.ids {
+            Some(ids) if as_caller => {
+                let copied = mount::copy(source.as_fd())?;
+                mount::restrict(copied.as_fd(), INERT, Some(ids))?;
+                mount::attach(copied.as_fd(), self.root, SCRATCH)?;
+                Ok(Shown::Mapped(copied))
+            }
+            _ => Ok(Shown::Itself(source)),
+        }
+    }
+
+    fn copy_of(
+        &self,
+        path: &[u8],
+        source: &Source,
+        attributes: Attributes,
+        ids: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let source = open(source)?;
+        let copied = mount::copy(source.as_fd())?;
+        mount::restrict(copied.as_fd(), attributes, ids)?;
+        mount::attach(copied.as_fd(), self.root, &text(path)?)
+    }
+
+    /// What is there already, mounted over itself without the right to write.
+    fn seal(&self, path: &[u8]) -> io::Result<()> {
+        let path = text(path)?;
+        let place = descriptor::open_beneath(self.root, &path, O_PATH, 0)?;
+        let copied = mount::copy(place.as_fd())?;
+        mount::restrict(copied.as_fd(), READ_ONLY, None)?;
+        mount::attach(copied.as_fd(), self.root, &path)
+    }
+
+    fn terminals(&self, path: &[u8], max: u32) -> io::Result<()> {
+        let max = CString::new(max.to_string()).map_err(io::Error::other)?;
+        let options: [FsOption<'_>; 3] = [
+            (c"ptmxmode", Some(c"0666")),
+            (c"mode", Some(c"0620")),
+            (c"max", Some(&max)),
+        ];
+        let attributes = Attributes::NO_SETUID.and(Attributes::NO_EXECUTION);
+        let made = mount::make(c"devpts", &options, attributes)?;
+        mount::attach(made.as_fd(), self.root, &text(path)?)
+    }
+
+    fn processes(&self, path: &[u8]) -> io::Result<()> {
+        let path = text(path)?;
+        let made = mount::make(c"proc", &[], INERT.and(Attributes::NO_EXECUTION))?;
+        mount::attach(made.as_fd(), self.root, &path)?;
+        if self.ids.is_some() {
+            // The launcher has set the limit in the namespace it made.
+            return Ok(());
+        }
+        forbid_user_namespaces(made.as_fd())
+    }
+
+    fn hide_directory(&self, path: &[u8]) -> io::Result<()> {
+        let made = mount::memory_tree(c"4096", c"2", c"0555", READ_ONLY)?;
+        mount::attach(made.as_fd(), self.root, &text(path)?)
+    }
+}
+
+/// Sets the number of user namespaces that can be made beneath the caller's to
+/// zero; final once the capability to raise it is gone.
+///
+/// # Errors
+/// The kernel's.
+pub fn forbid_user_namespaces(processes: BorrowedFd<'_>) -> io::Result<()> {
+    let path = c"sys/user/max_user_namespaces";
+    let limit = descriptor::open_beneath(processes, path, O_WRONLY, 0)?;
+    descriptor::write_all(&limit, b"0")
+}
+
+/// A directory that an overlay is made of.
+enum Shown<'a> {
+    Itself(&'a OwnedFd),
+    Mapped(OwnedFd),
+}
+
+impl Shown<'_> {
+    fn fd(&self) -> &OwnedFd {
+        match self {
+            Self::Itself(fd) => fd,
+            Self::Mapped(fd) => fd,
+        }
+    }
+}
+
+impl Drop for Shown<'_> {
+    /// Takes the copy from the scratch place; the overlay has its own.
+    fn drop(&mut self) {
+        if let Self::Mapped(fd) = self {
+            let _ = mount::detach(fd.as_fd());
+        }
+    }
+}
+
+/// Opens a place on the host without following links, and checks that it is
+/// still what was judged.
+fn open(source: &Source) -> io::Result<OwnedFd> {
+    const ESTALE: i32 = 116;
+    let place = descriptor::open_place(None, &text(&source.path)?)?;
+    let found = descriptor::identity(place.as_fd())?;
+    if (found.device, found.inode) == (source.device, source.inode) {
+        Ok(place)
+    } else {
+        Err(io::Error::from_raw_os_error(ESTALE))
+    }
+}
+
+/// The path by which the kernel finds an open place again: it holds no colon or
+/// comma that a mount option would take for its own, and shows no host path in
+/// the sandbox's list of mounts.
+fn number_path(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+const O_RDONLY: i32 = 0;
+const O_WRONLY: i32 = 1;
+const O_CREAT: i32 = 0o100;
+const O_EXCL: i32 = 0o200;
+const O_PATH: i32 = 0o10_000_000;

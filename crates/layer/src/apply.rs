@@ -1,0 +1,460 @@
+//! Applies a plan, goes on or back after an interruption, and undoes.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use crate::engine::{Engine, Show, only_tree};
+use crate::entries::Walker;
+use crate::journal::{Journal, Results, Stage, Work, stage_of};
+use crate::path::Bytes;
+use crate::plan::{Act, Content, Entry, Node, Stamp};
+use crate::tree::path_bytes;
+use crate::{ApplyError, Bounds, Conflict, Plan, RelativePath, Step, TreeError};
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Steps, each atomic.
+    pub steps: u64,
+    /// Files, directories and links written.
+    pub entries: u64,
+    /// Bytes of their content.
+    pub bytes: u64,
+}
+
+/// Which part of the work is going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Originals are copied into the journal.
+    Keeping,
+    /// New content is written under temporary names.
+    Preparing,
+    /// Names are changed.
+    Committing,
+    /// The file system writes to disk.
+    Syncing,
+    /// A checkpoint is copied.
+    Copying,
+}
+
+/// How far the work is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The part that goes on.
+    pub phase: Phase,
+    /// Entries done.
+    pub done: u64,
+    /// Entries in all; 0 when it is not known yet.
+    pub total: u64,
+}
+
+/// What a journal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalState {
+    /// Nothing was begun.
+    None,
+    /// A process ended in the middle: [`finish`] or [`take_back`].
+    Interrupted,
+    /// The plan is applied.
+    Done,
+    /// It was undone or taken back.
+    Undone,
+}
+
+/// The journal within that takes back.
+const BACK: &str = "back";
+/// The journal within that undoes.
+const UNDO: &str = "undo";
+
+/// Does what a plan says. Until all new content is written and durable nothing of
+/// the person's changes; when anything fails, all is as before. The journal's
+/// directory is made, it must be the caller's own.
+///
+/// # Errors
+/// [`ApplyError::Conflicts`] when the plan has any; [`ApplyError::TakenBack`] when
+/// something failed and the directory is as it was.
+pub fn apply(plan: Plan, journal: &Path, progress: Show<'_>) -> Result<Applied, ApplyError> {
+    if !plan.conflicts.is_empty() {
+        return Err(ApplyError::Conflicts(plan.conflicts));
+    }
+    let journal = Journal::open(journal, true)?;
+    if let Some(stage) = journal.stage()? {
+        return Err(ApplyError::State {
+            found: stage.name(),
+            needed: "empty",
+        });
+    }
+    let work = Work {
+        root: Bytes(path_bytes(&plan.root)),
+        root_identity: plan.root_identity,
+        content: Bytes(path_bytes(&plan.content)),
+        tag: fresh_tag()?,
+        loose: false,
+        steps: plan.steps,
+    };
+    let engine = Engine::begin(journal, work)?;
+    run_or_take_back(&engine, progress)
+}
+
+/// Goes on after an interruption, to the end of what was going on: applying,
+/// taking back or undoing.
+///
+/// # Errors
+/// As [`apply`].
+pub fn finish(journal: &Path) -> Result<Applied, ApplyError> {
+    let journal = Journal::open(journal, false)?;
+    let stage = journal.stage()?;
+    match stage {
+        Some(Stage::Keeping | Stage::Preparing | Stage::Committing) => {
+            run_or_take_back(&Engine::resume(journal)?, &mut |_| {})
+        }
+        Some(Stage::TakingBack) => resume_within(&journal, BACK, Stage::TakenBack),
+        Some(Stage::Undoing) => resume_within(&journal, UNDO, Stage::Undone),
+        Some(Stage::Done | Stage::TakenBack | Stage::Undone) => {
+            Ok(applied(&Engine::resume(journal)?.work))
+        }
+        None => Err(ApplyError::State {
+            found: "empty",
+            needed: "interrupted",
+        }),
+    }
+}
+
+/// Goes back after an interruption: what was begun is as if it never had been. An
+/// interrupted undo is taken back to what it was to undo.
+///
+/// # Errors
+/// [`ApplyError::State`] when the journal is done: that is for [`undo`].
+pub fn take_back(journal: &Path) -> Result<Applied, ApplyError> {
+    let opened = Journal::open(journal, false)?;
+    let stage = opened.stage()?;
+    match stage {
+        Some(Stage::Keeping | Stage::Preparing | Stage::Committing) => {
+            go_back(&Engine::resume(opened)?)
+        }
+        Some(Stage::TakingBack) => resume_within(&opened, BACK, Stage::TakenBack),
+        Some(Stage::Undoing) => {
+            let within = opened.within(UNDO);
+            let taken = match stage_of(&within)? {
+                Some(Stage::Done) | None => return resume_within(&opened, UNDO, Stage::Undone),
+                Some(Stage::TakenBack) => Applied::default(),
+                Some(_) => take_back(&within)?,
+            };
+            opened.set_stage(Stage::Done)?;
+            opened.discard_within(UNDO)?;
+            Ok(taken)
+        }
+        Some(Stage::TakenBack) => Ok(Applied::default()),
+        Some(Stage::Done | Stage::Undone) | None => Err(ApplyError::State {
+            found: stage.map_or("empty", Stage::name),
+            needed: "interrupted",
+        }),
+    }
+}
+
+/// Makes the directory what it was before [`apply`]. What changed there since is a
+/// conflict, unless `force` says to overwrite it.
+///
+/// # Errors
+/// [`ApplyError::Conflicts`], [`ApplyError::State`], or as [`apply`].
+pub fn undo(journal: &Path, force: bool) -> Result<Applied, ApplyError> {
+    let opened = Journal::open(journal, false)?;
+    let stage = opened.stage()?;
+    if stage != Some(Stage::Done) {
+        return Err(ApplyError::State {
+            found: stage.map_or("empty", Stage::name),
+            needed: "done",
+        });
+    }
+    let engine = Engine::resume(opened)?;
+    let results: Results = engine.journal.read_json("results.json")?;
+    let indices: Vec<usize> = (0..engine.work.steps.len()).collect();
+    let (steps, conflicts) = inverse(&engine, &indices, Some(&results))?;
+    if !conflicts.is_empty() && !force {
+        return Err(ApplyError::Conflicts(conflicts));
+    }
+    let journal = &engine.journal;
+    journal.discard_within(UNDO)?;
+    let within = begin_within(&engine, UNDO, steps, false)?;
+    journal.set_stage(Stage::Undoing)?;
+    match run_or_take_back(&within, &mut |_| {}) {
+        Ok(done) => {
+            journal.set_stage(Stage::Undone)?;
+            Ok(done)
+        }
+        Err(ApplyError::TakenBack { cause }) => {
+            journal.set_stage(Stage::Done)?;
+            Err(ApplyError::TakenBack { cause })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a journal says about its work; nothing is opened or locked.
+///
+/// # Errors
+/// [`ApplyError::Damaged`], or when it cannot be read.
+pub fn journal_state(journal: &Path) -> Result<JournalState, ApplyError> {
+    Ok(match stage_of(journal)? {
+        None => JournalState::None,
+        Some(
+            Stage::Keeping
+            | Stage::Preparing
+            | Stage::Committing
+            | Stage::TakingBack
+            | Stage::Undoing,
+        ) => JournalState::Interrupted,
+        Some(Stage::Done) => JournalState::Done,
+        Some(Stage::TakenBack | Stage::Undone) => JournalState::Undone,
+    })
+}
+
+fn run_or_take_back(engine: &Engine, progress: Show<'_>) -> Result<Applied, ApplyError> {
+    let Err(cause) = engine.run(progress) else {
+        return Ok(applied(&engine.work));
+    };
+    let cause = Box::new(cause);
+    match go_back(engine) {
+        Ok(_) => Err(ApplyError::TakenBack { cause }),
+        Err(second) => Err(ApplyError::Stuck {
+            cause,
+            second: Box::new(second),
+            journal: engine.journal.path().to_owned(),
+        }),
+    }
+}
+
+/// Takes back whatever of a journal's steps were done, by a journal within.
+fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
+    let done = put_back_half_done(engine)?;
+    engine.remove_temporaries()?;
+    let (steps, _) = inverse(engine, &done, None)?;
+    let journal = &engine.journal;
+    journal.discard_within(BACK)?;
+    if steps.is_empty() {
+        journal.set_stage(Stage::TakenBack)?;
+        return Ok(Applied::default());
+    }
+    let within = begin_within(engine, BACK, steps, true)?;
+    journal.set_stage(Stage::TakingBack)?;
+    within.run(&mut |_| {})?;
+    journal.set_stage(Stage::TakenBack)?;
+    Ok(applied(&within.work))
+}
+
+/// Swaps back what was swapped but not yet looked at, since only then is the
+/// original itself still there. Answers which steps are done for good.
+fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
+    let logged = engine.journal.logged()?;
+    let committing = engine.journal.stage()? == Some(Stage::Committing);
+    let prepared: Vec<Option<Stamp>> = match committing {
+        true => engine.journal.read_json("prepared.json")?,
+        false => Vec::new(),
+    };
+    let mut done = Vec::new();
+    for (index, step) in engine.work.steps.iter().enumerate() {
+        if logged.contains(&index) {
+            done.push(index);
+            continue;
+        }
+        match &step.act {
+            Act::Replace { .. } if !committing => {}
+            Act::Replace { old, .. } => {
+                let temporary = engine.temporary(index, step);
+                let Ok(place) = engine.tree.place_of(&step.path) else {
+                    continue;
+                };
+                let prepared = prepared.get(index).copied().flatten();
+                let place = place.as_fd();
+                if !engine.is_swapped(step, &temporary, place, prepared)? {
+                    continue;
+                }
+                let aside = engine.stamp_at(place, &temporary)?.is_some();
+                if old.is_empty() || !aside {
+                    done.push(index);
+                } else {
+                    engine.swap_back(step, &temporary, place)?;
+                }
+            }
+            // Harmless when it was not done: it sets what is there already.
+            Act::Facts { old, .. } => {
+                let now = engine.tree.facts(&step.path).ok().flatten();
+                let same = now.zip(old.stamp);
+                if same.is_some_and(|(now, stamp)| stamp.same_entry(&now.stamp())) {
+                    done.push(index);
+                }
+            }
+            Act::Rename { directory, .. } => {
+                let now = engine.tree.facts(&step.path).ok().flatten();
+                if now.is_some_and(|now| directory.same_entry(&now.stamp())) {
+                    done.push(index);
+                }
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// The steps that make other steps undone, last first; and where the directory is
+/// not what it was after these.
+fn inverse(
+    engine: &Engine,
+    indices: &[usize],
+    results: Option<&Results>,
+) -> Result<(Vec<Step>, Vec<Conflict>), ApplyError> {
+    let mut walker = Walker::new(Bounds::default());
+    let mut steps = Vec::new();
+    let mut conflicts = Vec::new();
+    for index in indices.iter().rev() {
+        let Some(step) = engine.work.steps.get(*index) else {
+            continue;
+        };
+        let inverted = invert(engine, &mut walker, step);
+        let planned = results.and_then(|results| results.steps.get(*index));
+        let changed = match (&inverted, planned) {
+            (Ok(inverted), Some(planned)) => !is_unchanged(inverted, planned),
+            (Ok(_), None) => false,
+            (Err(_), _) => true,
+        };
+        if changed {
+            conflicts.push(Conflict {
+                path: step.path.clone(),
+                why: "it changed since it was applied".into(),
+            });
+        }
+        match inverted {
+            Ok(inverted) => steps.push(inverted),
+            // Without force this is a conflict; with it there is nothing to undo there.
+            Err(error) if results.is_none() => return Err(error),
+            Err(_) => {}
+        }
+    }
+    conflicts.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok((steps, conflicts))
+}
+
+fn invert(engine: &Engine, walker: &mut Walker, step: &Step) -> Result<Step, ApplyError> {
+    let path = step.path.clone();
+    Ok(match &step.act {
+        Act::Replace { old, .. } => Step {
+            act: Act::Replace {
+                old: engine.present(walker, &path)?,
+                new: old.iter().filter_map(from_outside).collect(),
+            },
+            path,
+        },
+        Act::Facts { old, .. } => Step {
+            act: Act::Facts {
+                old: walker.one(&engine.tree, &path, Content::Untouched)?,
+                new: old.clone(),
+            },
+            path,
+        },
+        Act::Rename { from, .. } => {
+            let now = walker.one(&engine.tree, &path, Content::Untouched)?;
+            let gone = || {
+                let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+                only_tree(TreeError::new("cannot move", &path, source).into())
+            };
+            Step {
+                act: Act::Rename {
+                    directory: now.stamp.ok_or_else(gone)?,
+                    from: path,
+                },
+                path: from.clone(),
+            }
+        }
+    })
+}
+
+/// An original, for a journal within the one that keeps it.
+fn from_outside(entry: &Entry) -> Option<Entry> {
+    let mut entry = entry.clone();
+    entry.stamp = None;
+    match &mut entry.node {
+        Node::File { content, .. } => {
+            if let Content::Kept { number, .. } = content {
+                *content = Content::Outer { number: *number };
+            }
+        }
+        Node::Directory | Node::Symlink { .. } => {}
+        Node::Special => return None,
+    }
+    Some(entry)
+}
+
+fn is_unchanged(inverted: &Step, planned: &[(RelativePath, Stamp)]) -> bool {
+    let same = |now: Option<&Stamp>, then: &Stamp| now.is_some_and(|now| then.holds(now));
+    match &inverted.act {
+        Act::Replace { old, .. } => {
+            old.len() == planned.len()
+                && old.iter().zip(planned).all(|(entry, (beneath, stamp))| {
+                    entry.beneath == *beneath && same(entry.stamp.as_ref(), stamp)
+                })
+        }
+        Act::Facts { old, .. } => {
+            planned.first().is_some_and(|(_, stamp)| same(old.stamp.as_ref(), stamp))
+        }
+        Act::Rename { directory, .. } => {
+            planned.first().is_some_and(|(_, stamp)| stamp.same_entry(directory))
+        }
+    }
+}
+
+fn begin_within(
+    engine: &Engine,
+    name: &str,
+    steps: Vec<Step>,
+    loose: bool,
+) -> Result<Engine, ApplyError> {
+    let work = Work {
+        root: engine.work.root.clone(),
+        root_identity: engine.work.root_identity,
+        content: engine.work.content.clone(),
+        tag: fresh_tag()?,
+        loose,
+        steps,
+    };
+    Engine::begin(Journal::open(&engine.journal.within(name), true)?, work)
+}
+
+fn resume_within(journal: &Journal, name: &str, end: Stage) -> Result<Applied, ApplyError> {
+    let within = journal.within(name);
+    let done = match stage_of(&within)? {
+        Some(Stage::Done) | None => Applied::default(),
+        // The undo failed and was taken back, or was being so.
+        Some(Stage::TakingBack | Stage::TakenBack) => {
+            let taken = take_back(&within)?;
+            journal.set_stage(Stage::Done)?;
+            return Ok(taken);
+        }
+        Some(_) => {
+            let engine = Engine::resume(Journal::open(&within, false)?)?;
+            engine.run(&mut |_| {})?;
+            applied(&engine.work)
+        }
+    };
+    journal.set_stage(end)?;
+    Ok(done)
+}
+
+fn applied(work: &Work) -> Applied {
+    let entries = || work.steps.iter().flat_map(Step::new_entries);
+    Applied {
+        steps: work.steps.len() as u64,
+        entries: entries().count() as u64,
+        bytes: entries().map(Entry::bytes).sum(),
+    }
+}
+
+/// Sixteen random characters, so that no program could have taken the temporary
+/// names beforehand.
+fn fresh_tag() -> Result<String, ApplyError> {
+    use std::io::Read as _;
+    let path = "/dev/urandom";
+    let mut bytes = [0; 8];
+    std::fs::File::open(path)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| TreeError::new("cannot read", path, error))?;
+    Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
+}

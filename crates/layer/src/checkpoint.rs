@@ -1,0 +1,191 @@
+//! Copies a directory so that it can be restored: content with holes and shared
+//! blocks, names, permissions, owners where allowed, times, attributes, hard links.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode};
+
+use crate::entries::Walker;
+use crate::error::TreeError;
+use crate::plan::{Content, Entry, Node};
+use crate::read::list_with_kinds;
+use crate::tree::{Tree, os};
+use crate::{Bounds, CheckpointError, Phase, Progress, Refusal, RelativePath, content, host};
+
+/// What a checkpoint holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointFacts {
+    /// Regular files, each name counted.
+    pub files: u64,
+    /// Directories, without the top one.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Bytes of the files, as stated by the file system.
+    pub bytes: u64,
+    /// What could not be copied, and why.
+    pub skipped: Vec<Refusal>,
+}
+
+/// Copies `directory` into `into`, which is made. What cannot be read and what is
+/// neither file, directory nor symbolic link is skipped and named.
+///
+/// # Errors
+/// When the destination cannot be used or written; what was copied stays.
+pub fn checkpoint(
+    directory: &Path,
+    into: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<CheckpointFacts, CheckpointError> {
+    let from = Tree::open(directory)?;
+    let to = destination(directory, into)?;
+    let mut copier = Copier {
+        from,
+        to,
+        walker: Walker::new(Bounds::default()),
+        links: HashMap::new(),
+        facts: CheckpointFacts::default(),
+    };
+    let mut waiting = vec![RelativePath::root()];
+    let mut directories = Vec::new();
+    let mut done = 0;
+    while let Some(path) = waiting.pop() {
+        progress(Progress {
+            phase: Phase::Copying,
+            done,
+            total: 0,
+        });
+        done += 1;
+        if let Some(entry) = copier.copy(&path)? {
+            directories.push((path.clone(), entry));
+            match list_with_kinds(&copier.from, &path) {
+                Ok(inside) => waiting.extend(inside.into_iter().rev().map(|(inner, _)| inner)),
+                Err(error) => copier.skip(&path, &format!("what is in it: {}", error.source)),
+            }
+        }
+    }
+    // Permissions and times of directories come last: they forbid or are changed
+    // by what is made within.
+    for (path, entry) in directories.iter().rev() {
+        let dressed = copier.to.handle(path).and_then(|handle| host::dress(&handle, entry));
+        dressed.map_err(|error| copier.to.error("cannot write", path, error))?;
+    }
+    Ok(copier.facts)
+}
+
+fn destination(directory: &Path, into: &Path) -> Result<Tree, CheckpointError> {
+    let unusable = |why| CheckpointError::Destination {
+        path: into.to_owned(),
+        why,
+    };
+    let failed = |error: io::Error| TreeError::new("cannot make", into.display(), error);
+    std::fs::create_dir_all(into).map_err(failed)?;
+    let (source, target) = (
+        std::fs::canonicalize(directory).map_err(failed)?,
+        std::fs::canonicalize(into).map_err(failed)?,
+    );
+    if target.starts_with(&source) {
+        return Err(unusable("it lies within the directory to copy"));
+    }
+    let tree = Tree::open(into)?;
+    let top = RelativePath::root();
+    let names = tree.names(&top).map_err(|error| tree.error("cannot read", &top, error))?;
+    if names.is_empty() {
+        Ok(tree)
+    } else {
+        Err(unusable("it is not empty"))
+    }
+}
+
+struct Copier {
+    from: Tree,
+    to: Tree,
+    walker: Walker,
+    /// Where the first name of each file with several is.
+    links: HashMap<u64, RelativePath>,
+    facts: CheckpointFacts,
+}
+
+impl Copier {
+    /// Copies one entry; answers a directory, whose content is still to come.
+    fn copy(&mut self, path: &RelativePath) -> Result<Option<Entry>, TreeError> {
+        let entry = match self.walker.one(&self.from, path, Content::Untouched) {
+            Ok(entry) => entry,
+            Err(error) => {
+                self.skip(path, &error.source.to_string());
+                return Ok(None);
+            }
+        };
+        let is_directory = entry.node == Node::Directory;
+        if path.is_root() {
+            return Ok(Some(entry));
+        }
+        let made = match &entry.node {
+            Node::Special => {
+                self.skip(path, "it is a socket, FIFO or device");
+                return Ok(None);
+            }
+            Node::Directory => self.make_directory(path),
+            Node::Symlink { target } => self.make_link(path, &target.0, &entry),
+            Node::File { .. } => match self.from.file(path) {
+                Ok((file, facts)) => self.make_file(path, &file, facts.bytes, &entry),
+                Err(error) => {
+                    self.skip(path, &error.to_string());
+                    return Ok(None);
+                }
+            },
+        };
+        made.map_err(|error| self.to.error("cannot write", path, error))?;
+        Ok(is_directory.then_some(entry))
+    }
+
+    fn make_directory(&mut self, path: &RelativePath) -> io::Result<()> {
+        let place = self.to.place_of(path)?;
+        rustix::fs::mkdirat(place, os(path.name()), Mode::from_raw_mode(0o700))?;
+        self.facts.directories += 1;
+        Ok(())
+    }
+
+    fn make_link(&mut self, path: &RelativePath, target: &[u8], entry: &Entry) -> io::Result<()> {
+        let place = self.to.place_of(path)?;
+        rustix::fs::symlinkat(os(target), place, os(path.name()))?;
+        self.facts.symlinks += 1;
+        host::dress(&self.to.handle(path)?, entry)
+    }
+
+    fn make_file(
+        &mut self,
+        path: &RelativePath,
+        file: &File,
+        bytes: u64,
+        entry: &Entry,
+    ) -> io::Result<()> {
+        let place = self.to.place_of(path)?;
+        self.facts.files += 1;
+        if let Some(first) = entry.link.and_then(|group| self.links.get(&group)) {
+            let from = self.to.place_of(first)?;
+            let name = os(first.name());
+            rustix::fs::linkat(from, name, place, os(path.name()), AtFlags::empty())?;
+            return Ok(());
+        }
+        let copy = File::from(host::create_file(place.as_fd(), path.name())?);
+        content::copy(file, &copy, bytes)?;
+        self.facts.bytes += bytes;
+        host::dress(&OwnedFd::from(copy), entry)?;
+        if let Some(group) = entry.link {
+            self.links.insert(group, path.clone());
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, path: &RelativePath, why: &str) {
+        self.facts.skipped.push(Refusal {
+            path: path.clone(),
+            why: why.to_owned(),
+        });
+    }
+}

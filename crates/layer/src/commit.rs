@@ -1,0 +1,247 @@
+//! The moment of writing: one step at a time, each atomic, each checked against
+//! what was planned. The check comes after the swap where it can, because only
+//! then can nothing slip in between; what does not match is swapped back.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::engine::Engine;
+use crate::facts::Facts;
+use crate::host::{self, Swap};
+use crate::plan::{Act, Entry, Stamp};
+use crate::read::list_with_kinds;
+use crate::{ApplyError, RelativePath, Step};
+
+impl Engine {
+    /// Does one step that is not known to be done. `prepared` is what its new
+    /// content looked like under the temporary name.
+    pub fn commit_one(
+        &self,
+        index: usize,
+        step: &Step,
+        prepared: Option<Stamp>,
+        log: &mut File,
+    ) -> Result<(), ApplyError> {
+        match &step.act {
+            Act::Replace { old, .. } => {
+                let temporary = self.temporary(index, step);
+                let place = self.place_of(step)?;
+                if !self.is_swapped(step, &temporary, place.as_fd(), prepared)? {
+                    self.swap_in(step, &temporary, place.as_fd())?;
+                }
+                self.settle(step, &temporary, place.as_fd(), old)?;
+                self.note_done(log, index)?;
+                Ok(host::remove_all(&self.tree, &temporary)?)
+            }
+            Act::Facts { old, new } => {
+                self.commit_facts(&step.path, old, new)?;
+                self.note_done(log, index)
+            }
+            Act::Rename { from, directory } => {
+                self.commit_rename(step, from, directory)?;
+                self.note_done(log, index)
+            }
+        }
+    }
+
+    fn place_of(&self, step: &Step) -> Result<OwnedFd, ApplyError> {
+        let place = self.tree.place_of(&step.path);
+        place.map_err(|error| self.failed("cannot open", &step.path, error))
+    }
+
+    /// Whether the names were changed already, by a process that was killed then.
+    pub fn is_swapped(
+        &self,
+        step: &Step,
+        temporary: &RelativePath,
+        place: BorrowedFd<'_>,
+        prepared: Option<Stamp>,
+    ) -> Result<bool, ApplyError> {
+        let now = self.stamp_at(place, &step.path)?;
+        let aside = self.stamp_at(place, temporary)?;
+        Ok(match (prepared, now, aside) {
+            (Some(prepared), Some(now), _) => prepared.same_entry(&now),
+            (Some(_), None, _) => false,
+            (None, None, Some(_)) => true,
+            (None, _, _) => false,
+        })
+    }
+
+    fn swap_in(
+        &self,
+        step: &Step,
+        temporary: &RelativePath,
+        place: BorrowedFd<'_>,
+    ) -> Result<(), ApplyError> {
+        let Act::Replace { old, new } = &step.act else {
+            return Ok(());
+        };
+        let path = &step.path;
+        let now = self.stamp_at(place, path)?;
+        let expected = old.first().and_then(|entry| entry.stamp);
+        let as_planned = match (expected, now) {
+            (None, None) => true,
+            (Some(expected), Some(now)) => expected.holds(&now),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if !as_planned && !self.work.loose {
+            return Err(ApplyError::ChangedMeanwhile(path.clone()));
+        }
+        let (name, aside) = (path.name(), temporary.name());
+        let done = match (now.is_some(), new.is_empty()) {
+            (false, true) => return Ok(()),
+            (false, false) => host::rename_to_free(place, aside, place, name),
+            (true, true) => host::rename_to_free(place, name, place, aside),
+            (true, false) => host::swap(place, aside, name).map(|swap| match swap {
+                // The original is in the journal; there is nothing to swap back.
+                Swap::Overwritten | Swap::Exchanged => {}
+            }),
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) if changed_meanwhile(&error) => {
+                Err(ApplyError::ChangedMeanwhile(path.clone()))
+            }
+            Err(error) => Err(self.failed("cannot write", path, error)),
+        }
+    }
+
+    /// Looks at what was swapped out. When it is not what was planned, it goes back
+    /// to its place.
+    fn settle(
+        &self,
+        step: &Step,
+        temporary: &RelativePath,
+        place: BorrowedFd<'_>,
+        old: &[Entry],
+    ) -> Result<(), ApplyError> {
+        if self.work.loose || self.is_as_planned(temporary, place, old)? {
+            return Ok(());
+        }
+        self.swap_back(step, temporary, place)?;
+        Err(ApplyError::ChangedMeanwhile(step.path.clone()))
+    }
+
+    /// Undoes [`Engine::swap_in`] while both sides are still there.
+    pub fn swap_back(
+        &self,
+        step: &Step,
+        temporary: &RelativePath,
+        place: BorrowedFd<'_>,
+    ) -> Result<(), ApplyError> {
+        let (name, aside) = (step.path.name(), temporary.name());
+        let done = match step.new_entries().is_empty() {
+            true => host::rename_to_free(place, aside, place, name),
+            false => host::swap(place, aside, name).map(|_| ()),
+        };
+        done.map_err(|error| self.failed("cannot put back", &step.path, error))
+    }
+
+    fn is_as_planned(
+        &self,
+        temporary: &RelativePath,
+        place: BorrowedFd<'_>,
+        old: &[Entry],
+    ) -> Result<bool, ApplyError> {
+        let Some(top) = self.stamp_at(place, temporary)? else {
+            // Nothing was there, or it was overwritten after a look.
+            return Ok(true);
+        };
+        let planned: HashMap<&RelativePath, Stamp> = old
+            .iter()
+            .filter_map(|entry| Some((&entry.beneath, entry.stamp?)))
+            .collect();
+        let root = RelativePath::root();
+        if !planned.get(&root).is_some_and(|stamp| stamp.holds_after_rename(&top)) {
+            return Ok(false);
+        }
+        let mut seen = 1;
+        let mut directories = match top.is_directory() {
+            true => vec![temporary.clone()],
+            false => Vec::new(),
+        };
+        while let Some(directory) = directories.pop() {
+            for (path, _) in list_with_kinds(&self.tree, &directory)? {
+                let facts = self.tree.facts(&path);
+                let facts = facts.map_err(|error| self.failed("cannot read", &path, error))?;
+                let beneath = path.beneath(temporary).unwrap_or_default();
+                let same = facts.is_some_and(|facts| {
+                    let stamp = planned.get(&beneath);
+                    stamp.is_some_and(|stamp| stamp.holds(&facts.stamp()))
+                });
+                if !same {
+                    return Ok(false);
+                }
+                seen += 1;
+                if facts.is_some_and(|facts| facts.stamp().is_directory()) {
+                    directories.push(path);
+                }
+            }
+        }
+        Ok(seen == planned.len())
+    }
+
+    fn commit_facts(
+        &self,
+        path: &RelativePath,
+        old: &Entry,
+        new: &Entry,
+    ) -> Result<(), ApplyError> {
+        let failed = |error: io::Error| self.failed("cannot change", path, error);
+        let handle = self.tree.handle(path).map_err(failed)?;
+        let now = Facts::from(&rustix::fs::fstat(&handle).map_err(|error| failed(error.into()))?);
+        // The permissions may have been set already by a process that was killed
+        // before it could say so: then only identity is left to compare.
+        let as_planned = old.stamp.is_some_and(|stamp| {
+            stamp.holds(&now.stamp())
+                || (stamp.same_entry(&now.stamp()) && now.mode == new.mode)
+        });
+        if !as_planned && !self.work.loose {
+            return Err(ApplyError::ChangedMeanwhile(path.clone()));
+        }
+        host::redress(&handle, old, new).map_err(failed)
+    }
+
+    fn commit_rename(
+        &self,
+        step: &Step,
+        from: &RelativePath,
+        directory: &Stamp,
+    ) -> Result<(), ApplyError> {
+        let failed = |error: io::Error| self.failed("cannot move", &step.path, error);
+        let to = self.place_of(step)?;
+        let there = self.stamp_at(to.as_fd(), &step.path)?;
+        if there.is_some_and(|there| directory.same_entry(&there)) {
+            return Ok(());
+        }
+        let out_of = self.tree.place_of(from).map_err(failed)?;
+        let now = self.stamp_at(out_of.as_fd(), from)?;
+        if !now.is_some_and(|now| directory.same_entry(&now)) {
+            return Err(ApplyError::ChangedMeanwhile(from.clone()));
+        }
+        match host::rename_to_free(out_of.as_fd(), from.name(), to.as_fd(), step.path.name()) {
+            Ok(()) => {}
+            Err(error) if changed_meanwhile(&error) => {
+                return Err(ApplyError::ChangedMeanwhile(step.path.clone()));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        let moved = self.stamp_at(to.as_fd(), &step.path)?;
+        if moved.is_some_and(|moved| directory.same_entry(&moved)) {
+            return Ok(());
+        }
+        let back = host::rename_to_free(to.as_fd(), step.path.name(), out_of.as_fd(), from.name());
+        back.map_err(failed)?;
+        Err(ApplyError::ChangedMeanwhile(from.clone()))
+    }
+}
+
+/// Whether a rename failed because someone else was there first.
+fn changed_meanwhile(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound
+    )
+}

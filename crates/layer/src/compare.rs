@@ -1,0 +1,398 @@
+//! Compares one entry before with one entry after, and refuses what a hostile
+//! program must not bring into the person's directory.
+
+use crate::change::Source;
+use crate::control;
+use crate::facts::{Facts, Kind, Xattrs, system_time};
+use crate::overlay::{self, Merge};
+use crate::read::{Found, Reader, Shape, Visit, list_with_kinds, xattrs_at};
+use crate::tree::Tree;
+use crate::{
+    Change, ChangeKind, Class, EntryFacts, EntryKind, ReadError, RelativePath, content,
+};
+
+/// The bits that give a file its owner's or group's rights.
+const SET_ID: u32 = 0o6000;
+
+impl Reader {
+    pub fn compare(
+        &mut self,
+        visit: &Visit,
+        path: RelativePath,
+        before: Option<(Facts, RelativePath)>,
+        after: Found,
+        visits: &mut Vec<Visit>,
+    ) -> Result<(), ReadError> {
+        let notes = match self.xattrs_of(&path, &after) {
+            Ok(notes) => notes,
+            Err(error) => {
+                self.refuse(&path, &format!("it cannot be read: {error}"));
+                return Ok(());
+            }
+        };
+        if after.facts.kind == Kind::Directory {
+            return self.compare_directory(visit, path, before, after, &notes, visits);
+        }
+        let kind = match &before {
+            None => ChangeKind::Added,
+            Some((facts, _)) if facts.kind != after.facts.kind => ChangeKind::Type,
+            Some((facts, at)) => match self.difference(&path, facts, at, &after, &notes) {
+                Some(kind) => kind,
+                None => return Ok(()),
+            },
+        };
+        self.record(path, kind, before, after, &notes)
+    }
+
+    fn compare_directory(
+        &mut self,
+        visit: &Visit,
+        path: RelativePath,
+        before: Option<(Facts, RelativePath)>,
+        after: Found,
+        notes: &Xattrs,
+        visits: &mut Vec<Visit>,
+    ) -> Result<(), ReadError> {
+        let lower = match self.lower_of(visit, &path, &after, notes) {
+            Ok(lower) => lower,
+            Err(why) => {
+                self.refuse(&path, why);
+                return Ok(());
+            }
+        };
+        let was_directory = before
+            .as_ref()
+            .filter(|(facts, _)| facts.kind == Kind::Directory)
+            .map(|(_, at)| at.clone());
+        if before.is_none()
+            && let Some(from) = &lower
+            && self.is_pure_move(visit, &path, from, &after, notes)?
+        {
+            return self.record_move(path, from.clone(), after);
+        }
+        let upper = after.source == Source::After;
+        visits.push(Visit {
+            path: path.clone(),
+            before: was_directory.clone(),
+            upper,
+            lower,
+        });
+        let kind = match (&before, was_directory) {
+            (None, _) => ChangeKind::Added,
+            (Some(_), None) => ChangeKind::Type,
+            (Some((facts, at)), Some(_)) => match self.difference(&path, facts, at, &after, notes) {
+                Some(kind) => kind,
+                None => return Ok(()),
+            },
+        };
+        self.record(path, kind, before, after, notes)
+    }
+
+    /// Which directory before shows through an entry of the merged view.
+    fn lower_of(
+        &self,
+        visit: &Visit,
+        path: &RelativePath,
+        after: &Found,
+        notes: &Xattrs,
+    ) -> Result<Option<RelativePath>, &'static str> {
+        let Shape::Overlay(_) = self.shape else {
+            return Ok(None);
+        };
+        if let Source::Before(at) = &after.source {
+            return Ok(Some(at.clone()));
+        }
+        let through = visit.lower.as_ref();
+        let lower = match overlay::merge(notes, through)? {
+            Merge::Opaque => None,
+            Merge::SameName => through.and_then(|lower| lower.join(path.name()).ok()),
+            Merge::Moved(from) => Some(from),
+        };
+        Ok(lower.filter(|lower| {
+            let facts = self.before.facts(lower).ok().flatten();
+            facts.is_some_and(|facts| facts.kind == Kind::Directory)
+        }))
+    }
+
+    /// Whether a directory only moved: nothing in it changed, nothing took its old
+    /// place, and no control file is among what moved.
+    fn is_pure_move(
+        &mut self,
+        visit: &Visit,
+        path: &RelativePath,
+        from: &RelativePath,
+        after: &Found,
+        notes: &Xattrs,
+    ) -> Result<bool, ReadError> {
+        let Shape::Overlay(flavour) = self.shape else {
+            return Ok(false);
+        };
+        let known = visit.lower.is_some()
+            && visit.lower == visit.before
+            && visit.before.as_ref() == Some(&visit.path);
+        if after.source != Source::After || !known || self.moved.contains(from) {
+            return Ok(false);
+        }
+        let bytes_max = self.bounds.xattr_bytes_max;
+        let left = overlay::left_its_place(&self.after, from, flavour, bytes_max);
+        let Ok(Some(facts)) = self.before.facts(from) else {
+            return Ok(false);
+        };
+        // Whatever remains in the upper directory is a change, a second move or a
+        // refusal: then each entry is looked at on its own.
+        let untouched = self.after.names(path).is_ok_and(|names| names.is_empty());
+        if !left.unwrap_or(false) || !untouched {
+            return Ok(false);
+        }
+        if self.difference(path, &facts, from, after, notes).is_some() {
+            return Ok(false);
+        }
+        self.holds_no_control_file(path, from)
+    }
+
+    fn holds_no_control_file(
+        &mut self,
+        path: &RelativePath,
+        from: &RelativePath,
+    ) -> Result<bool, ReadError> {
+        let mut directories = vec![(from.clone(), true)];
+        while let Some((directory, is_top)) = directories.pop() {
+            if is_top
+                && (control::reason(path, true, false).is_some()
+                    || control::reason(from, true, false).is_some())
+            {
+                return Ok(false);
+            }
+            let Ok(entries) = list_with_kinds(&self.before, &directory) else {
+                return Ok(false);
+            };
+            self.look(entries.len() as u64)?;
+            for (entry, kind) in entries {
+                let is_directory = kind == Kind::Directory;
+                let rest = entry.beneath(from).unwrap_or_default();
+                let control = control::reason(&entry, is_directory, false)
+                    .or_else(|| control::reason(&path.concat(&rest), is_directory, false));
+                if control.is_some() {
+                    return Ok(false);
+                }
+                if is_directory {
+                    directories.push((entry, false));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn record_move(
+        &mut self,
+        path: RelativePath,
+        from: RelativePath,
+        after: Found,
+    ) -> Result<(), ReadError> {
+        let before = self.before.facts(&from).ok().flatten();
+        let within = match &before {
+            Some(facts) => self.count_within(&path, facts, &from)?,
+            None => 0,
+        };
+        self.moved.insert(from.clone());
+        let described = before.and_then(|facts| self.describe(&self.before, &from, &facts));
+        self.set.changes.push(Change {
+            kind: ChangeKind::Renamed { from },
+            class: Class::Ordinary,
+            reason: None,
+            before: described.clone(),
+            after: described,
+            within,
+            source: after.source,
+            path,
+        });
+        Ok(())
+    }
+
+    /// How two entries of the same type differ, if they do.
+    fn difference(
+        &mut self,
+        path: &RelativePath,
+        before: &Facts,
+        at: &RelativePath,
+        after: &Found,
+        notes: &Xattrs,
+    ) -> Option<ChangeKind> {
+        let content_differs = match after.facts.kind {
+            Kind::Directory => false,
+            Kind::Symlink => {
+                let (tree, after_path) = self.place_of(path, &after.source);
+                let new = tree.link_target(after_path).ok();
+                new.is_none() || self.before.link_target(at).ok() != new
+            }
+            Kind::File => self.file_differs(path, before, at, after),
+            // Special files: the same kind is still refused, unless it is the very
+            // same one, which only a tree that shows through can offer.
+            _ => return (after.source != Source::Before(at.clone())).then_some(ChangeKind::Modified),
+        };
+        if content_differs {
+            return Some(ChangeKind::Modified);
+        }
+        let bytes_max = self.bounds.xattr_bytes_max;
+        let facts_differ = match after.facts.kind {
+            // A link's own permissions mean nothing.
+            Kind::Symlink => false,
+            _ => {
+                let old = xattrs_at(&self.before, at, before.kind, None, bytes_max);
+                let (mut old, mut new) = (old.unwrap_or_default().own, notes.own.clone());
+                old.sort_by(|left, right| left.0.0.cmp(&right.0.0));
+                new.sort_by(|left, right| left.0.0.cmp(&right.0.0));
+                before.mode != after.facts.mode || old != new
+            }
+        };
+        let owner_differs = self.host_owner(after) != Some(before.uid);
+        (facts_differ || owner_differs).then_some(ChangeKind::Mode)
+    }
+
+    fn file_differs(
+        &self,
+        path: &RelativePath,
+        before: &Facts,
+        at: &RelativePath,
+        after: &Found,
+    ) -> bool {
+        if before.bytes != after.facts.bytes {
+            return true;
+        }
+        let (tree, after_path) = self.place_of(path, &after.source);
+        let compared = self.before.file(at).and_then(|(old, _)| {
+            let (new, _) = tree.file(after_path)?;
+            content::equal(&old, &new, before.bytes)
+        });
+        // What cannot be compared counts as changed: a person sees it then.
+        !compared.unwrap_or(false)
+    }
+
+    /// The owner on the host; entries of the tree before are not shifted.
+    pub fn host_owner(&self, found: &Found) -> Option<u32> {
+        match found.source {
+            Source::After | Source::AfterAt(_) => self.ids.to_host(found.facts.uid),
+            Source::Before(_) => Some(found.facts.uid),
+        }
+    }
+
+    /// Where the content of an entry of the merged view is.
+    pub fn place_of<'a>(
+        &'a self,
+        path: &'a RelativePath,
+        source: &'a Source,
+    ) -> (&'a Tree, &'a RelativePath) {
+        match source {
+            Source::After => (&self.after, path),
+            Source::AfterAt(at) => (&self.after, at),
+            Source::Before(at) => (&self.before, at),
+        }
+    }
+
+    /// Why an entry must not be applied, if so.
+    pub fn objection(&self, found: &Found, before: Option<&Facts>, notes: &Xattrs) -> Option<String> {
+        let facts = &found.facts;
+        match facts.kind {
+            Kind::File | Kind::Directory | Kind::Symlink => {}
+            _ => return Some(format!("it is a {}", facts.kind_name())),
+        }
+        if facts.kind == Kind::File && facts.mode & SET_ID != 0 {
+            return Some("it would run with its owner's or group's rights (setuid, setgid)".into());
+        }
+        if notes.capability.is_some() {
+            return Some("it carries file capabilities".into());
+        }
+        if !notes.foreign.is_empty() {
+            return Some("it carries privileged extended attributes".into());
+        }
+        if notes.overlay("metacopy").is_some() {
+            return Some("it is a metadata-only copy, which is never used here".into());
+        }
+        let owner = self.host_owner(found);
+        let known = owner == Some(self.owner) || owner == before.map(|facts| facts.uid);
+        if owner.is_none() || !known {
+            return Some("foreign owner: neither the workspace's nor the replaced file's".into());
+        }
+        None
+    }
+
+    fn record(
+        &mut self,
+        path: RelativePath,
+        kind: ChangeKind,
+        before: Option<(Facts, RelativePath)>,
+        after: Found,
+        notes: &Xattrs,
+    ) -> Result<(), ReadError> {
+        let old = before.as_ref().map(|(facts, _)| *facts);
+        if let Some(why) = self.objection(&after, old.as_ref(), notes) {
+            self.refuse(&path, &why);
+            // In live mode it is in the directory already: restoring removes it.
+            if !matches!(self.shape, Shape::Live(_)) {
+                return Ok(());
+            }
+        }
+        if !notes.posing.is_empty() {
+            self.note(&path, "extended attributes that pose as overlayfs' own are left out");
+        }
+        let (tree, at) = self.place_of(&path, &after.source);
+        let described = self.describe(tree, at, &after.facts);
+        if let Some(EntryFacts { kind: EntryKind::Symlink { target }, .. }) = &described
+            && leads_out(&path, target)
+        {
+            self.note(&path, "the symbolic link leads out of the directory");
+        }
+        self.remember_names(&path, &kind, old.as_ref(), notes);
+        let within = match &before {
+            Some((facts, at)) if kind == ChangeKind::Type => self.count_within(&path, facts, at)?,
+            _ => 0,
+        };
+        self.set.changes.push(Change {
+            kind,
+            class: Class::Ordinary,
+            reason: None,
+            before: before.and_then(|(facts, at)| self.describe(&self.before, &at, &facts)),
+            after: described,
+            within,
+            source: after.source,
+            path,
+        });
+        Ok(())
+    }
+
+    pub fn describe(&self, tree: &Tree, at: &RelativePath, facts: &Facts) -> Option<EntryFacts> {
+        let kind = match facts.kind {
+            Kind::Directory => EntryKind::Directory,
+            Kind::Symlink => EntryKind::Symlink {
+                target: tree.link_target(at).ok()?,
+            },
+            Kind::File => EntryKind::File,
+            _ => EntryKind::Special,
+        };
+        Some(EntryFacts {
+            kind,
+            mode: facts.mode,
+            bytes: facts.bytes,
+            modified: system_time(facts.modified),
+        })
+    }
+}
+
+/// Whether a link's target, read as text, ends outside of the tree.
+fn leads_out(path: &RelativePath, target: &[u8]) -> bool {
+    if target.starts_with(b"/") {
+        return true;
+    }
+    let mut depth = path.depth() as i64 - 1;
+    for name in target.split(|byte| *byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => depth -= 1,
+            _ => depth += 1,
+        }
+        if depth < 0 {
+            return true;
+        }
+    }
+    false
+}

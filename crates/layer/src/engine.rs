@@ -1,0 +1,435 @@
+//! Does the work of a journal: keeps the originals, prepares the new content under
+//! temporary names, then changes names. Each stage can be repeated from its start,
+//! so that a process killed anywhere leaves something that can go on or go back.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode};
+
+use crate::entries::Walker;
+use crate::error::TreeError;
+use crate::facts::Facts;
+use crate::journal::{Journal, Results, Stage, Work};
+use crate::plan::{Act, Content, Entry, Node, Stamp};
+use crate::tree::{Tree, facts_at, os};
+use crate::{ApplyError, Bounds, Phase, PlanError, Progress, RelativePath, Step, content, host};
+
+/// Shows how far the work is.
+pub(crate) type Show<'a> = &'a mut dyn FnMut(Progress);
+
+/// One journal's work, with its trees open.
+pub(crate) struct Engine {
+    pub journal: Journal,
+    pub work: Work,
+    pub tree: Tree,
+    source: Option<Tree>,
+}
+
+impl Engine {
+    /// Writes the work down and begins it.
+    pub fn begin(journal: Journal, work: Work) -> Result<Self, ApplyError> {
+        journal.write_json("plan.json", &work)?;
+        journal.set_stage(Stage::Keeping)?;
+        Self::with(journal, work)
+    }
+
+    /// Takes up work that was written down.
+    pub fn resume(journal: Journal) -> Result<Self, ApplyError> {
+        let work = journal.read_json("plan.json")?;
+        Self::with(journal, work)
+    }
+
+    fn with(journal: Journal, work: Work) -> Result<Self, ApplyError> {
+        let root = Path::new(os(&work.root.0));
+        let tree = Tree::open(root)?;
+        let facts = Facts::from(&rustix::fs::fstat(tree.root()).map_err(|error| {
+            tree.error("cannot read", &RelativePath::root(), error)
+        })?);
+        if (facts.device, facts.inode) != work.root_identity {
+            return Err(ApplyError::OtherRoot(root.to_owned()));
+        }
+        let from_layer = work
+            .steps
+            .iter()
+            .flat_map(Step::new_entries)
+            .any(|entry| matches!(entry.node, Node::File { content: Content::Layer(_), .. }));
+        let source = match from_layer {
+            true => Some(Tree::open(Path::new(os(&work.content.0)))?),
+            false => None,
+        };
+        Ok(Self {
+            journal,
+            work,
+            tree,
+            source,
+        })
+    }
+
+    /// Goes on from wherever the journal stands, to the end.
+    pub fn run(&self, show: Show<'_>) -> Result<(), ApplyError> {
+        loop {
+            let stage = self.journal.stage()?;
+            match stage {
+                Some(Stage::Keeping) => {
+                    self.keep(show)?;
+                    self.journal.set_stage(Stage::Preparing)?;
+                }
+                Some(Stage::Preparing) => {
+                    self.remove_temporaries()?;
+                    self.prepare(show)?;
+                    self.journal.set_stage(Stage::Committing)?;
+                }
+                Some(Stage::Committing) => {
+                    self.commit(show)?;
+                    self.remove_temporaries()?;
+                    self.journal.write_json("results.json", &self.results()?)?;
+                    self.sync_host(show)?;
+                    self.journal.set_stage(Stage::Done)?;
+                }
+                Some(Stage::Done) => return Ok(()),
+                Some(Stage::TakingBack | Stage::TakenBack | Stage::Undoing | Stage::Undone)
+                | None => {
+                    return Err(ApplyError::State {
+                        found: stage.map_or("empty", Stage::name),
+                        needed: "begun",
+                    });
+                }
+            }
+        }
+    }
+
+    /// Copies what will be replaced into the journal, and makes sure that it was
+    /// copied as it was planned.
+    fn keep(&self, show: Show<'_>) -> Result<(), ApplyError> {
+        let entries = self.work.steps.iter().flat_map(|step| {
+            let both = step.old_entries().iter().chain(step.new_entries());
+            both.map(move |entry| (step, entry))
+        });
+        let total = entries.clone().count() as u64;
+        let mut kept = HashSet::new();
+        for (done, (step, entry)) in entries.enumerate() {
+            show(Progress {
+                phase: Phase::Keeping,
+                done: done as u64,
+                total,
+            });
+            if let Node::File { content: Content::Kept { number, from }, .. } = &entry.node
+                && kept.insert(*number)
+            {
+                self.keep_one(&step.path, entry, *number, from)?;
+            }
+        }
+        self.journal.sync()
+    }
+
+    fn keep_one(
+        &self,
+        path: &RelativePath,
+        entry: &Entry,
+        number: u64,
+        from: &RelativePath,
+    ) -> Result<(), ApplyError> {
+        let failed = |error| ApplyError::from_tree(self.tree.error("cannot keep", from, error));
+        let (file, facts) = self.tree.file(from).map_err(failed)?;
+        let copy = self.journal.keep(number)?;
+        content::copy(&file, &copy, facts.bytes).map_err(failed)?;
+        let after = Facts::from(&rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?);
+        let unchanged = entry.stamp.is_none_or(|stamp| {
+            stamp.holds(&facts.stamp()) && stamp.holds(&after.stamp())
+        });
+        if unchanged || self.work.loose {
+            Ok(())
+        } else {
+            Err(ApplyError::ChangedMeanwhile(path.clone()))
+        }
+    }
+
+    /// Writes all new content under temporary names, each in the directory that it
+    /// is for, and makes it durable. A full disk is found here, before any change.
+    fn prepare(&self, show: Show<'_>) -> Result<(), ApplyError> {
+        self.widen()?;
+        let total = self.work.steps.iter().map(|step| step.new_entries().len() as u64).sum();
+        let mut builder = Builder {
+            engine: self,
+            links: HashMap::new(),
+            place: None,
+        };
+        let mut prepared: Vec<Option<Stamp>> = Vec::with_capacity(self.work.steps.len());
+        let mut done = 0;
+        for (index, step) in self.work.steps.iter().enumerate() {
+            show(Progress {
+                phase: Phase::Preparing,
+                done,
+                total,
+            });
+            done += step.new_entries().len() as u64;
+            prepared.push(builder.build(index, step)?);
+        }
+        self.journal.write_json("prepared.json", &prepared)?;
+        self.sync_host(show)
+    }
+
+    /// Directories that become writable do so first, for what is written into them.
+    fn widen(&self) -> Result<(), ApplyError> {
+        let logged = self.journal.logged()?;
+        let mut log = self.journal.log()?;
+        for (index, step) in self.work.steps.iter().enumerate() {
+            if let Act::Facts { old, new } = &step.act
+                && old.node == Node::Directory
+                && !old.mode & new.mode & 0o700 != 0
+                && !logged.contains(&index)
+            {
+                self.commit_one(index, step, None, &mut log)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the names, step by step; permissions of directories last, since
+    /// they can forbid the rest.
+    fn commit(&self, show: Show<'_>) -> Result<(), ApplyError> {
+        let prepared: Vec<Option<Stamp>> = self.journal.read_json("prepared.json")?;
+        let logged = self.journal.logged()?;
+        let mut log = self.journal.log()?;
+        let (last, first): (Vec<usize>, Vec<usize>) = (0..self.work.steps.len())
+            .partition(|index| self.work.steps.get(*index).is_some_and(is_directory_facts));
+        let total = self.work.steps.len() as u64;
+        for (done, index) in first.into_iter().chain(last.into_iter().rev()).enumerate() {
+            show(Progress {
+                phase: Phase::Committing,
+                done: done as u64,
+                total,
+            });
+            if let Some(step) = self.work.steps.get(index)
+                && !logged.contains(&index)
+            {
+                let stamp = prepared.get(index).copied().flatten();
+                self.commit_one(index, step, stamp, &mut log)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the directory looks like now, where steps were done.
+    fn results(&self) -> Result<Results, ApplyError> {
+        let mut walker = Walker::new(Bounds::default());
+        let mut results = Results::default();
+        for step in &self.work.steps {
+            results.steps.push(self.state_of(&mut walker, step)?);
+        }
+        Ok(results)
+    }
+
+    /// What a step's path looks like now.
+    pub fn state_of(
+        &self,
+        walker: &mut Walker,
+        step: &Step,
+    ) -> Result<Vec<(RelativePath, Stamp)>, ApplyError> {
+        let entries = match &step.act {
+            Act::Replace { .. } => self.present(walker, &step.path)?,
+            Act::Facts { .. } | Act::Rename { .. } => {
+                vec![walker.one(&self.tree, &step.path, Content::Untouched)?]
+            }
+        };
+        let stamped = entries.into_iter().filter_map(|entry| Some((entry.beneath, entry.stamp?)));
+        Ok(stamped.collect())
+    }
+
+    /// All that is at a path now; nothing when nothing is.
+    pub fn present(
+        &self,
+        walker: &mut Walker,
+        path: &RelativePath,
+    ) -> Result<Vec<Entry>, ApplyError> {
+        match self.tree.facts(path) {
+            Ok(None) => Ok(Vec::new()),
+            _ => walker.host(&self.tree, path).map_err(only_tree),
+        }
+    }
+
+    /// Removes everything that was written under temporary names.
+    pub fn remove_temporaries(&self) -> Result<(), ApplyError> {
+        for (index, step) in self.work.steps.iter().enumerate() {
+            if let Act::Replace { .. } = step.act {
+                host::remove_all(&self.tree, &self.temporary(index, step))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The temporary name of a step, beside its path.
+    pub fn temporary(&self, index: usize, step: &Step) -> RelativePath {
+        let name = temporary_name(&self.work.tag, index);
+        let place = step.path.parent().unwrap_or_default();
+        place.join(name.as_bytes()).unwrap_or_default()
+    }
+
+    fn sync_host(&self, show: Show<'_>) -> Result<(), ApplyError> {
+        show(Progress {
+            phase: Phase::Syncing,
+            done: 0,
+            total: 1,
+        });
+        rustix::fs::syncfs(self.tree.root()).map_err(|error| {
+            ApplyError::from_tree(self.tree.error("cannot sync", &RelativePath::root(), error))
+        })
+    }
+
+    pub fn failed(
+        &self,
+        doing: &'static str,
+        path: &RelativePath,
+        error: impl Into<io::Error>,
+    ) -> ApplyError {
+        ApplyError::from_tree(self.tree.error(doing, path, error))
+    }
+
+    /// Notes that a step is done. The page cache outlives a killed process; after a
+    /// power cut the step itself is looked at.
+    pub fn note_done(&self, log: &mut File, index: usize) -> Result<(), ApplyError> {
+        log.write_all(format!("{index}\n").as_bytes()).map_err(|error| {
+            let path = self.journal.path().join("log");
+            ApplyError::from_tree(TreeError::new("cannot write", path.display(), error))
+        })
+    }
+}
+
+/// Builds new content under temporary names.
+struct Builder<'a> {
+    engine: &'a Engine,
+    /// Where the first name of each group of hard links is.
+    links: HashMap<u64, RelativePath>,
+    /// The directory last worked in, still open.
+    place: Option<(RelativePath, OwnedFd)>,
+}
+
+impl Builder<'_> {
+    /// Builds one step's content; answers what its top looks like.
+    fn build(&mut self, index: usize, step: &Step) -> Result<Option<Stamp>, ApplyError> {
+        let new = step.new_entries();
+        if new.is_empty() {
+            return Ok(None);
+        }
+        let temporary = self.engine.temporary(index, step);
+        for entry in new {
+            self.build_one(&temporary.concat(&entry.beneath), entry)?;
+        }
+        // Directories get their permissions last and from the bottom up: they could
+        // forbid what is still to be made in them.
+        self.place = None;
+        for entry in new.iter().rev().filter(|entry| entry.node == Node::Directory) {
+            let path = temporary.concat(&entry.beneath);
+            let dressed = self
+                .engine
+                .tree
+                .handle(&path)
+                .and_then(|handle| host::dress(&handle, entry));
+            dressed.map_err(|error| self.engine.failed("cannot write", &path, error))?;
+        }
+        let facts = self.engine.tree.facts(&temporary);
+        let facts = facts.map_err(|error| self.engine.failed("cannot read", &temporary, error))?;
+        Ok(facts.map(|facts| facts.stamp()))
+    }
+
+    fn build_one(&mut self, path: &RelativePath, entry: &Entry) -> Result<(), ApplyError> {
+        let failed = |error: io::Error| self.engine.failed("cannot write", path, error);
+        let directory = path.parent().unwrap_or_default();
+        let place = match self.place.take().filter(|(known, _)| *known == directory) {
+            Some((_, place)) => place,
+            None => self.engine.tree.place(&directory).map_err(failed)?,
+        };
+        let name = path.name();
+        match &entry.node {
+            Node::Directory => {
+                rustix::fs::mkdirat(&place, os(name), Mode::from_raw_mode(0o700))
+                    .map_err(|error| failed(error.into()))?;
+            }
+            Node::Symlink { target } => {
+                rustix::fs::symlinkat(os(&target.0), &place, os(name))
+                    .map_err(|error| failed(error.into()))?;
+                let handle = self.engine.tree.handle(path);
+                handle.and_then(|handle| host::dress(&handle, entry)).map_err(failed)?;
+            }
+            Node::File { content, .. } => {
+                if !self.link(place.as_fd(), name, entry) {
+                    let file = host::create_file(place.as_fd(), name).map_err(failed)?;
+                    let file = self.engine.fill(File::from(file), content, path)?;
+                    host::dress(&OwnedFd::from(file), entry).map_err(failed)?;
+                    if let Some(group) = entry.link {
+                        self.links.insert(group, path.clone());
+                    }
+                }
+            }
+            // What cannot be kept cannot be brought back; that was agreed to.
+            Node::Special => {}
+        }
+        self.place = Some((directory, place));
+        Ok(())
+    }
+
+    /// Makes a further name of a file that was made already. Where that is not
+    /// possible a copy does.
+    fn link(&self, place: BorrowedFd<'_>, name: &[u8], entry: &Entry) -> bool {
+        let known = entry.link.and_then(|group| self.links.get(&group));
+        let Some(known) = known else {
+            return false;
+        };
+        let Ok(from) = self.engine.tree.place_of(known) else {
+            return false;
+        };
+        rustix::fs::linkat(from, os(known.name()), place, os(name), AtFlags::empty()).is_ok()
+    }
+}
+
+impl Engine {
+    fn fill(&self, to: File, content: &Content, path: &RelativePath) -> Result<File, ApplyError> {
+        let failed = |error| self.failed("cannot write", path, error);
+        let from = match (content, &self.source) {
+            (Content::Layer(at), Some(source)) => {
+                let opened = source.file(at);
+                opened.map_err(|error| source.error("cannot read", at, error))?.0
+            }
+            (Content::Kept { number, .. }, _) => self.journal.kept(*number)?,
+            (Content::Outer { number }, _) => self.journal.kept_outside(*number)?,
+            (Content::Layer(_), None) | (Content::Untouched, _) => return Ok(to),
+        };
+        let bytes = from.metadata().map_err(failed)?.len();
+        content::copy(&from, &to, bytes).map_err(failed)?;
+        Ok(to)
+    }
+
+    /// The stamp of what is at a name now.
+    pub fn stamp_at(
+        &self,
+        place: BorrowedFd<'_>,
+        path: &RelativePath,
+    ) -> Result<Option<Stamp>, ApplyError> {
+        let facts = facts_at(place, path.name());
+        let facts = facts.map_err(|error| self.failed("cannot read", path, error))?;
+        Ok(facts.map(|facts| facts.stamp()))
+    }
+}
+
+/// The temporary name of a step: the tag makes it one that nobody else uses.
+fn temporary_name(tag: &str, index: usize) -> String {
+    format!(".atoll-{tag}-{index}")
+}
+
+fn is_directory_facts(step: &Step) -> bool {
+    matches!(&step.act, Act::Facts { old, .. } if old.node == Node::Directory)
+}
+
+pub(crate) fn only_tree(error: PlanError) -> ApplyError {
+    match error {
+        PlanError::Tree(error) => ApplyError::from_tree(error),
+        PlanError::TooManyEntries { .. } | PlanError::WrongMode(_) => {
+            let source = io::Error::other(error.to_string());
+            ApplyError::Tree(TreeError::new("cannot read", "", source))
+        }
+    }
+}

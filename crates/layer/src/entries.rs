@@ -1,0 +1,225 @@
+//! Makes complete entries: of what is on the host (to be kept, to be checked), of
+//! a checkpoint (to be restored) and of a layer (to be applied).
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+
+use crate::change::Source;
+use crate::error::TreeError;
+use crate::facts::{Facts, Kind};
+use crate::path::Bytes;
+use crate::plan::{Content, Entry, Node};
+use crate::read::{Found, Reader, list_with_kinds, xattrs_at};
+use crate::tree::{Tree, file_at};
+use crate::{Bounds, Change, PlanError, RelativePath};
+
+/// Lists trees entry by entry and numbers what is to be kept.
+pub(crate) struct Walker {
+    bounds: Bounds,
+    looked: u64,
+    next: u64,
+    /// Numbers of files with several names, by device and inode.
+    linked: HashMap<(u64, u64), u64>,
+}
+
+impl Walker {
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            looked: 0,
+            next: 0,
+            linked: HashMap::new(),
+        }
+    }
+
+    /// The next free number of a kept file.
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// All of what is at a path of the host, to be kept in the journal.
+    pub fn host(&mut self, tree: &Tree, top: &RelativePath) -> Result<Vec<Entry>, PlanError> {
+        self.all(tree, top, |walker, path, facts| {
+            let key = (facts.device, facts.inode);
+            let known = walker.linked.get(&key).copied();
+            let number = known.unwrap_or_else(|| walker.number());
+            if facts.links > 1 {
+                walker.linked.insert(key, number);
+            }
+            let from = path.clone();
+            Content::Kept { number, from }
+        })
+    }
+
+    /// All of what is at a path of a checkpoint, to be restored from there.
+    pub fn checkpoint(&mut self, tree: &Tree, top: &RelativePath) -> Result<Vec<Entry>, PlanError> {
+        self.all(tree, top, |_, path, _| Content::Layer(path.clone()))
+    }
+
+    fn all(
+        &mut self,
+        tree: &Tree,
+        top: &RelativePath,
+        mut content: impl FnMut(&mut Self, &RelativePath, &Facts) -> Content,
+    ) -> Result<Vec<Entry>, PlanError> {
+        let mut entries = Vec::new();
+        let mut waiting = vec![top.clone()];
+        while let Some(path) = waiting.pop() {
+            self.looked += 1;
+            if self.looked > self.bounds.entries_max {
+                let entries_max = self.bounds.entries_max;
+                return Err(PlanError::TooManyEntries { entries_max });
+            }
+            let facts = present(tree, &path)?;
+            let content = match facts.kind {
+                Kind::File => content(self, &path, &facts),
+                _ => Content::Untouched,
+            };
+            let mut entry = self.describe(tree, &path, &facts, content)?;
+            entry.beneath = path.beneath(top).unwrap_or_default();
+            if entry.node == Node::Directory {
+                let inside = list_with_kinds(tree, &path)?;
+                waiting.extend(inside.into_iter().rev().map(|(inner, _)| inner));
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    /// One entry, without what lies beneath it.
+    pub fn one(
+        &mut self,
+        tree: &Tree,
+        path: &RelativePath,
+        content: Content,
+    ) -> Result<Entry, TreeError> {
+        let facts = present(tree, path)?;
+        self.describe(tree, path, &facts, content)
+    }
+
+    fn describe(
+        &self,
+        tree: &Tree,
+        path: &RelativePath,
+        facts: &Facts,
+        content: Content,
+    ) -> Result<Entry, TreeError> {
+        let failed = |error| tree.error("cannot read", path, error);
+        let bytes_max = self.bounds.xattr_bytes_max;
+        let notes = xattrs_at(tree, path, facts.kind, None, bytes_max).map_err(failed)?;
+        let mut xattrs = notes.own;
+        xattrs.extend(notes.lists);
+        if let Some(capability) = notes.capability {
+            xattrs.push((Bytes(b"security.capability".to_vec()), capability));
+        }
+        let node = match facts.kind {
+            Kind::File => Node::File {
+                content,
+                bytes: facts.bytes,
+            },
+            Kind::Directory => Node::Directory,
+            Kind::Symlink => Node::Symlink {
+                target: Bytes(tree.link_target(path).map_err(failed)?),
+            },
+            _ => Node::Special,
+        };
+        let several = facts.kind == Kind::File && facts.links > 1;
+        Ok(Entry {
+            beneath: RelativePath::root(),
+            node,
+            mode: facts.mode,
+            uid: facts.uid,
+            gid: facts.gid,
+            modified: facts.modified,
+            xattrs,
+            link: several.then_some(facts.inode),
+            stamp: Some(facts.stamp()),
+        })
+    }
+}
+
+fn present(tree: &Tree, path: &RelativePath) -> Result<Facts, TreeError> {
+    let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    tree.facts(path)
+        .and_then(|facts| facts.ok_or_else(gone))
+        .map_err(|error| tree.error("cannot read", path, error))
+}
+
+/// One entry of the layer as it is to be on the host: without special bits, with
+/// the program's own attributes only, and with an owner who has business here.
+pub(crate) fn layer_entry(
+    reader: &Reader,
+    root: &Facts,
+    change: &Change,
+    top: &RelativePath,
+    replaced: Option<&Facts>,
+    inherited_mode: u32,
+) -> Result<Entry, String> {
+    let (tree, at) = reader.place_of(&change.path, &change.source);
+    let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
+    let facts = present(tree, at).map_err(|error| error.to_string())?;
+    let found = Found {
+        facts,
+        source: change.source.clone(),
+    };
+    let notes = reader.xattrs_of(&change.path, &found).map_err(unreadable)?;
+    // The layer has been at rest since it was read, but reading is cheap and
+    // trusting is not.
+    if let Some(why) = reader.objection(&found, replaced, &notes) {
+        return Err(why);
+    }
+    let node = match facts.kind {
+        Kind::File => {
+            let place = tree.place_of(at).map_err(unreadable)?;
+            file_at(place.as_fd(), at.name()).map_err(unreadable)?;
+            Node::File {
+                content: Content::Layer(at.clone()),
+                bytes: facts.bytes,
+            }
+        }
+        Kind::Directory => Node::Directory,
+        Kind::Symlink => Node::Symlink {
+            target: Bytes(tree.link_target(at).map_err(unreadable)?),
+        },
+        _ => return Err(format!("it is a {}", facts.kind_name())),
+    };
+    let special = match facts.kind {
+        Kind::Directory => inherited_mode,
+        _ => 0,
+    };
+    let several = facts.kind == Kind::File && facts.links > 1 && !matches!(change.source, Source::Before(_));
+    Ok(Entry {
+        beneath: change.path.beneath(top).unwrap_or_default(),
+        node,
+        mode: facts.mode & 0o777 | special,
+        uid: reader.host_owner(&found).unwrap_or(root.uid),
+        gid: group(reader, root, &found, replaced, inherited_mode),
+        modified: facts.modified,
+        xattrs: notes.own,
+        link: several.then_some(facts.inode),
+        stamp: None,
+    })
+}
+
+/// A replaced file keeps its group. A new one has the group that the program gave
+/// it where that is the workspace's, or where the kernel will judge; root, whom
+/// the kernel does not stop, gives the workspace's group.
+fn group(
+    reader: &Reader,
+    root: &Facts,
+    found: &Found,
+    replaced: Option<&Facts>,
+    inherited_mode: u32,
+) -> u32 {
+    if let Some(replaced) = replaced {
+        return replaced.gid;
+    }
+    if inherited_mode != 0 || rustix::process::geteuid().is_root() {
+        return root.gid;
+    }
+    match found.source {
+        Source::After | Source::AfterAt(_) => reader.ids.to_host(found.facts.gid).unwrap_or(root.gid),
+        Source::Before(_) => found.facts.gid,
+    }
+}

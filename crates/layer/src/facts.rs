@@ -1,0 +1,264 @@
+//! What the kernel says about one entry.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use crate::layer::XattrFlavour;
+use crate::path::Bytes;
+use crate::plan::Stamp;
+
+/// What an entry is, every type there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+    CharacterDevice,
+    BlockDevice,
+    Unknown,
+}
+
+/// One entry's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub kind: Kind,
+    /// Permission and special bits.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub bytes: u64,
+    pub device: u64,
+    pub inode: u64,
+    pub links: u64,
+    /// For a device: which.
+    pub device_number: u64,
+    pub modified: (i64, u32),
+    pub changed: (i64, u32),
+}
+
+// The fields' types differ from one architecture to the next.
+#[allow(clippy::unnecessary_cast)]
+impl From<&Stat> for Facts {
+    fn from(stat: &Stat) -> Self {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Symlink,
+            FileType::Fifo => Kind::Fifo,
+            FileType::Socket => Kind::Socket,
+            FileType::CharacterDevice => Kind::CharacterDevice,
+            FileType::BlockDevice => Kind::BlockDevice,
+            FileType::Unknown => Kind::Unknown,
+        };
+        Self {
+            kind,
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            bytes: stat.st_size as u64,
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            links: stat.st_nlink as u64,
+            device_number: stat.st_rdev as u64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
+        }
+    }
+}
+
+impl Facts {
+    /// What identifies this state.
+    pub fn stamp(&self) -> Stamp {
+        Stamp {
+            device: self.device,
+            inode: self.inode,
+            mode: self.mode | (self.kind as u32) << 16,
+            bytes: self.bytes,
+            links: self.links,
+            modified: self.modified,
+            changed: self.changed,
+        }
+    }
+
+    /// A word for people.
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            Kind::File => "file",
+            Kind::Directory => "directory",
+            Kind::Symlink => "symbolic link",
+            Kind::Fifo => "FIFO",
+            Kind::Socket => "socket",
+            Kind::CharacterDevice | Kind::BlockDevice => "device",
+            Kind::Unknown => "entry of an unknown type",
+        }
+    }
+
+    /// Whether the inode changed after a point in time.
+    pub fn changed_after(&self, time: SystemTime) -> bool {
+        system_time(self.changed) > time
+    }
+}
+
+impl Stamp {
+    /// Whether an entry is still in this state. Of a directory only identity and
+    /// permissions count, its entries are looked at on their own. Of a file with
+    /// several names the change time does not count either: replacing one name
+    /// changes it for the others.
+    pub fn holds(&self, now: &Self) -> bool {
+        let timeless = self.is_directory() || self.links > 1;
+        self.holds_after_rename(now) && (timeless || self.changed == now.changed)
+    }
+
+    /// As [`Stamp::holds`] but for the change time, which a rename moves on.
+    pub fn holds_after_rename(&self, now: &Self) -> bool {
+        let same = self.same_entry(now) && self.mode == now.mode;
+        same && (self.is_directory()
+            || (self.bytes == now.bytes && self.modified == now.modified))
+    }
+
+    /// Whether it is the same inode of the same type.
+    pub fn same_entry(&self, now: &Self) -> bool {
+        self.device == now.device && self.inode == now.inode && self.mode >> 16 == now.mode >> 16
+    }
+
+    /// Whether it is a directory's.
+    pub fn is_directory(&self) -> bool {
+        self.mode >> 16 == Kind::Directory as u32
+    }
+}
+
+/// A time stamp of the kernel's for the standard library.
+pub(crate) fn system_time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
+    let rest = Duration::from_nanos(u64::from(nanoseconds));
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = if seconds >= 0 {
+        SystemTime::UNIX_EPOCH.checked_add(whole)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_sub(whole)
+    };
+    base.and_then(|base| base.checked_add(rest))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Extended attributes of an open file or directory, sorted by what becomes of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Xattrs {
+    /// Belong to the file and are carried over.
+    pub own: Vec<(Bytes, Bytes)>,
+    /// The access control lists: the host's are kept, a layer's never carried over.
+    pub lists: Vec<(Bytes, Bytes)>,
+    /// File capabilities: kept for originals, refused from a layer.
+    pub capability: Option<Bytes>,
+    /// overlayfs' own notes, by their name behind the prefix.
+    pub overlay: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names that look like overlayfs' notes but are not: never carried over.
+    pub posing: Vec<Vec<u8>>,
+    /// Others that mean rights: refused.
+    pub foreign: Vec<Vec<u8>>,
+}
+
+impl Xattrs {
+    /// The value of one of overlayfs' own notes.
+    pub fn overlay(&self, name: &str) -> Option<&[u8]> {
+        self.overlay
+            .iter()
+            .find(|(note, _)| note == name.as_bytes())
+            .map(|(_, value)| value.as_slice())
+    }
+}
+
+/// Reads the extended attributes. `flavour` is given for upper directories only:
+/// everywhere else nothing is overlayfs' own.
+pub(crate) fn xattrs(
+    file: impl AsFd,
+    flavour: Option<XattrFlavour>,
+    bytes_max: usize,
+) -> io::Result<Xattrs> {
+    let file = file.as_fd();
+    let mut sorted = Xattrs::default();
+    let mut bytes = 0;
+    for name in list(file)? {
+        let value = get(file, &name)?;
+        bytes += name.len() + value.len();
+        if bytes > bytes_max {
+            return Err(io::Error::other("too many extended attributes"));
+        }
+        sort(&mut sorted, flavour, name, value);
+    }
+    Ok(sorted)
+}
+
+fn sort(sorted: &mut Xattrs, flavour: Option<XattrFlavour>, name: Vec<u8>, value: Vec<u8>) {
+    let user = name.strip_prefix(b"user.overlay.");
+    let trusted = name.strip_prefix(b"trusted.overlay.");
+    let own_note = match flavour {
+        Some(XattrFlavour::User) => user,
+        Some(XattrFlavour::Trusted) => trusted,
+        None => None,
+    };
+    match own_note {
+        Some(note) if !note.starts_with(b"overlay.") => {
+            sorted.overlay.push((note.to_vec(), value));
+            return;
+        }
+        _ => {}
+    }
+    if user.is_some() || trusted.is_some() {
+        sorted.posing.push(name);
+    } else if name.starts_with(b"user.") {
+        sorted.own.push((Bytes(name), Bytes(value)));
+    } else if name.starts_with(b"system.posix_acl_") {
+        sorted.lists.push((Bytes(name), Bytes(value)));
+    } else if name == b"security.capability" {
+        sorted.capability = Some(Bytes(value));
+    } else if name.starts_with(b"trusted.") {
+        sorted.foreign.push(name);
+    }
+    // Other security.* and system.* attributes are labels that the host's kernel
+    // gives by its own rules (SELinux, IMA, NFS): neither read nor written.
+}
+
+fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
+    for _ in 0..8 {
+        let mut none: [u8; 0] = [];
+        let size = match rustix::fs::flistxattr(file, &mut none) {
+            Ok(size) => size,
+            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut buffer = vec![0; size + 256];
+        match rustix::fs::flistxattr(file, &mut buffer) {
+            Err(Errno::RANGE) => {}
+            Err(error) => return Err(error.into()),
+            Ok(length) => {
+                buffer.truncate(length);
+                let names = buffer.split(|byte| *byte == 0);
+                return Ok(names.filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect());
+            }
+        }
+    }
+    Err(Errno::RANGE.into())
+}
+
+fn get(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
+    for _ in 0..8 {
+        let mut none: [u8; 0] = [];
+        let size = rustix::fs::fgetxattr(file, name, &mut none)?;
+        let mut buffer = vec![0; size + 256];
+        match rustix::fs::fgetxattr(file, name, &mut buffer) {
+            Err(Errno::RANGE) => {}
+            Err(error) => return Err(error.into()),
+            Ok(length) => {
+                buffer.truncate(length);
+                return Ok(buffer);
+            }
+        }
+    }
+    Err(Errno::RANGE.into())
+}

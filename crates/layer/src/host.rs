@@ -1,0 +1,191 @@
+//! Writes to the person's directory, always by name within an open directory.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid, XattrFlags,
+};
+use rustix::io::Errno;
+
+use crate::RelativePath;
+use crate::error::TreeError;
+use crate::facts::{Facts, Kind};
+use crate::plan::{Entry, Node};
+use crate::tree::{Tree, facts_at, names_in, os};
+
+/// Moves an entry to a name that is free.
+pub(crate) fn rename_to_free(
+    from: BorrowedFd<'_>,
+    old: &[u8],
+    to: BorrowedFd<'_>,
+    new: &[u8],
+) -> io::Result<()> {
+    let (old, new) = (os(old), os(new));
+    match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // A file system that cannot promise it: look, then move.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => Ok(rustix::fs::renameat(from, old, to, new)?),
+                Ok(_) => Err(Errno::EXIST.into()),
+                Err(error) => Err(error.into()),
+            }
+        }
+        result => Ok(result?),
+    }
+}
+
+/// How one entry took another's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Swap {
+    /// Both are still there, under each other's name.
+    Exchanged,
+    /// The file system could only put one over the other.
+    Overwritten,
+}
+
+/// Puts the entry of one name in the place of another's, at once.
+pub(crate) fn swap(place: BorrowedFd<'_>, fresh: &[u8], name: &[u8]) -> io::Result<Swap> {
+    let (fresh, name) = (os(fresh), os(name));
+    match rustix::fs::renameat_with(place, fresh, place, name, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(Swap::Exchanged),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            rustix::fs::renameat(place, fresh, place, name)?;
+            Ok(Swap::Overwritten)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes an entry and all beneath it, never following a link and never leaving
+/// the file system. Nothing being there is fine.
+pub(crate) fn remove_all(tree: &Tree, top: &RelativePath) -> Result<(), TreeError> {
+    let mut directories = vec![top.clone()];
+    let mut emptied = Vec::new();
+    let failed = |path: &RelativePath, error: io::Error| tree.error("cannot remove", path, error);
+    let facts = tree.facts(top).map_err(|error| failed(top, error))?;
+    match facts.map(|facts| facts.kind) {
+        None => return Ok(()),
+        Some(Kind::Directory) => {}
+        Some(_) => return remove_one(tree, top, AtFlags::empty()).map_err(|error| failed(top, error)),
+    }
+    while let Some(path) = directories.pop() {
+        let directory = open_up(tree, &path).map_err(|error| failed(&path, error))?;
+        for name in names_in(directory.as_fd()).map_err(|error| failed(&path, error))? {
+            let Ok(inner) = path.join(&name) else {
+                continue;
+            };
+            let facts = facts_at(directory.as_fd(), &name).map_err(|error| failed(&inner, error))?;
+            match facts.map(|facts| facts.kind) {
+                None => {}
+                Some(Kind::Directory) => directories.push(inner),
+                Some(_) => rustix::fs::unlinkat(&directory, os(&name), AtFlags::empty())
+                    .map_err(|error| failed(&inner, error.into()))?,
+            }
+        }
+        emptied.push(path);
+    }
+    for path in emptied.iter().rev() {
+        remove_one(tree, path, AtFlags::REMOVEDIR).map_err(|error| failed(path, error))?;
+    }
+    Ok(())
+}
+
+fn remove_one(tree: &Tree, path: &RelativePath, flags: AtFlags) -> io::Result<()> {
+    let place = tree.place_of(path)?;
+    match rustix::fs::unlinkat(place, os(path.name()), flags) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a directory that is to be emptied, with the right to do so.
+fn open_up(tree: &Tree, path: &RelativePath) -> io::Result<OwnedFd> {
+    let handle = tree.handle(path)?;
+    let facts = Facts::from(&rustix::fs::fstat(&handle)?);
+    if facts.mode & 0o700 != 0o700 && facts.kind == Kind::Directory {
+        let _ = rustix::fs::chmod(by_handle(&handle), Mode::from_raw_mode(0o700));
+    }
+    tree.directory(path)
+}
+
+/// Makes an empty file that nobody else can have made.
+pub(crate) fn create_file(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(place, os(name), flags, Mode::from_raw_mode(0o600))?)
+}
+
+/// Gives a new entry its owner, attributes, permissions and times, in this order:
+/// a change of owner clears special bits, attributes change the other times.
+pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
+    let now = Facts::from(&rustix::fs::fstat(handle)?);
+    give_owner(handle, &now, entry)?;
+    if let Node::Symlink { .. } = entry.node {
+        return Ok(rustix::fs::utimensat(handle, "", &times(entry), AtFlags::EMPTY_PATH)?);
+    }
+    let path = by_handle(handle);
+    for (name, value) in &entry.xattrs {
+        match rustix::fs::setxattr(path.as_str(), name.0.as_slice(), &value.0, XattrFlags::empty()) {
+            // A file system without them, or a capability that only root can give back.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(entry.mode & 0o7777))?;
+    Ok(rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), &times(entry), AtFlags::empty())?)
+}
+
+/// Changes an existing entry's owner, attributes and permissions.
+pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<()> {
+    let now = Facts::from(&rustix::fs::fstat(handle)?);
+    give_owner(handle, &now, new)?;
+    let path = by_handle(handle);
+    for (name, _) in &old.xattrs {
+        let stays = new.xattrs.iter().any(|(other, _)| other == name);
+        if !stays && name.0.starts_with(b"user.") {
+            match rustix::fs::removexattr(path.as_str(), name.0.as_slice()) {
+                Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    for (name, value) in &new.xattrs {
+        match rustix::fs::setxattr(path.as_str(), name.0.as_slice(), &value.0, XattrFlags::empty()) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(new.mode & 0o7777))?)
+}
+
+fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<()> {
+    if (now.uid, now.gid) == (entry.uid, entry.gid) {
+        return Ok(());
+    }
+    let owner = (now.uid != entry.uid).then(|| Uid::from_raw(entry.uid));
+    let group = (now.gid != entry.gid).then(|| Gid::from_raw(entry.gid));
+    match rustix::fs::chownat(handle, "", owner, group, AtFlags::EMPTY_PATH) {
+        Ok(()) => Ok(()),
+        // An ordinary user can give a file to groups of their own only.
+        Err(Errno::PERM) if now.uid == entry.uid => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn times(entry: &Entry) -> Timestamps {
+    let (seconds, nanoseconds) = entry.modified;
+    let time = Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanoseconds.into(),
+    };
+    Timestamps {
+        last_access: time,
+        last_modification: time,
+    }
+}
+
+/// The kernel's own link to an open entry: reaches exactly this inode, also one
+/// that may not be read.
+fn by_handle(handle: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", handle.as_raw_fd())
+}

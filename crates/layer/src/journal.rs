@@ -1,0 +1,279 @@
+//! The record of one application: what is to be done, the originals of what it
+//! replaces, and how far it came. Everything needed to go on or to go back is
+//! durable before the first change.
+
+use std::collections::HashSet;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TreeError;
+use crate::path::Bytes;
+use crate::plan::Stamp;
+use crate::{ApplyError, RelativePath, Step};
+
+/// How far a journal's work came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Originals are being copied into the journal.
+    Keeping,
+    /// New content is being written under temporary names.
+    Preparing,
+    /// Names are being changed.
+    Committing,
+    /// All is done.
+    Done,
+    /// What was done is being taken back, by the journal within, `back`.
+    TakingBack,
+    /// Nothing is done any more.
+    TakenBack,
+    /// All is being undone, by the journal within, `undo`.
+    Undoing,
+    /// All is undone.
+    Undone,
+}
+
+const STAGES: [(Stage, &str); 8] = [
+    (Stage::Keeping, "keeping"),
+    (Stage::Preparing, "preparing"),
+    (Stage::Committing, "committing"),
+    (Stage::Done, "done"),
+    (Stage::TakingBack, "taking-back"),
+    (Stage::TakenBack, "taken-back"),
+    (Stage::Undoing, "undoing"),
+    (Stage::Undone, "undone"),
+];
+
+impl Stage {
+    pub fn name(self) -> &'static str {
+        let row = STAGES.iter().find(|(stage, _)| *stage == self);
+        row.map_or("unknown", |(_, name)| name)
+    }
+}
+
+/// What is to be done, as it is written down.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Work {
+    /// The person's directory.
+    pub root: Bytes,
+    /// Its device and inode.
+    pub root_identity: (u64, u64),
+    /// Where the content of the layer (or checkpoint) is.
+    pub content: Bytes,
+    /// Part of every temporary name.
+    pub tag: String,
+    /// Go on whatever the host looks like: only for taking back.
+    pub loose: bool,
+    pub steps: Vec<Step>,
+}
+
+/// What the person's directory looked like after each step.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Results {
+    pub steps: Vec<Vec<(RelativePath, Stamp)>>,
+}
+
+/// An open, locked journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    directory: File,
+    _lock: File,
+}
+
+impl Journal {
+    /// Opens and locks a journal; makes its directory when `create` says so.
+    pub fn open(path: &Path, create: bool) -> Result<Self, ApplyError> {
+        if create {
+            make_directory(path)?;
+            make_directory(&path.join("kept"))?;
+        }
+        let directory = File::open(path).map_err(|error| failed("cannot open", path, error))?;
+        let lock_path = path.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(|error| failed("cannot open", &lock_path, error))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(ApplyError::Locked(path.to_owned())),
+            Err(error) => return Err(failed("cannot lock", &lock_path, error.into())),
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            directory,
+            _lock: lock,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The journal within, for going back.
+    pub fn within(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Removes a journal within that was never begun.
+    pub fn discard_within(&self, name: &str) -> Result<(), ApplyError> {
+        let path = self.within(name);
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("cannot remove", &path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn stage(&self) -> Result<Option<Stage>, ApplyError> {
+        stage_of(&self.path)
+    }
+
+    /// Moves on to the next stage, durably.
+    pub fn set_stage(&self, stage: Stage) -> Result<(), ApplyError> {
+        self.write("stage", stage.name().as_bytes())
+    }
+
+    pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> Result<(), ApplyError> {
+        let bytes = serde_json::to_vec(value).map_err(|error| ApplyError::Damaged {
+            path: self.path.join(name),
+            why: error.to_string(),
+        })?;
+        self.write(name, &bytes)
+    }
+
+    pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<T, ApplyError> {
+        let path = self.path.join(name);
+        let bytes = std::fs::read(&path).map_err(|error| failed("cannot read", &path, error))?;
+        serde_json::from_slice(&bytes).map_err(|error| ApplyError::Damaged {
+            path,
+            why: error.to_string(),
+        })
+    }
+
+    /// Replaces a file as a whole: readers and a crash see the old or the new one.
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), ApplyError> {
+        let path = self.path.join(name);
+        let fresh = self.path.join(format!("{name}.new"));
+        let write = || -> io::Result<()> {
+            let mut options = OpenOptions::new();
+            let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            std::fs::rename(&fresh, &path)?;
+            self.directory.sync_all()
+        };
+        write().map_err(|error| failed("cannot write", &path, error))
+    }
+
+    /// The steps that were done, as far as they were noted.
+    pub fn logged(&self) -> Result<HashSet<usize>, ApplyError> {
+        let path = self.path.join("log");
+        let mut text = String::new();
+        match File::open(&path).and_then(|mut file| file.read_to_string(&mut text)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("cannot read", &path, error))
+            }
+            // Only lines that end were written in full.
+            _ => Ok(text
+                .split_inclusive('\n')
+                .filter_map(|line| line.strip_suffix('\n')?.parse().ok())
+                .collect()),
+        }
+    }
+
+    /// The file to note done steps in.
+    pub fn log(&self) -> Result<File, ApplyError> {
+        let path = self.path.join("log");
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| failed("cannot open", &path, error))
+    }
+
+    /// A fresh file to keep an original in.
+    pub fn keep(&self, number: u64) -> Result<File, ApplyError> {
+        let path = self.path.join("kept").join(number.to_string());
+        OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| failed("cannot write", &path, error))
+    }
+
+    /// A kept original.
+    pub fn kept(&self, number: u64) -> Result<File, ApplyError> {
+        open_kept(&self.path, number)
+    }
+
+    /// A kept original of the journal that this one is within.
+    pub fn kept_outside(&self, number: u64) -> Result<File, ApplyError> {
+        open_kept(self.path.parent().unwrap_or(&self.path), number)
+    }
+
+    /// Makes everything that was kept durable.
+    pub fn sync(&self) -> Result<(), ApplyError> {
+        rustix::fs::syncfs(&self.directory)
+            .map_err(|error| failed("cannot sync", &self.path, error.into()))
+    }
+}
+
+/// The stage of a journal, without opening it; `None` where nothing was begun.
+pub(crate) fn stage_of(path: &Path) -> Result<Option<Stage>, ApplyError> {
+    let file = path.join("stage");
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("cannot read", &file, error)),
+    };
+    match STAGES.iter().find(|(_, name)| *name == text) {
+        Some((stage, _)) => Ok(Some(*stage)),
+        None => Err(ApplyError::Damaged {
+            path: file,
+            why: "no such stage".into(),
+        }),
+    }
+}
+
+fn open_kept(journal: &Path, number: u64) -> Result<File, ApplyError> {
+    let path = journal.join("kept").join(number.to_string());
+    File::open(&path).map_err(|error| failed("cannot read", &path, error))
+}
+
+fn make_directory(path: &Path) -> Result<(), ApplyError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| failed("cannot make", path, error))
+}
+
+fn failed(doing: &'static str, path: &Path, error: io::Error) -> ApplyError {
+    ApplyError::from_tree(TreeError::new(doing, path.display(), error))
+}
+
+impl ApplyError {
+    /// Tells a full disk from other failures.
+    pub(crate) fn from_tree(error: TreeError) -> Self {
+        if error.is_no_space() {
+            Self::NoSpace(error)
+        } else {
+            Self::Tree(error)
+        }
+    }
+}

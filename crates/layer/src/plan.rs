@@ -1,0 +1,208 @@
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::Bytes;
+use crate::{Refusal, RelativePath};
+
+/// Which changes are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// These paths and what lies beneath them; empty means all.
+    pub paths: Vec<RelativePath>,
+    /// Also control files.
+    pub control: bool,
+    /// Also caches.
+    pub caches: bool,
+    /// Also ignored files.
+    pub ignored: bool,
+    /// Overwrite what changed on the host meanwhile. It is kept in the journal.
+    pub force: bool,
+}
+
+/// What would be done to the person's directory, fully spelled out.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What would be done. Steps never overlap.
+    pub steps: Vec<Step>,
+    /// What changed on the host meanwhile: [`crate::apply`] refuses a plan that has any.
+    pub conflicts: Vec<Conflict>,
+    /// Control files that were selected by path but not by `control`.
+    pub held_control: Vec<RelativePath>,
+    /// What will not be applied, and why.
+    pub refused: Vec<Refusal>,
+    pub(crate) root: PathBuf,
+    pub(crate) root_identity: (u64, u64),
+    pub(crate) content: PathBuf,
+}
+
+/// An entry that cannot be written because of what is on the host now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Where.
+    pub path: RelativePath,
+    /// Why, for a person.
+    pub why: String,
+}
+
+/// One change to the person's directory, atomic in itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Step {
+    pub(crate) path: RelativePath,
+    pub(crate) act: Act,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Act {
+    /// Puts `new` in the place of `old`; either can be empty. The first entry is
+    /// the path itself, the others lie beneath it, parents first.
+    Replace { old: Vec<Entry>, new: Vec<Entry> },
+    /// Changes permissions, owner and extended attributes in place.
+    Facts { old: Entry, new: Entry },
+    /// Moves a directory as it is.
+    Rename { from: RelativePath, directory: Stamp },
+}
+
+/// One file, directory or symbolic link, complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// Where, beneath the step's path.
+    pub beneath: RelativePath,
+    pub node: Node,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Seconds and nanoseconds.
+    pub modified: (i64, u32),
+    pub xattrs: Vec<(Bytes, Bytes)>,
+    /// Entries with the same number are hard links of each other.
+    pub link: Option<u64>,
+    /// For what is on the host: what it must still look like.
+    pub stamp: Option<Stamp>,
+}
+
+/// What an entry is, with where its content is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Node {
+    File { content: Content, bytes: u64 },
+    Directory,
+    Symlink { target: Bytes },
+    /// A socket, FIFO or device of the host's, which cannot be kept.
+    Special,
+}
+
+/// Where a file's content is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Content {
+    /// In the layer (or checkpoint), at this path.
+    Layer(RelativePath),
+    /// In the journal, copied there from this path of the host.
+    Kept { number: u64, from: RelativePath },
+    /// In the enclosing journal (while undoing).
+    Outer { number: u64 },
+    /// Nowhere: the step does not touch it.
+    Untouched,
+}
+
+/// What identifies a state of an entry on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    pub device: u64,
+    pub inode: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    pub bytes: u64,
+    pub links: u64,
+    pub modified: (i64, u32),
+    pub changed: (i64, u32),
+}
+
+/// What a step does, for summaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepAction {
+    /// Something new appears, with this many entries.
+    Create {
+        /// Entries, the path itself included.
+        entries: usize,
+    },
+    /// Something takes the place of another.
+    Replace,
+    /// Something goes, with this many entries.
+    Remove {
+        /// Entries, the path itself included.
+        entries: usize,
+    },
+    /// Permissions, owner or extended attributes change.
+    Facts,
+    /// A directory moves.
+    Rename,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The same plan without what is in conflict: a decision for a person.
+    #[must_use]
+    pub fn without_conflicts(mut self) -> Self {
+        self.conflicts.clear();
+        self
+    }
+
+    /// Bytes of file content that the plan writes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.steps
+            .iter()
+            .flat_map(Step::new_entries)
+            .map(Entry::bytes)
+            .sum()
+    }
+}
+
+impl Step {
+    /// Where.
+    #[must_use]
+    pub fn path(&self) -> &RelativePath {
+        &self.path
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn action(&self) -> StepAction {
+        match &self.act {
+            Act::Replace { old, new } if old.is_empty() => StepAction::Create { entries: new.len() },
+            Act::Replace { old, new } if new.is_empty() => StepAction::Remove { entries: old.len() },
+            Act::Replace { .. } => StepAction::Replace,
+            Act::Facts { .. } => StepAction::Facts,
+            Act::Rename { .. } => StepAction::Rename,
+        }
+    }
+
+    pub(crate) fn old_entries(&self) -> &[Entry] {
+        match &self.act {
+            Act::Replace { old, .. } => old,
+            Act::Facts { .. } | Act::Rename { .. } => &[],
+        }
+    }
+
+    pub(crate) fn new_entries(&self) -> &[Entry] {
+        match &self.act {
+            Act::Replace { new, .. } => new,
+            Act::Facts { .. } | Act::Rename { .. } => &[],
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn bytes(&self) -> u64 {
+        match self.node {
+            Node::File { bytes, .. } => bytes,
+            Node::Directory | Node::Symlink { .. } | Node::Special => 0,
+        }
+    }
+}

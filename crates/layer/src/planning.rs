@@ -1,0 +1,500 @@
+//! Makes a plan: what is wanted of the changes, against what is on the host now.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::change::Source;
+use crate::entries::{Walker, layer_entry};
+use crate::facts::{Facts, Kind};
+use crate::plan::{Act, Content, Entry, Node};
+use crate::read::Reader;
+use crate::tree::is_absence;
+use crate::{
+    AfterTree, Bounds, Change, ChangeKind, ChangeSet, Class, Conflict, EntryKind, LayerPaths, Plan,
+    PlanError, ReadError, Refusal, RelativePath, Selection, Step,
+};
+
+/// Plans to do the chosen changes to the person's directory. Nothing is written.
+///
+/// # Errors
+/// [`PlanError::WrongMode`] in live mode, where the changes are there already.
+pub fn plan_apply(
+    paths: &LayerPaths,
+    changes: &ChangeSet,
+    selection: &Selection,
+) -> Result<Plan, PlanError> {
+    if let AfterTree::Live { .. } = paths.after {
+        return Err(PlanError::WrongMode(
+            "in live mode the changes are in the directory already",
+        ));
+    }
+    let mut planner = Planner::new(paths, changes, selection)?;
+    let wanted = planner.choose(changes);
+    let tops = planner.group(&wanted);
+    for (path, group) in tops {
+        planner.plan_one(&path, &group)?;
+    }
+    planner.plan.conflicts.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(planner.plan)
+}
+
+pub(crate) struct Planner<'a> {
+    pub paths: &'a LayerPaths,
+    pub selection: &'a Selection,
+    pub reader: Reader,
+    pub root: Facts,
+    pub walker: Walker,
+    pub plan: Plan,
+    /// Paths that reading refused.
+    refused: HashSet<&'a RelativePath>,
+    /// Directories that the layer makes, with their change.
+    made: HashMap<&'a RelativePath, &'a Change>,
+}
+
+/// What the host says about a step's path.
+enum Now {
+    Nothing,
+    There(Facts),
+    Unreachable(String),
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(
+        paths: &'a LayerPaths,
+        changes: &'a ChangeSet,
+        selection: &'a Selection,
+    ) -> Result<Self, PlanError> {
+        let bounds = Bounds::default();
+        let reader = Reader::open(paths, &bounds).map_err(only_tree)?;
+        let (host, content) = match &paths.after {
+            AfterTree::Overlay { upper, .. } => (&paths.before, upper),
+            AfterTree::Copy { path, .. } => (&paths.before, path),
+            AfterTree::Live { path, .. } => (path, &paths.before),
+        };
+        let tree = match paths.after {
+            AfterTree::Overlay { .. } | AfterTree::Copy { .. } => &reader.before,
+            AfterTree::Live { .. } => &reader.after,
+        };
+        let top = RelativePath::root();
+        let root = tree
+            .facts(&top)
+            .and_then(|facts| facts.ok_or_else(|| std::io::Error::other("it is gone")))
+            .map_err(|error| tree.error("cannot read", &top, error))?;
+        let made = changes.changes.iter().filter(|change| makes_directory(change));
+        Ok(Self {
+            paths,
+            selection,
+            root,
+            walker: Walker::new(bounds),
+            plan: Plan {
+                steps: Vec::new(),
+                conflicts: Vec::new(),
+                held_control: Vec::new(),
+                refused: changes.refused.clone(),
+                root: host.clone(),
+                root_identity: (root.device, root.inode),
+                content: content.clone(),
+            },
+            refused: changes.refused.iter().map(|refusal| &refusal.path).collect(),
+            made: made.map(|change| (&change.path, change)).collect(),
+            reader,
+        })
+    }
+
+    /// The changes that are wanted, with the directories that they need.
+    fn choose(&mut self, changes: &'a ChangeSet) -> BTreeMap<&'a RelativePath, &'a Change> {
+        let mut wanted = BTreeMap::new();
+        for change in &changes.changes {
+            if !self.is_selected(change) {
+                continue;
+            }
+            let above: Vec<RelativePath> = change.path.ancestors().collect();
+            if above.iter().any(|path| self.refused.contains(path)) {
+                self.plan.refused.push(Refusal {
+                    path: change.path.clone(),
+                    why: "a directory above it is refused".into(),
+                });
+                continue;
+            }
+            let needed: Vec<&Change> =
+                above.iter().filter_map(|path| self.made.get(path).copied()).collect();
+            let held = needed
+                .iter()
+                .any(|needed| needed.class == Class::Control && !self.selection.control);
+            if held {
+                self.plan.held_control.push(change.path.clone());
+                continue;
+            }
+            wanted.extend(needed.into_iter().map(|needed| (&needed.path, needed)));
+            wanted.insert(&change.path, change);
+        }
+        wanted
+    }
+
+    pub fn is_selected(&mut self, change: &Change) -> bool {
+        let paths = &self.selection.paths;
+        if !paths.is_empty() && !paths.iter().any(|path| change.path.starts_with(path)) {
+            return false;
+        }
+        match change.class {
+            Class::Ordinary => true,
+            Class::Cache => self.selection.caches,
+            Class::Ignored => self.selection.ignored,
+            Class::Control => {
+                if !self.selection.control {
+                    self.plan.held_control.push(change.path.clone());
+                }
+                self.selection.control
+            }
+        }
+    }
+
+    /// Gathers what lies in new directories under the topmost of these: it is built
+    /// as a whole and appears at once.
+    fn group(
+        &self,
+        wanted: &BTreeMap<&'a RelativePath, &'a Change>,
+    ) -> BTreeMap<RelativePath, Vec<&'a Change>> {
+        let is_new = |path: &RelativePath| {
+            wanted.get(path).is_some_and(|change| {
+                makes_directory(change)
+                    && !(change.kind == ChangeKind::Added && self.is_host_directory(path))
+            })
+        };
+        let mut tops: BTreeMap<RelativePath, Vec<&Change>> = BTreeMap::new();
+        for (path, change) in wanted {
+            let top = path.ancestors().filter(is_new).last();
+            tops.entry(top.unwrap_or_else(|| (*path).clone())).or_default().push(change);
+        }
+        tops
+    }
+
+    fn is_host_directory(&self, path: &RelativePath) -> bool {
+        let facts = self.reader.before.facts(path).ok().flatten();
+        facts.is_some_and(|facts| facts.kind == Kind::Directory)
+    }
+
+    /// Plans the step for one path that stands on its own.
+    fn plan_one(&mut self, path: &RelativePath, group: &[&Change]) -> Result<(), PlanError> {
+        let Some(top) = group.iter().find(|change| change.path == *path) else {
+            return Ok(());
+        };
+        let now = match self.now(path) {
+            Now::Unreachable(why) => {
+                self.refuse(path, &why);
+                return Ok(());
+            }
+            Now::Nothing => None,
+            Now::There(facts) => Some(facts),
+        };
+        match &top.kind {
+            ChangeKind::Added => self.plan_added(top, group, now),
+            ChangeKind::Modified | ChangeKind::Type => self.plan_replaced(top, group, now),
+            ChangeKind::Removed => self.plan_removed(top, now),
+            ChangeKind::Mode => self.plan_facts(top, now),
+            ChangeKind::Renamed { from } => self.plan_move(top, from, now),
+        }
+    }
+
+    fn now(&self, path: &RelativePath) -> Now {
+        let place = match self.reader.before.place_of(path) {
+            Ok(place) => place,
+            Err(error) if is_absence(&error) => {
+                let why = "its directory is gone outside, or something else took its place";
+                return Now::Unreachable(why.into());
+            }
+            Err(error) => return Now::Unreachable(format!("its directory cannot be opened: {error}")),
+        };
+        match crate::tree::facts_at(std::os::fd::AsFd::as_fd(&place), path.name()) {
+            Ok(None) => Now::Nothing,
+            Ok(Some(facts)) => Now::There(facts),
+            Err(error) => Now::Unreachable(format!("it cannot be read: {error}")),
+        }
+    }
+
+    fn plan_added(
+        &mut self,
+        top: &Change,
+        group: &[&Change],
+        now: Option<Facts>,
+    ) -> Result<(), PlanError> {
+        let new = self.new_entries(top, group, None);
+        let Some(facts) = now else {
+            self.push(&top.path, Act::Replace { old: Vec::new(), new });
+            return Ok(());
+        };
+        let is_directory = facts.kind == Kind::Directory;
+        if is_directory && makes_directory(top) {
+            return Ok(());
+        }
+        if self.is_identical(top, &facts) {
+            return Ok(());
+        }
+        if self.conflict(&top.path, "it has come into being outside too") {
+            return Ok(());
+        }
+        self.push_replacement(top, group, &facts)
+    }
+
+    fn plan_replaced(
+        &mut self,
+        top: &Change,
+        group: &[&Change],
+        now: Option<Facts>,
+    ) -> Result<(), PlanError> {
+        let Some(facts) = now else {
+            if !self.conflict(&top.path, "it is gone outside") {
+                let new = self.new_entries(top, group, None);
+                self.push(&top.path, Act::Replace { old: Vec::new(), new });
+            }
+            return Ok(());
+        };
+        let other_type = top.before.as_ref().is_some_and(|before| {
+            matches!(before.kind, EntryKind::Directory) != (facts.kind == Kind::Directory)
+        });
+        if other_type && self.conflict(&top.path, "it is of another type outside now") {
+            return Ok(());
+        }
+        if facts.kind != Kind::Directory
+            && facts.changed_after(self.paths.since)
+            && self.conflict(&top.path, "it changed outside meanwhile")
+        {
+            return Ok(());
+        }
+        self.push_replacement(top, group, &facts)
+    }
+
+    fn push_replacement(
+        &mut self,
+        top: &Change,
+        group: &[&Change],
+        facts: &Facts,
+    ) -> Result<(), PlanError> {
+        if let Some(old) = self.old_entries(&top.path)? {
+            let new = self.new_entries(top, group, Some((facts, &old)));
+            self.push(&top.path, Act::Replace { old, new });
+        }
+        Ok(())
+    }
+
+    fn plan_removed(&mut self, top: &Change, now: Option<Facts>) -> Result<(), PlanError> {
+        if now.is_none() {
+            return Ok(());
+        }
+        if let Some(old) = self.old_entries(&top.path)? {
+            self.push(&top.path, Act::Replace { old, new: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// What would be replaced or removed, after the checks that all of it is as it
+    /// was when the run began and can be kept.
+    fn old_entries(&mut self, path: &RelativePath) -> Result<Option<Vec<Entry>>, PlanError> {
+        let old = match self.walker.host(&self.reader.before, path) {
+            Ok(old) => old,
+            Err(PlanError::Tree(error)) => {
+                self.refuse(path, &format!("it cannot be kept for undoing: {error}"));
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let since = self.paths.since;
+        let newer = old.iter().find(|entry| {
+            let stamp = entry.stamp.as_ref();
+            stamp.is_some_and(|stamp| crate::facts::system_time(stamp.changed) > since)
+        });
+        if let Some(entry) = newer {
+            let why = match entry.beneath.is_root() {
+                true => "it changed outside meanwhile".to_owned(),
+                false => format!("{} in it changed outside meanwhile", entry.beneath),
+            };
+            if self.conflict(path, &why) {
+                return Ok(None);
+            }
+        }
+        if let Some(special) = old.iter().find(|entry| entry.node == Node::Special) {
+            let why = format!(
+                "{} is a socket, FIFO or device, which could not be brought back",
+                path.concat(&special.beneath)
+            );
+            if self.conflict(path, &why) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(old))
+    }
+
+    fn plan_facts(&mut self, top: &Change, now: Option<Facts>) -> Result<(), PlanError> {
+        let Some(facts) = now else {
+            self.conflict(&top.path, "it is gone outside");
+            return Ok(());
+        };
+        if facts.changed_after(self.paths.since)
+            && facts.kind != Kind::Directory
+            && self.conflict(&top.path, "it changed outside meanwhile")
+        {
+            return Ok(());
+        }
+        let old = match self.walker.one(&self.reader.before, &top.path, Content::Untouched) {
+            Ok(old) => old,
+            Err(error) => {
+                self.refuse(&top.path, &error.to_string());
+                return Ok(());
+            }
+        };
+        match layer_entry(&self.reader, &self.root, top, &top.path, Some(&facts), 0) {
+            Ok(mut new) => {
+                new.node = old.node.clone();
+                new.mode |= facts.mode & 0o7000;
+                new.modified = old.modified;
+                self.push(&top.path, Act::Facts { old, new });
+            }
+            Err(why) => self.refuse(&top.path, &why),
+        }
+        Ok(())
+    }
+
+    fn plan_move(
+        &mut self,
+        top: &Change,
+        from: &RelativePath,
+        now: Option<Facts>,
+    ) -> Result<(), PlanError> {
+        if now.is_some() {
+            self.refuse(&top.path, "something is there outside now, the directory cannot move");
+            return Ok(());
+        }
+        match self.reader.before.facts(from) {
+            Ok(Some(facts)) if facts.kind == Kind::Directory => {
+                let from = from.clone();
+                let directory = facts.stamp();
+                self.push(&top.path, Act::Rename { from, directory });
+            }
+            _ => self.refuse(&top.path, "the directory to move is gone outside"),
+        }
+        Ok(())
+    }
+
+    /// The complete new content of a step, parents first.
+    fn new_entries(
+        &mut self,
+        top: &Change,
+        group: &[&Change],
+        replaced: Option<(&Facts, &[Entry])>,
+    ) -> Vec<Entry> {
+        let place = top.path.parent().unwrap_or_default();
+        let above = self.reader.before.facts(&place).ok().flatten();
+        let inherited = above.map_or(0, |facts| facts.mode & 0o2000);
+        let mut sorted: Vec<&&Change> = group.iter().collect();
+        sorted.sort_by(|left, right| left.path.cmp(&right.path));
+        let mut entries: Vec<Entry> = Vec::with_capacity(sorted.len());
+        let mut left_out: HashSet<RelativePath> = HashSet::new();
+        for change in sorted {
+            let is_top = change.path == top.path;
+            let old = replaced.filter(|_| is_top);
+            let facts = old.map(|(facts, _)| facts);
+            let missing = change.path.ancestors().any(|path| left_out.contains(&path));
+            let made = match missing {
+                true => Err("a directory above it is refused".to_owned()),
+                false => layer_entry(&self.reader, &self.root, change, &top.path, facts, inherited),
+            };
+            match made {
+                Ok(mut entry) => {
+                    self.keep_access_list(&mut entry, old.and_then(|(_, old)| old.first()));
+                    if let Source::Before(from) = &change.source
+                        && let Node::File { content, .. } = &mut entry.node
+                    {
+                        let (number, from) = (self.walker.number(), from.clone());
+                        *content = Content::Kept { number, from };
+                    }
+                    entries.push(entry);
+                }
+                Err(why) => {
+                    left_out.insert(change.path.clone());
+                    self.refuse(&change.path, &why);
+                }
+            }
+        }
+        entries
+    }
+
+    /// A replaced file keeps the host's access control list; a layer's is never taken.
+    fn keep_access_list(&self, entry: &mut Entry, old: Option<&Entry>) {
+        if let (Some(old), Node::File { .. }) = (old, &entry.node) {
+            let lists = old.xattrs.iter().filter(|(name, _)| name.0.starts_with(b"system.posix_acl_"));
+            entry.xattrs.extend(lists.cloned());
+        }
+    }
+
+    /// Whether the host has, on its own, come to what the layer has.
+    fn is_identical(&self, change: &Change, facts: &Facts) -> bool {
+        let (tree, at) = self.reader.place_of(&change.path, &change.source);
+        let Ok(Some(after)) = tree.facts(at) else {
+            return false;
+        };
+        if after.kind != facts.kind || after.mode != facts.mode {
+            return false;
+        }
+        match facts.kind {
+            Kind::File => {
+                let both = self.reader.before.file(&change.path).and_then(|(host, _)| {
+                    let (layer, _) = tree.file(at)?;
+                    Ok(after.bytes == facts.bytes
+                        && crate::content::equal(&host, &layer, facts.bytes)?)
+                });
+                both.unwrap_or(false)
+            }
+            Kind::Symlink => {
+                let host = self.reader.before.link_target(&change.path).ok();
+                host.is_some() && host == tree.link_target(at).ok()
+            }
+            _ => false,
+        }
+    }
+
+    /// Records a conflict, unless everything is to be overwritten. Answers whether
+    /// the step is off.
+    fn conflict(&mut self, path: &RelativePath, why: &str) -> bool {
+        if !self.selection.force {
+            self.plan.conflicts.push(Conflict {
+                path: path.clone(),
+                why: why.to_owned(),
+            });
+        }
+        !self.selection.force
+    }
+
+    pub fn refuse(&mut self, path: &RelativePath, why: &str) {
+        self.plan.refused.push(Refusal {
+            path: path.clone(),
+            why: why.to_owned(),
+        });
+    }
+
+    pub fn push(&mut self, path: &RelativePath, act: Act) {
+        let nothing = matches!(&act, Act::Replace { old, new } if old.is_empty() && new.is_empty());
+        if !nothing {
+            self.plan.steps.push(Step {
+                path: path.clone(),
+                act,
+            });
+        }
+    }
+}
+
+fn makes_directory(change: &Change) -> bool {
+    let directory = change
+        .after
+        .as_ref()
+        .is_some_and(|facts| facts.kind == EntryKind::Directory);
+    directory && matches!(change.kind, ChangeKind::Added | ChangeKind::Type)
+}
+
+pub(crate) fn only_tree(error: ReadError) -> PlanError {
+    match error {
+        ReadError::Tree(error) => PlanError::Tree(error),
+        ReadError::TooManyEntries { entries_max } => PlanError::TooManyEntries { entries_max },
+        ReadError::Output(error) => {
+            PlanError::Tree(crate::TreeError::new("cannot write", "", error))
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! Reads what differs. The walk keeps a list of directories still to visit and
+//! opens each from the root's descriptor, so that depth costs neither stack nor
+//! descriptors.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, SystemTime};
+
+use crate::change::Source;
+use crate::classify::Classifier;
+use crate::error::TreeError;
+use crate::facts::{Facts, Kind, Xattrs, xattrs};
+use crate::layer::XattrFlavour;
+use crate::links::Shared;
+use crate::overlay;
+use crate::tree::{Tree, facts_at, is_absence, names_in};
+use crate::{
+    AfterTree, Bounds, Change, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, Refusal,
+    RelativePath,
+};
+
+/// The kernel stamps inodes with the time of its last tick, which lags behind
+/// the clock that `finished` was read from.
+const TICK_MAX: Duration = Duration::from_millis(20);
+
+/// Reads everything that differs between the two trees.
+///
+/// # Errors
+/// When a tree cannot be opened or holds more than the bounds allow. A single
+/// entry that cannot be read or must not be applied is a [`Refusal`] instead.
+pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadError> {
+    let mut reader = Reader::open(paths, bounds)?;
+    reader.walk(Visit::top(&reader.shape))?;
+    reader.add_further_names()?;
+    let Reader {
+        mut set,
+        before,
+        after,
+        moved,
+        control_within,
+        ..
+    } = reader;
+    // What moved away is not also removed.
+    set.changes
+        .retain(|change| change.kind != ChangeKind::Removed || !moved.contains(&change.path));
+    let mut classifier = Classifier::new(&before, &after, bounds);
+    for change in &mut set.changes {
+        let within = control_within.get(&change.path).copied();
+        classifier.classify(change, within);
+    }
+    set.changes.sort_by(|left, right| left.path.cmp(&right.path));
+    set.refused.sort_by(|left, right| left.path.cmp(&right.path));
+    set.notes.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(set)
+}
+
+/// How the tree after is to be understood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape {
+    Overlay(XattrFlavour),
+    Copy(SystemTime),
+    Live(SystemTime),
+}
+
+pub(crate) struct Reader {
+    pub before: Tree,
+    pub after: Tree,
+    pub shape: Shape,
+    pub bounds: Bounds,
+    pub set: ChangeSet,
+    pub ids: IdShift,
+    /// The owner of the workspace: who new files may belong to.
+    pub owner: u32,
+    /// Where renamed directories were.
+    pub moved: BTreeSet<RelativePath>,
+    /// Removed directories that hold a control file, with its reason.
+    control_within: HashMap<RelativePath, &'static str>,
+    /// Changed files with further names.
+    pub shared: Shared,
+    /// Entries looked at.
+    looked: u64,
+}
+
+/// One directory of the merged view, still to be compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Visit {
+    /// Where it is in the merged view and in the tree after.
+    pub path: RelativePath,
+    /// The directory before that it is compared with.
+    pub before: Option<RelativePath>,
+    /// Whether the tree after has it (an upper directory need not).
+    pub upper: bool,
+    /// The directory before that shows through (overlay only).
+    pub lower: Option<RelativePath>,
+}
+
+/// An entry of the merged view.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub facts: Facts,
+    pub source: Source,
+}
+
+impl Visit {
+    fn top(shape: &Shape) -> Self {
+        Self {
+            path: RelativePath::root(),
+            before: Some(RelativePath::root()),
+            upper: true,
+            lower: matches!(shape, Shape::Overlay(_)).then(RelativePath::root),
+        }
+    }
+
+    /// Whether everything that the upper directory does not name is unchanged.
+    fn aligned(&self) -> bool {
+        self.lower.is_some() && self.lower == self.before
+    }
+}
+
+/// The open directories of one visit.
+struct Open {
+    before: Option<OwnedFd>,
+    upper: Option<OwnedFd>,
+    lower: Option<OwnedFd>,
+    upper_names: Vec<Vec<u8>>,
+    xattr_whiteouts: bool,
+}
+
+impl Reader {
+    pub fn open(paths: &LayerPaths, bounds: &Bounds) -> Result<Self, ReadError> {
+        let (after, shape) = match &paths.after {
+            AfterTree::Overlay { upper, xattrs } => (upper, Shape::Overlay(*xattrs)),
+            AfterTree::Copy { path, finished } => (path, Shape::Copy(*finished)),
+            AfterTree::Live { path, finished } => (path, Shape::Live(*finished)),
+        };
+        let before = Tree::open(&paths.before)?;
+        let root = before.facts(&RelativePath::root());
+        let root = root.map_err(|error| before.error("cannot read", &RelativePath::root(), error))?;
+        Ok(Self {
+            after: Tree::open(after)?,
+            before,
+            shape,
+            bounds: *bounds,
+            set: ChangeSet::default(),
+            ids: paths.ids,
+            owner: root.map_or(0, |facts| facts.uid),
+            moved: BTreeSet::new(),
+            control_within: HashMap::new(),
+            shared: Shared::new(),
+            looked: 0,
+        })
+    }
+
+    pub fn walk(&mut self, top: Visit) -> Result<(), ReadError> {
+        let mut visits = vec![top];
+        while let Some(visit) = visits.pop() {
+            if visit.path.depth() >= self.bounds.depth_max {
+                self.refuse(&visit.path, "the directories are nested too deeply");
+                continue;
+            }
+            match self.open_visit(&visit) {
+                Ok((open, names)) => {
+                    self.look(names.len() as u64)?;
+                    for name in names {
+                        self.compare_name(&visit, &open, &name, &mut visits)?;
+                    }
+                }
+                Err(error) => self.refuse(&visit.path, &format!("it cannot be read: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the directories of a visit and lists the names to compare.
+    fn open_visit(&self, visit: &Visit) -> io::Result<(Open, Vec<Vec<u8>>)> {
+        let open = |tree: &Tree, path: &RelativePath| match tree.directory(path) {
+            Ok(directory) => Ok(Some(directory)),
+            Err(error) if is_absence(&error) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let on = |tree: &Tree, path: &Option<RelativePath>| match path {
+            Some(path) => open(tree, path),
+            None => Ok(None),
+        };
+        let upper = match visit.upper {
+            true => open(&self.after, &visit.path)?,
+            false => None,
+        };
+        let list = |directory: &Option<OwnedFd>| match directory {
+            Some(directory) => names_in(directory.as_fd()),
+            None => Ok(Vec::new()),
+        };
+        let upper_names = list(&upper)?;
+        let before = on(&self.before, &visit.before)?;
+        let lower = on(&self.before, &visit.lower)?;
+        let mut names = upper_names.clone();
+        if !visit.aligned() {
+            names.extend(list(&before)?);
+            names.extend(list(&lower)?);
+            names.sort_unstable();
+            names.dedup();
+        }
+        let xattr_whiteouts = match (&upper, self.shape) {
+            (Some(upper), Shape::Overlay(flavour)) => {
+                let notes = xattrs(upper, Some(flavour), self.bounds.xattr_bytes_max)?;
+                notes.overlay("opaque") == Some(b"x")
+            }
+            _ => false,
+        };
+        let open = Open {
+            before,
+            upper,
+            lower,
+            upper_names,
+            xattr_whiteouts,
+        };
+        Ok((open, names))
+    }
+
+    fn compare_name(
+        &mut self,
+        visit: &Visit,
+        open: &Open,
+        name: &[u8],
+        visits: &mut Vec<Visit>,
+    ) -> Result<(), ReadError> {
+        let Ok(path) = visit.path.join(name) else {
+            return Ok(());
+        };
+        let looked = self
+            .facts_in(&open.before, name)
+            .and_then(|before| Ok((before, self.merged(visit, open, name)?)));
+        let (before, after) = match looked {
+            Ok(found) => found,
+            Err(error) => {
+                self.refuse(&path, &format!("it cannot be read: {error}"));
+                return Ok(());
+            }
+        };
+        let before_path = visit.before.as_ref().and_then(|at| at.join(name).ok());
+        let before = before.zip(before_path);
+        match (before, after) {
+            (None, None) => Ok(()),
+            (Some((facts, at)), None) => self.removed(path, &facts, &at),
+            (before, Some(found)) => {
+                if self.older_than_the_copy(&found.facts) {
+                    self.descend_only(visit, path, &found, before.map(|(_, at)| at), visits);
+                    return Ok(());
+                }
+                self.compare(visit, path, before, found, visits)
+            }
+        }
+    }
+
+    fn facts_in(&self, directory: &Option<OwnedFd>, name: &[u8]) -> io::Result<Option<Facts>> {
+        match directory {
+            Some(directory) => facts_at(directory.as_fd(), name),
+            None => Ok(None),
+        }
+    }
+
+    /// What the program saw under this name.
+    fn merged(&self, visit: &Visit, open: &Open, name: &[u8]) -> io::Result<Option<Found>> {
+        if let Some(upper) = &open.upper
+            && open.upper_names.binary_search_by(|known| known.as_slice().cmp(name)).is_ok()
+        {
+            let Some(facts) = facts_at(upper.as_fd(), name)? else {
+                return Ok(None);
+            };
+            if let Shape::Overlay(flavour) = self.shape
+                && overlay::is_whiteout(upper.as_fd(), name, &facts, flavour, open.xattr_whiteouts)?
+            {
+                return Ok(None);
+            }
+            let source = Source::After;
+            return Ok(Some(Found { facts, source }));
+        }
+        let through = visit.lower.as_ref().and_then(|lower| lower.join(name).ok());
+        let facts = self.facts_in(&open.lower, name)?;
+        Ok(facts.zip(through).map(|(facts, at)| Found {
+            facts,
+            source: Source::Before(at),
+        }))
+    }
+
+    /// In a copy or in live mode: whether the program cannot have touched the entry.
+    fn older_than_the_copy(&self, facts: &Facts) -> bool {
+        match self.shape {
+            Shape::Overlay(_) => false,
+            Shape::Copy(finished) | Shape::Live(finished) => finished
+                .checked_sub(TICK_MAX)
+                .is_some_and(|surely| !facts.changed_after(surely)),
+        }
+    }
+
+    fn descend_only(
+        &mut self,
+        visit: &Visit,
+        path: RelativePath,
+        found: &Found,
+        before: Option<RelativePath>,
+        visits: &mut Vec<Visit>,
+    ) {
+        if found.facts.kind == Kind::Directory {
+            visits.push(Visit {
+                path,
+                before,
+                upper: visit.upper,
+                lower: None,
+            });
+        }
+    }
+
+    fn removed(
+        &mut self,
+        path: RelativePath,
+        facts: &Facts,
+        at: &RelativePath,
+    ) -> Result<(), ReadError> {
+        if let Shape::Copy(finished) = self.shape
+            && facts.changed_after(finished)
+        {
+            // It came to the host after the copy was made: the program never saw it.
+            return Ok(());
+        }
+        let within = self.count_within(&path, facts, at)?;
+        let before = self.describe(&self.before, at, facts);
+        self.set.changes.push(Change {
+            path,
+            kind: ChangeKind::Removed,
+            class: crate::Class::Ordinary,
+            reason: None,
+            before,
+            after: None,
+            within,
+            source: Source::After,
+        });
+        Ok(())
+    }
+
+    /// Counts what lies beneath a directory before, and looks for control files.
+    pub fn count_within(
+        &mut self,
+        path: &RelativePath,
+        facts: &Facts,
+        at: &RelativePath,
+    ) -> Result<u64, ReadError> {
+        let mut within = 0;
+        if facts.kind != Kind::Directory {
+            return Ok(0);
+        }
+        let mut directories = vec![at.clone()];
+        while let Some(directory) = directories.pop() {
+            let entries = match list_with_kinds(&self.before, &directory) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    let why = format!("{directory} in it cannot be read: {error}");
+                    self.refuse(path, &why);
+                    continue;
+                }
+            };
+            self.look(entries.len() as u64)?;
+            within += entries.len() as u64;
+            for (entry, kind) in entries {
+                let is_directory = kind == Kind::Directory;
+                let rest = entry.beneath(at).unwrap_or_default();
+                if let Some(reason) = crate::control::reason(&path.concat(&rest), is_directory, false) {
+                    self.control_within.entry(path.clone()).or_insert(reason);
+                }
+                if is_directory {
+                    directories.push(entry);
+                }
+            }
+        }
+        Ok(within)
+    }
+
+    pub fn look(&mut self, entries: u64) -> Result<(), ReadError> {
+        self.looked = self.looked.saturating_add(entries);
+        let entries_max = self.bounds.entries_max;
+        if self.looked > entries_max {
+            return Err(ReadError::TooManyEntries { entries_max });
+        }
+        Ok(())
+    }
+
+    pub fn refuse(&mut self, path: &RelativePath, why: &str) {
+        self.set.refused.push(Refusal {
+            path: path.clone(),
+            why: why.to_owned(),
+        });
+    }
+
+    pub fn note(&mut self, path: &RelativePath, why: &str) {
+        self.set.notes.push(Refusal {
+            path: path.clone(),
+            why: why.to_owned(),
+        });
+    }
+
+    /// The attributes of an entry of the merged view.
+    pub fn xattrs_of(&self, path: &RelativePath, found: &Found) -> io::Result<Xattrs> {
+        let (tree, at) = self.place_of(path, &found.source);
+        let flavour = match (&found.source, self.shape) {
+            (Source::After | Source::AfterAt(_), Shape::Overlay(flavour)) => Some(flavour),
+            (_, Shape::Copy(_) | Shape::Live(_)) | (Source::Before(_), _) => None,
+        };
+        xattrs_at(tree, at, found.facts.kind, flavour, self.bounds.xattr_bytes_max)
+    }
+}
+
+/// The attributes of a file or directory; symbolic links carry none of a user's.
+pub(crate) fn xattrs_at(
+    tree: &Tree,
+    path: &RelativePath,
+    kind: Kind,
+    flavour: Option<XattrFlavour>,
+    bytes_max: usize,
+) -> io::Result<Xattrs> {
+    match kind {
+        Kind::File => xattrs(tree.file(path)?.0, flavour, bytes_max),
+        Kind::Directory => xattrs(tree.directory(path)?, flavour, bytes_max),
+        _ => Ok(Xattrs::default()),
+    }
+}
+
+/// The entries of a directory with their types.
+pub(crate) fn list_with_kinds(
+    tree: &Tree,
+    directory: &RelativePath,
+) -> Result<Vec<(RelativePath, Kind)>, TreeError> {
+    let failed = |error| tree.error("cannot read", directory, error);
+    let opened = tree.directory(directory).map_err(failed)?;
+    let mut entries = Vec::new();
+    for name in names_in(opened.as_fd()).map_err(failed)? {
+        let facts = facts_at(opened.as_fd(), &name).map_err(failed)?;
+        if let (Some(facts), Ok(path)) = (facts, directory.join(&name)) {
+            entries.push((path, facts.kind));
+        }
+    }
+    Ok(entries)
+}

@@ -1,0 +1,81 @@
+//! Plans the way back to a checkpoint, after a run that wrote to the person's
+//! directory itself.
+
+use std::collections::BTreeSet;
+
+use crate::plan::{Act, Content};
+use crate::planning::Planner;
+use crate::{
+    AfterTree, Change, ChangeKind, ChangeSet, LayerPaths, Plan, PlanError, RelativePath, Selection,
+};
+
+/// Plans to make the chosen paths of the person's directory what they were at the
+/// checkpoint. Control files are always restored with the rest: the checkpoint is
+/// the person's own.
+///
+/// # Errors
+/// [`PlanError::WrongMode`] unless the layer is of live mode.
+pub fn plan_restore(
+    paths: &LayerPaths,
+    changes: &ChangeSet,
+    selection: &Selection,
+) -> Result<Plan, PlanError> {
+    let AfterTree::Live { .. } = paths.after else {
+        return Err(PlanError::WrongMode(
+            "only a run in live mode has a checkpoint to restore",
+        ));
+    };
+    let selection = Selection {
+        control: true,
+        ..selection.clone()
+    };
+    let mut planner = Planner::new(paths, changes, &selection)?;
+    // What reading refused is there already; restoring removes it.
+    planner.plan.refused.clear();
+    let mut covered: BTreeSet<&RelativePath> = BTreeSet::new();
+    for change in &changes.changes {
+        let within = change.path.ancestors().any(|above| covered.contains(&above));
+        if within || !planner.is_selected(change) {
+            continue;
+        }
+        let taken = planner.restore_one(change);
+        match taken {
+            Ok(()) => {}
+            Err(PlanError::Tree(error)) => planner.refuse(&change.path, &error.to_string()),
+            Err(error) => return Err(error),
+        }
+        if change.kind != ChangeKind::Mode {
+            covered.insert(&change.path);
+        }
+    }
+    Ok(planner.plan)
+}
+
+impl Planner<'_> {
+    fn restore_one(&mut self, change: &Change) -> Result<(), PlanError> {
+        let path = &change.path;
+        let host = &self.reader.after;
+        let checkpoint = &self.reader.before;
+        let act = match &change.kind {
+            ChangeKind::Added => Act::Replace {
+                old: self.walker.host(host, path)?,
+                new: Vec::new(),
+            },
+            ChangeKind::Removed => Act::Replace {
+                old: Vec::new(),
+                new: self.walker.checkpoint(checkpoint, path)?,
+            },
+            ChangeKind::Modified | ChangeKind::Type => Act::Replace {
+                old: self.walker.host(host, path)?,
+                new: self.walker.checkpoint(checkpoint, path)?,
+            },
+            ChangeKind::Mode => Act::Facts {
+                old: self.walker.one(host, path, Content::Untouched)?,
+                new: self.walker.one(checkpoint, path, Content::Untouched)?,
+            },
+            ChangeKind::Renamed { .. } => return Ok(()),
+        };
+        self.push(path, act);
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+mod diffs;
+mod hostile;
+mod interrupted;
+mod kinds;
+mod modes;
+mod names;
+mod random;
+mod stands;
+mod support;

@@ -1,0 +1,1 @@
+pub fn no_space(_root: &std::path::Path) {}

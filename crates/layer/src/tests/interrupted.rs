@@ -1,0 +1,1 @@
+pub fn child(_role: &str, _root: &std::path::Path) {}

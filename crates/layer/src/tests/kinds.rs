@@ -1,0 +1,243 @@
+//! Every kind of change, through real overlays of all flavours and a private copy:
+//! what is read, what applying makes, what undoing makes.
+
+use super::support::*;
+use crate::*;
+
+struct Case {
+    name: &'static str,
+    before: Vec<Edit>,
+    edits: Vec<Edit>,
+    /// Letters for the kinds, with paths: `A a`, `M a`, `D a+3` (three within), `C a`
+    /// (mode), `T a`, `R from>to`.
+    expected: &'static str,
+    /// Where a move of a directory shows as a move.
+    expected_trusted: Option<&'static str>,
+}
+
+fn case(name: &'static str, before: &[Edit], edits: &[Edit], expected: &'static str) -> Case {
+    Case {
+        name,
+        before: before.to_vec(),
+        edits: edits.to_vec(),
+        expected,
+        expected_trusted: None,
+    }
+}
+
+fn tree() -> Vec<Edit> {
+    vec![
+        write("a", "a\n"),
+        write("d/b", "b\n"),
+        write("d/sub/c", "c\n"),
+        write("d/sub/e", "e\n"),
+        link_to("l", "a"),
+        directory("empty"),
+        mode("d/b", 0o640),
+        xattr("d/b", "user.color", "blue"),
+    ]
+}
+
+fn cases() -> Vec<Case> {
+    let tree = tree();
+    let mut cases = vec![
+        case("nothing", &tree, &[], ""),
+        case("add", &tree, &[write("new", "x"), write("n/m/o", "y")], "A n,A n/m,A n/m/o,A new"),
+        case("modify", &tree, &[append("d/b", "more")], "M d/b"),
+        case("modify to the same", &tree, &[write("d/b", "b\n")], ""),
+        case("touch", &tree, &[Edit::Touch(path("d/sub/c"))], ""),
+        case("remove", &tree, &[remove("a"), remove("l")], "D a,D l"),
+        case("remove a tree", &tree, &[remove("d")], "D d+4"),
+        case("mode", &tree, &[mode("a", 0o755), mode("d/sub", 0o700)], "C a,C d/sub"),
+        case("mode and back", &tree, &[mode("a", 0o600), mode("a", 0o644)], ""),
+        case("file to directory", &tree, &[remove("a"), write("a/x/y", "z")], "T a,A a/x,A a/x/y"),
+        case("directory to file", &tree, &[remove("d"), write("d", "now")], "T d+4"),
+        case("directory to link", &tree, &[remove("d"), link_to("d", "empty")], "T d+4"),
+        case("file to link", &tree, &[remove("a"), link_to("a", "d/b")], "T a"),
+        case("link to file", &tree, &[remove("l"), write("l", "file")], "T l"),
+        case("link elsewhere", &tree, &[remove("l"), link_to("l", "nowhere/at/all")], "M l"),
+        case(
+            "opaque",
+            &tree,
+            &[remove("d"), write("d/sub/c", "c\n"), write("d/new", "n")],
+            "D d/b,A d/new,D d/sub/e",
+        ),
+        case("empty directories", &tree, &[remove("empty"), directory("e2/e3")], "A e2,A e2/e3,D empty"),
+        case("sparse", &tree, &[Edit::Sparse(path("hole"), 40 << 20)], "A hole"),
+        case("empty file", &tree, &[write("zero", ""), write("a", "")], "M a,A zero"),
+        case(
+            "xattrs",
+            &tree,
+            &[xattr("a", "user.one", "1"), xattr("d", "user.dir", "2"), xattr("d/b", "user.color", "red")],
+            "C a,C d,C d/b",
+        ),
+        case("xattr on new", &tree, &[write("n", "1"), xattr("n", "user.new", "v")], "A n"),
+        case(
+            "rename a file",
+            &tree,
+            &[rename("d/b", "d/sub/b2")],
+            "D d/b,A d/sub/b2",
+        ),
+        case("read-only directory", &tree, &[write("r/f", "1"), mode("r", 0o555)], "A r,A r/f"),
+        case("files nobody may read", &tree, &[mode("a", 0o000)], "C a"),
+    ];
+    let moved = |name, edits: &[Edit], trusted| Case {
+        expected_trusted: Some(trusted),
+        ..case(name, &tree, edits, "-")
+    };
+    cases.push(moved("move a directory", &[rename("d", "q")], "R d>q+4"));
+    cases.push(moved("move deeper", &[directory("empty/x"), rename("d/sub", "empty/x/s")],
+        "D d/sub+2,A empty/x,A empty/x/s,A empty/x/s/c,A empty/x/s/e"));
+    cases.push(moved("move into an old directory", &[rename("d/sub", "empty/s")], "R d/sub>empty/s+2"));
+    cases.push(moved("move and change", &[rename("d", "q"), append("q/b", "!"), remove("q/sub/e")],
+        "D d+4,A q,A q/b,A q/sub,A q/sub/c"));
+    cases.push(moved("move out of a moved one", &[rename("d", "q"), rename("q/sub", "top")],
+        "D d+4,A q,A q/b,A top,A top/c,A top/e"));
+    cases.push(moved("move and take the old place", &[rename("d", "q"), write("d/z", "z")],
+        "D d/b,D d/sub+2,A d/z,A q,A q/b,A q/sub,A q/sub/c,A q/sub/e"));
+    cases.push(moved("move with a control file", &[rename("d", ".git")],
+        "R d>.git+4"));
+    cases
+}
+
+fn describe(set: &ChangeSet) -> String {
+    let lines: Vec<String> = set
+        .changes
+        .iter()
+        .map(|change| {
+            let within = match change.within {
+                0 => String::new(),
+                count => format!("+{count}"),
+            };
+            let path = &change.path;
+            match &change.kind {
+                ChangeKind::Added => format!("A {path}"),
+                ChangeKind::Modified => format!("M {path}"),
+                ChangeKind::Removed => format!("D {path}{within}"),
+                ChangeKind::Mode => format!("C {path}"),
+                ChangeKind::Type => format!("T {path}{within}"),
+                ChangeKind::Renamed { from } => format!("R {from}>{path}{within}"),
+            }
+        })
+        .collect();
+    lines.join(",")
+}
+
+/// Applies and undoes; the host must equal the merged view, then itself as before.
+pub fn round_trip(name: &str, stand: &Stand, seen: &Snapshot) {
+    let before = snapshot(&stand.host(), true);
+    stand.apply_all();
+    assert_same(&format!("{name}: applied"), seen, &snapshot(&stand.host(), false));
+    let again = stand.changes();
+    if !matches!(stand.paths.after, AfterTree::Overlay { .. }) {
+        assert_eq!(describe(&again), "", "{name}: changes after applying");
+    }
+    assert_eq!(journal_state(&stand.journal()).unwrap(), JournalState::Done);
+    undo(&stand.journal(), false).unwrap();
+    assert_same(&format!("{name}: undone"), &before, &snapshot(&stand.host(), true));
+    assert_eq!(journal_state(&stand.journal()).unwrap(), JournalState::Undone);
+}
+
+#[test]
+fn each_kind_through_an_overlay() {
+    for mounted in MOUNTED {
+        for case in cases() {
+            let name = format!("{} ({mounted:?})", case.name);
+            let strict = case.expected != "-" || mounted == Mounted::Trusted;
+            let (stand, seen) = match Stand::overlay(mounted, &case.before, &case.edits, strict) {
+                Ok(made) => made,
+                Err(why) => {
+                    println!("skipped {name}: {why}");
+                    continue;
+                }
+            };
+            let set = stand.changes();
+            let unreadable = case.name == "files nobody may read";
+            assert!(set.refused.is_empty() || unreadable, "{name}: {:?}", set.refused);
+            let expected = match (mounted, case.expected_trusted) {
+                (Mounted::Trusted, Some(expected)) => expected,
+                _ => case.expected,
+            };
+            if expected != "-" {
+                assert_eq!(describe(&set), expected, "{name}");
+            }
+            round_trip(&name, &stand, &seen);
+        }
+    }
+}
+
+#[test]
+fn each_kind_through_a_copy() {
+    for case in cases() {
+        let (stand, seen) = Stand::copy(&case.before, &case.edits);
+        let set = stand.changes();
+        assert_eq!(set.refused, [], "{}", case.name);
+        if case.expected != "-" {
+            assert_eq!(describe(&set), case.expected, "{}", case.name);
+        }
+        round_trip(case.name, &stand, &seen);
+    }
+}
+
+#[test]
+fn each_kind_is_restored_from_a_checkpoint() {
+    for case in cases() {
+        let stand = Stand::live(&case.before, &case.edits);
+        let checkpoint = snapshot(&stand.place.path().join("copy"), false);
+        let edited = snapshot(&stand.host(), true);
+        let set = stand.changes();
+        if case.expected != "-" {
+            assert_eq!(describe(&set), case.expected, "{}", case.name);
+        }
+        let plan = plan_restore(&stand.paths, &set, &everything()).unwrap();
+        assert_eq!((plan.refused.len(), plan.conflicts.len()), (0, 0), "{}", case.name);
+        apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+        // A file that was only touched is not a change: without times.
+        assert_same(case.name, &checkpoint, &snapshot(&stand.host(), false));
+        undo(&stand.journal(), false).unwrap();
+        assert_same(case.name, &edited, &snapshot(&stand.host(), true));
+    }
+}
+
+#[test]
+fn hard_links_stay_together() {
+    let before = [write("h1", "h\n"), hard_link("h1", "h2"), write("alone", "1")];
+    let edits = [
+        append("h1", "more"),
+        write("n1", "new"),
+        hard_link("n1", "n2"),
+        directory("deep"),
+        hard_link("n1", "deep/n3"),
+    ];
+    for mounted in MOUNTED {
+        let Ok((stand, seen)) = Stand::overlay(mounted, &before, &edits, true) else {
+            println!("skipped {mounted:?}: no overlay");
+            continue;
+        };
+        stand.apply_all();
+        assert_same("applied", &seen, &snapshot(&stand.host(), false));
+        let names = ["h1", "h2", "n1", "n2", "deep/n3"];
+        let expected = match mounted {
+            // Only with an index do both names lead to the changed file.
+            Mounted::Trusted => [0, 0, 1, 1, 1],
+            Mounted::User | Mounted::Namespace => [0, 1, 2, 2, 2],
+        };
+        assert_eq!(link_groups(&stand.host(), &names), expected, "{mounted:?}");
+        undo(&stand.journal(), false).unwrap();
+        if mounted == Mounted::Trusted {
+            assert_eq!(link_groups(&stand.host(), &["h1", "h2"]), [0, 0]);
+        }
+    }
+}
+
+#[test]
+fn holes_stay_holes() {
+    use std::os::unix::fs::MetadataExt;
+    // A snapshot would read all of it.
+    let (stand, _) = Stand::copy(&[], &[write("small", "x")]);
+    perform(&stand.place.path().join("copy"), &[Edit::Sparse(path("hole"), 1 << 40)]);
+    stand.apply_all();
+    let facts = std::fs::metadata(stand.host().join("hole")).unwrap();
+    assert_eq!(facts.len(), 1 << 40);
+    assert!(facts.blocks() < 1_000, "{}", facts.blocks());
+}

@@ -1,0 +1,244 @@
+//! A directory tree by its descriptor. Every look-up starts at the root's
+//! descriptor and refuses symbolic links, so that no entry in a hostile tree, and
+//! no race on the host, leads out of it. Paths of any length work: directories are
+//! opened in stretches that fit the kernel's limit.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::RelativePath;
+use crate::error::TreeError;
+use crate::facts::{Facts, Kind};
+
+/// The kernel takes paths of up to 4,095 bytes.
+const STRETCH_BYTES_MAX: usize = 3_000;
+/// A rename elsewhere on the file system can make a resolution ambiguous for a moment.
+const RETRIES_MAX: usize = 100;
+
+/// A tree, held by its root.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    root: OwnedFd,
+    /// For messages only, never opened again.
+    name: String,
+}
+
+impl Tree {
+    /// Opens a tree. Its root's own path is Atoll's or the person's and trusted.
+    pub fn open(path: &Path) -> Result<Self, TreeError> {
+        let root = rustix::fs::open(
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|error| TreeError::new("cannot open", path.display(), error))?;
+        Ok(Self {
+            root,
+            name: path.display().to_string(),
+        })
+    }
+
+    /// The root's descriptor.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// A message about one entry.
+    pub fn error(
+        &self,
+        doing: &'static str,
+        path: &RelativePath,
+        source: impl Into<io::Error>,
+    ) -> TreeError {
+        TreeError::new(doing, format!("{}/{path}", self.name), source)
+    }
+
+    /// Opens a directory for reading.
+    pub fn directory(&self, path: &RelativePath) -> io::Result<OwnedFd> {
+        self.open_stretched(path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// Opens a directory for looking up entries only: needs no right to read it.
+    pub fn place(&self, path: &RelativePath) -> io::Result<OwnedFd> {
+        self.open_stretched(path, OFlags::PATH | OFlags::DIRECTORY)
+    }
+
+    /// The directory that holds an entry.
+    pub fn place_of(&self, path: &RelativePath) -> io::Result<OwnedFd> {
+        self.place(&path.parent().unwrap_or_default())
+    }
+
+    /// What is at the path; `None` when nothing is, or when it lies beneath
+    /// something that is not a directory.
+    pub fn facts(&self, path: &RelativePath) -> io::Result<Option<Facts>> {
+        if path.is_root() {
+            return Ok(Some(Facts::from(&rustix::fs::fstat(&self.root)?)));
+        }
+        let place = match self.place_of(path) {
+            Ok(place) => place,
+            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        facts_at(place.as_fd(), path.name())
+    }
+
+    /// Opens a regular file for reading, and nothing but a regular file: opening
+    /// a FIFO would block, opening a device can act.
+    pub fn file(&self, path: &RelativePath) -> io::Result<(File, Facts)> {
+        let place = self.place_of(path)?;
+        file_at(place.as_fd(), path.name())
+    }
+
+    /// The target of a symbolic link.
+    pub fn link_target(&self, path: &RelativePath) -> io::Result<Vec<u8>> {
+        let place = self.place_of(path)?;
+        let target = rustix::fs::readlinkat(place, OsStr::from_bytes(path.name()), Vec::new())?;
+        Ok(target.into_bytes())
+    }
+
+    /// The names in a directory, sorted; none when there is no such directory.
+    pub fn names(&self, path: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
+        match self.directory(path) {
+            Ok(directory) => names_in(directory.as_fd()),
+            Err(error) if is_absence(&error) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens an entry, whatever it is, without any effect on it.
+    pub fn handle(&self, path: &RelativePath) -> io::Result<OwnedFd> {
+        if path.is_root() {
+            return self.place(path);
+        }
+        let place = self.place_of(path)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(
+            place,
+            OsStr::from_bytes(path.name()),
+            flags,
+            Mode::empty(),
+        )?)
+    }
+
+    fn open_stretched(&self, path: &RelativePath, last: OFlags) -> io::Result<OwnedFd> {
+        let mut stretches: Vec<Vec<u8>> = vec![Vec::new()];
+        for name in path.components() {
+            let full = stretches
+                .last()
+                .is_some_and(|stretch| stretch.len() + name.len() + 1 > STRETCH_BYTES_MAX);
+            if full {
+                stretches.push(Vec::new());
+            }
+            if let Some(stretch) = stretches.last_mut() {
+                if !stretch.is_empty() {
+                    stretch.push(b'/');
+                }
+                stretch.extend_from_slice(name);
+            }
+        }
+        let count = stretches.len();
+        let mut at: Option<OwnedFd> = None;
+        for (index, stretch) in stretches.iter().enumerate() {
+            let flags = if index + 1 == count {
+                last
+            } else {
+                OFlags::PATH | OFlags::DIRECTORY
+            };
+            let from = at.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
+            at = Some(open_beneath(from, stretch, flags)?);
+        }
+        at.ok_or_else(|| io::Error::from(Errno::NOENT))
+    }
+}
+
+fn open_beneath(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    let path = if path.is_empty() { b"." } else { path };
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    for _ in 0..RETRIES_MAX {
+        match rustix::fs::openat2(
+            from,
+            OsStr::from_bytes(path),
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        ) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok(directory) => return Ok(directory),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::AGAIN.into())
+}
+
+/// What is at a name, never following it.
+pub(crate) fn facts_at(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Facts>> {
+    match rustix::fs::statat(place, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(Facts::from(&stat))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a regular file by name.
+pub(crate) fn file_at(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<(File, Facts)> {
+    let name = OsStr::from_bytes(name);
+    let not_a_file = || io::Error::other("not a regular file");
+    let stat = rustix::fs::statat(place, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if Facts::from(&stat).kind != Kind::File {
+        return Err(not_a_file());
+    }
+    // The look before does not bind: these flags make a swapped-in FIFO or
+    // terminal harmless, and the second look finds it.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::openat(place, name, flags | OFlags::CLOEXEC, Mode::empty())?;
+    let facts = Facts::from(&rustix::fs::fstat(&file)?);
+    if facts.kind != Kind::File {
+        return Err(not_a_file());
+    }
+    Ok((File::from(file), facts))
+}
+
+/// The names in an open directory, sorted.
+pub(crate) fn names_in(directory: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    let mut buffer = vec![MaybeUninit::<u8>::uninit(); 32 << 10];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Whether an error says that there is nothing at a path: no entry, or something
+/// above it that is not a directory.
+pub(crate) fn is_absence(error: &io::Error) -> bool {
+    [Errno::NOENT, Errno::NOTDIR, Errno::LOOP]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// A name or path for system calls.
+pub(crate) fn os(bytes: &[u8]) -> &OsStr {
+    OsStr::from_bytes(bytes)
+}
+
+/// A path as stored bytes.
+pub(crate) fn path_bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().to_os_string().into_vec()
+}

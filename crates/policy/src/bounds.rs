@@ -1,0 +1,194 @@
+//! What tightens: the organisation's bounds, denials, narrower workspaces.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use atoll_model::{ViewKind, WorkspaceMode};
+
+use crate::error::ProfileError;
+use crate::layers::{Denials, Organisation};
+use crate::merge::invalid;
+use crate::origin::{Origin, Sourced};
+use crate::refusal::{denial, reason};
+use crate::rules::{Rules, Tightened};
+use crate::settings::workspace_name;
+use crate::source::Requested;
+
+/// From the widest way to give the workspace to the narrowest.
+fn width(mode: WorkspaceMode) -> u8 {
+    match mode {
+        WorkspaceMode::ReadOnly => 0,
+        WorkspaceMode::CopyOnWrite => 1,
+        WorkspaceMode::Live => 2,
+    }
+}
+
+pub(crate) fn narrow_workspace(rules: &mut Rules, mode: Sourced<WorkspaceMode>) {
+    let present = rules.workspace.value;
+    if width(mode.value) < width(present) {
+        rules.workspace = mode;
+    } else if mode.value != present {
+        let text = format!(
+            "workspace {:?} is ignored: it is {:?} already ({})",
+            workspace_name(mode.value),
+            workspace_name(present),
+            rules.workspace.origin
+        );
+        rules.notice(text, mode.origin);
+    }
+}
+
+/// A profile that is never live is not made so by one that extends it.
+pub(crate) fn settle_workspace(rules: &mut Rules) {
+    if rules.forbid_live.value && rules.workspace.value == WorkspaceMode::Live {
+        let forbidden = rules.forbid_live.origin.clone();
+        let text = format!("workspace \"live\" is ignored: it is forbidden ({forbidden})");
+        rules.notice(text, rules.workspace.origin.clone());
+        rules.workspace = Sourced::new(WorkspaceMode::CopyOnWrite, forbidden);
+    }
+}
+
+/// The organisation's bounds, after all else has spoken.
+pub(crate) fn bound_by_organisation(
+    rules: &mut Rules,
+    organisation: Organisation,
+    requested: &Requested,
+) -> Result<(), ProfileError> {
+    let memory = rules.host.memory_bytes;
+    for (key, text) in organisation.limits {
+        let before = rules.limits.origin(key);
+        let origin = text.origin.clone();
+        let tightened = rules
+            .limits
+            .tighten(key, &text.value, origin.clone(), memory);
+        let tightened =
+            tightened.map_err(|error| invalid(&text.origin, format!("[limits]: {error}")))?;
+        if tightened == Tightened::Counts && before != Origin::BuiltIn {
+            rules.notice(
+                format!("limit {key} of {before} is more than the organisation allows"),
+                origin,
+            );
+        }
+    }
+    if let Some(widest) = organisation.workspace {
+        bound_workspace(rules, widest, requested.live);
+    }
+    let forbid = |right: &mut Sourced<bool>, said: Option<Sourced<bool>>| {
+        if let Some(said) = said.filter(|said| said.value != right.value) {
+            *right = said;
+        }
+    };
+    forbid(&mut rules.terminal.queries, organisation.terminal.queries);
+    forbid(
+        &mut rules.terminal.clipboard,
+        organisation.terminal.clipboard,
+    );
+    forbid(&mut rules.terminal.title, organisation.terminal.title);
+    forbid(
+        &mut rules.syscalls.deny_debugging,
+        organisation.syscalls.deny_debugging,
+    );
+    forbid(
+        &mut rules.syscalls.deny_sockets,
+        organisation.syscalls.deny_sockets,
+    );
+    let forbidden = organisation.forbid_dangerous.filter(|flag| flag.value);
+    if let Some(forbidden) = forbidden
+        && rules.limits.limits.dangerous_unenforced_limits
+    {
+        rules.refusals.push(reason(
+            format!(
+                "[dangerous] unenforced-limits ({})",
+                rules.limits.unenforced
+            ),
+            "the organisation forbids dangerous options",
+            &forbidden.origin,
+            "take it out of the profile",
+        ));
+    }
+    Ok(())
+}
+
+fn bound_workspace(rules: &mut Rules, widest: Sourced<WorkspaceMode>, live_requested: bool) {
+    if width(rules.workspace.value) <= width(widest.value) {
+        return;
+    }
+    let mode = workspace_name(rules.workspace.value);
+    let allowed = workspace_name(widest.value);
+    if live_requested {
+        rules.refusals.push(reason(
+            "--live",
+            format!("the organisation allows {allowed:?} at most"),
+            &widest.origin,
+            "leave out --live",
+        ));
+        return;
+    }
+    let origin = rules.workspace.origin.clone();
+    rules.notice(
+        format!(
+            "workspace {mode:?} is ignored: the organisation allows {allowed:?} at most ({})",
+            widest.origin
+        ),
+        origin,
+    );
+    rules.workspace = widest;
+}
+
+/// Takes denied variables out of what files set, and remembers what to deny
+/// before the command line is read.
+pub(crate) fn deny_variables(rules: &mut Rules, denials: &mut Denials) {
+    rules.environment.denied = std::mem::take(&mut denials.environment);
+    for denied in rules.environment.denied.clone() {
+        let set = &mut rules.environment.set;
+        let names: Vec<String> = set
+            .keys()
+            .filter(|name| denied.value.matches(OsStr::new(name)))
+            .cloned()
+            .collect();
+        for name in names {
+            if let Some(set) = rules.environment.set.remove(&name) {
+                let text = format!("{name} is not set: it is denied ({})", denied.origin);
+                rules.notice(text, set.origin);
+            }
+        }
+    }
+}
+
+/// What is optional and denied is left out; what is needed and denied is a refusal.
+pub(crate) fn deny_places(rules: &mut Rules, denials: Denials) {
+    let home = rules.host.home.clone();
+    rules.denied_places = denials
+        .places
+        .into_iter()
+        .map(|place| place.map(|place| place.resolve(&home)))
+        .collect();
+    for denied in rules.denied_places.clone() {
+        let met: Vec<(PathBuf, String)> = rules
+            .views
+            .keys()
+            .filter_map(|path| Some((path.clone(), denial(&denied, path)?)))
+            .collect();
+        for (path, why) in met {
+            deny_view(rules, &path, why, &denied.origin);
+        }
+    }
+}
+
+fn deny_view(rules: &mut Rules, path: &Path, why: String, rule: &Origin) {
+    let Some(view) = rules.views.remove(path) else {
+        return;
+    };
+    match view.value.kind {
+        ViewKind::Home | ViewKind::Cache => rules.notice(
+            format!("{} is not shown: {why} ({rule})", path.display()),
+            view.origin,
+        ),
+        ViewKind::System | ViewKind::Input => rules.refusals.push(reason(
+            format!("showing {} ({})", path.display(), view.origin),
+            why,
+            rule,
+            "leave it out, name only what is needed beneath it, or ask who wrote that rule",
+        )),
+    }
+}

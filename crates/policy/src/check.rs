@@ -1,0 +1,114 @@
+use std::path::Path;
+
+use crate::error::{Problem, ProfileError};
+use crate::layers::{Organisation, UserConfig};
+use crate::load::user_names;
+use crate::profile::Profile;
+use crate::project::Project;
+use crate::shipped::{self, Shipped};
+use crate::source::{ProfileSource, SourceFile};
+
+/// What kind of policy file it is; each has its own keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A profile, of any name.
+    Profile,
+    /// A project's `atoll.toml`.
+    Project,
+    /// The organisation's `organisation.toml`.
+    Organisation,
+    /// The user's `config.toml`.
+    UserConfig,
+}
+
+impl FileKind {
+    /// The kind that a file's name stands for.
+    #[must_use]
+    pub fn of(file_name: &str) -> Self {
+        let base = Path::new(file_name).file_name();
+        match base.and_then(|base| base.to_str()) {
+            Some("atoll.toml") => Self::Project,
+            Some("organisation.toml") => Self::Organisation,
+            Some("config.toml") => Self::UserConfig,
+            _ => Self::Profile,
+        }
+    }
+}
+
+/// All that is wrong in a policy file, in the order of lines; empty when nothing
+/// is. Its name says which kind it is ([`FileKind::of`]). What depends on the host
+/// or on other files (that an extended profile exists) is found by
+/// [`compile`](crate::compile).
+#[must_use]
+pub fn check(content: &[u8], file_name: &str) -> Vec<Problem> {
+    let file = SourceFile::new(file_name, content);
+    let result = match FileKind::of(file_name) {
+        FileKind::Profile => Profile::parse(&file).map(drop),
+        FileKind::Project => Project::parse(&file).map(drop),
+        FileKind::Organisation => Organisation::parse(&file).map(drop),
+        FileKind::UserConfig => UserConfig::parse(&file).map(drop),
+    };
+    result.err().unwrap_or_default()
+}
+
+/// One profile in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileSummary {
+    /// Its name, as for `--profile`.
+    pub name: String,
+    /// Its `description`; empty when it has none.
+    pub description: String,
+    /// The commands that choose it.
+    pub commands: Vec<String>,
+    /// The file that it comes from; `shipped/NAME.toml` for those of Atoll.
+    pub file: String,
+    /// What is wrong with it.
+    pub problems: Vec<Problem>,
+}
+
+/// All profiles: the shipped ones in their order, then the user's by name. A
+/// user's profile stands in place of a shipped one of the same name.
+///
+/// # Errors
+/// [`ProfileError::Unreadable`] when the user's profiles cannot be read.
+pub fn list(users: &dyn ProfileSource) -> Result<Vec<ProfileSummary>, ProfileError> {
+    let mut names: Vec<String> = shipped::ALL
+        .iter()
+        .map(|profile| profile.name.to_owned())
+        .collect();
+    for name in user_names(users)? {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut summaries = Vec::with_capacity(names.len());
+    for name in names {
+        let of_user = users
+            .lookup(&name)
+            .map_err(|why| ProfileError::Unreadable {
+                name: name.clone(),
+                why,
+            })?;
+        if let Some(file) = of_user.or_else(|| Shipped::by_name(&name).map(Shipped::source)) {
+            summaries.push(summary(name, &file));
+        }
+    }
+    Ok(summaries)
+}
+
+fn summary(name: String, file: &SourceFile<'_>) -> ProfileSummary {
+    let (description, commands, problems) = match Profile::parse(file) {
+        Ok(profile) => {
+            let commands = profile.commands.into_iter().map(|one| one.value).collect();
+            (profile.description, commands, Vec::new())
+        }
+        Err(problems) => (String::new(), Vec::new(), problems),
+    };
+    ProfileSummary {
+        name,
+        description,
+        commands,
+        file: file.name.to_string(),
+        problems,
+    }
+}

@@ -1,0 +1,132 @@
+use std::ffi::OsStr;
+
+use crate::bounds::{bound_by_organisation, deny_places, deny_variables, settle_workspace};
+use crate::digest::PolicyDigest;
+use crate::error::ProfileError;
+use crate::layers::{Organisation, UserConfig};
+use crate::load::{choose, load};
+use crate::merge::{Draft, merge_profile, merge_project, settle_places};
+use crate::origin::Origin;
+use crate::project::Project;
+use crate::request;
+use crate::rules::Rules;
+use crate::source::{HostFacts, Requested, SourceFile, Sources};
+use crate::{Notice, digest};
+
+/// Merges all layers into the rules that decide: the chosen profile with what it
+/// extends, the project's file if it is trusted, the command line, and what the
+/// organisation forbids above them all.
+///
+/// `program` is the program to be run; its base name chooses a profile when
+/// nothing else does.
+///
+/// # Errors
+/// [`ProfileError`] when a file that counts has mistakes, a profile is not known
+/// or an option has an unusable value. What is well-formed but not allowed is no
+/// error: [`decide`](crate::decide) denies it with reasons.
+pub fn compile(
+    sources: &Sources<'_>,
+    requested: &Requested,
+    program: &OsStr,
+    host: &HostFacts,
+) -> Result<Rules, ProfileError> {
+    let mut version = PolicyDigest::new();
+    let mut read = |kind, file: &SourceFile<'_>| version.add(kind, &file.content);
+    let organisation = match sources.organisation {
+        Some(file) => {
+            read("organisation", file);
+            Organisation::parse(file).map_err(ProfileError::Invalid)?
+        }
+        None => Organisation::default(),
+    };
+    let config = match sources.user_config {
+        Some(file) => {
+            read("user", file);
+            UserConfig::parse(file).map_err(ProfileError::Invalid)?
+        }
+        None => UserConfig::default(),
+    };
+    let project = read_project(sources, &mut version)?;
+    let by_project = project.file.as_ref().and_then(|file| file.profile.clone());
+    let users = sources.user_profiles;
+    let choice = choose(
+        requested,
+        by_project,
+        program,
+        users,
+        config.default_profile,
+    )?;
+    let mut chain = load(&choice, users, &mut version)?;
+    request::record(requested, &mut version);
+
+    let mut rules = Rules::built_in(host, choice.name);
+    chain.names.pop();
+    rules.extended = chain.names;
+    rules.notices.extend(project.notice);
+    rules.description = chain
+        .profiles
+        .last()
+        .map(|profile| profile.description.clone())
+        .unwrap_or_default();
+    let mut draft = Draft::default();
+    for profile in chain.profiles {
+        merge_profile(&mut rules, &mut draft, profile.settings)?;
+    }
+    let mut denials = organisation.denials.clone();
+    if let Some(project) = project.file {
+        merge_project(&mut rules, &mut draft, project.settings)?;
+        denials.extend(project.denials);
+    }
+    settle_workspace(&mut rules);
+    settle_places(&mut rules, draft)?;
+    deny_variables(&mut rules, &mut denials);
+    request::apply(&mut rules, requested)?;
+    bound_by_organisation(&mut rules, organisation, requested)?;
+    deny_places(&mut rules, denials);
+    rules.digest = version.finish();
+    Ok(rules)
+}
+
+/// The project's file as far as it counts, or why it does not.
+#[derive(Default)]
+struct ProjectLayer {
+    file: Option<Project>,
+    notice: Option<Notice>,
+}
+
+/// An untrusted file is not even parsed, so that it has no say at all.
+fn read_project(
+    sources: &Sources<'_>,
+    version: &mut PolicyDigest,
+) -> Result<ProjectLayer, ProfileError> {
+    let Some(file) = sources.project else {
+        return Ok(ProjectLayer::default());
+    };
+    if sources.trust.trusts(&file.name, &file.content) {
+        version.add("project", &file.content);
+        let project = Project::parse(file).map_err(ProfileError::Invalid)?;
+        return Ok(ProjectLayer {
+            file: Some(project),
+            notice: None,
+        });
+    }
+    let changed = if sources.trust.knows(&file.name) {
+        "its content has changed since it was trusted"
+    } else {
+        "nobody has trusted its content"
+    };
+    let short = digest(&file.content).chars().take(12).collect::<String>();
+    Ok(ProjectLayer {
+        file: None,
+        notice: Some(Notice {
+            text: format!(
+                "atoll.toml is not trusted: {changed} (sha256 {short}…); it is ignored. Look at it, \
+                 then run `atoll trust`"
+            ),
+            origin: Origin::File {
+                name: file.name.as_ref().into(),
+                line: 1,
+            },
+        }),
+    })
+}

@@ -1,0 +1,145 @@
+use std::ffi::OsString;
+use std::path::Path;
+
+use atoll_model::{Boundary, Call, Reason, Verdict};
+
+use crate::environment;
+use crate::grant::Grant;
+use crate::places::{forbidden_here, is_plain_absolute};
+use crate::refusal::{self, reason};
+use crate::rules::Rules;
+use crate::source::Facts;
+
+const BUILT_IN: &str = "built in";
+
+/// Answers one call: a grant of exactly these rights, or a denial with every
+/// reason at once. It is pure: the same arguments give the same answer.
+///
+/// `Verdict::Ask` is not given yet; callers must handle it as a denial.
+#[must_use]
+pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
+    let mut reasons = rules.refusals.clone();
+    reasons.extend(of_host(rules, call, facts));
+    reasons.extend(of_command(&call.command));
+    reasons.extend(refusal::of_workspace(rules, &call.workspace));
+    reasons.extend(of_directory(call));
+    let environment = environment::build(rules, call, facts);
+    let boundary = Boundary {
+        profile: rules.profile.value.clone(),
+        workspace: rules.workspace.value,
+        home: rules.host.home.clone(),
+        views: rules
+            .views
+            .values()
+            .map(|view| view.value.clone())
+            .collect(),
+        environment: environment.variables,
+        limits: rules.limits.limits.clone(),
+        terminal: rules.terminal.rights(),
+        syscalls: rules.syscalls.rights(),
+        programs: rules
+            .programs
+            .iter()
+            .map(|program| program.value.clone())
+            .collect(),
+    };
+    reasons.extend(of_result(rules, &boundary));
+    if !reasons.is_empty() {
+        return Verdict::Deny(reasons);
+    }
+    let mut notices = rules.notices.clone();
+    notices.extend(environment.notices);
+    Verdict::Allow(Grant::new(boundary, rules.digest.clone(), notices))
+}
+
+/// The rules, the caller and the host must belong together.
+fn of_host(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    let host = facts.host;
+    if *host != rules.host {
+        reasons.push(reason(
+            "this call",
+            "the rules were compiled for another host or user",
+            &BUILT_IN,
+            "compile the rules again",
+        ));
+    }
+    if (call.principal.uid, call.principal.gid) != (host.uid, host.gid) {
+        reasons.push(reason(
+            format!("a call of user {}", call.principal.uid),
+            format!("these rules show what belongs to user {}", host.uid),
+            &BUILT_IN,
+            "start Atoll as that user",
+        ));
+    }
+    if !is_plain_absolute(&host.home) || host.home == Path::new("/") {
+        reasons.push(bad_home(rules, "it is not a directory of its own"));
+    } else if let Some(why) = crate::places::forbidden(&host.home) {
+        reasons.push(bad_home(rules, why));
+    }
+    reasons
+}
+
+fn bad_home(rules: &Rules, why: &str) -> Reason {
+    reason(
+        format!("the home directory {}", rules.host.home.display()),
+        why,
+        &BUILT_IN,
+        "set HOME to a directory of this user",
+    )
+}
+
+fn of_command(command: &[OsString]) -> Option<Reason> {
+    let named = command.first().is_some_and(|program| !program.is_empty());
+    let whole = command
+        .iter()
+        .all(|argument| !argument.as_encoded_bytes().contains(&0));
+    (!named || !whole).then(|| {
+        reason(
+            "the command",
+            if named {
+                "an argument holds a NUL"
+            } else {
+                "it is empty"
+            },
+            &BUILT_IN,
+            "name a program: atoll run -- PROGRAM",
+        )
+    })
+}
+
+fn of_directory(call: &Call) -> Option<Reason> {
+    let within = is_plain_absolute(&call.directory) && call.directory.starts_with(&call.workspace);
+    (!within).then(|| {
+        reason(
+            format!("starting in {}", call.directory.display()),
+            format!(
+                "it is not within the workspace {}",
+                call.workspace.display()
+            ),
+            &BUILT_IN,
+            "start in the workspace or beneath it",
+        )
+    })
+}
+
+/// Looks once more at what would be granted, so that a mistake in merging
+/// layers ends in a denial rather than in a wider boundary.
+fn of_result(rules: &Rules, boundary: &Boundary) -> Vec<Reason> {
+    let forbidden = boundary.views.iter().filter_map(|view| {
+        let why = forbidden_here(&view.host, &rules.host).or_else(|| {
+            let denied = rules
+                .denied_places
+                .iter()
+                .any(|denied| crate::places::overlap(&denied.value, &view.host));
+            denied.then_some("it is denied")
+        })?;
+        Some(reason(
+            format!("showing {}", view.host.display()),
+            why,
+            &BUILT_IN,
+            "this is a mistake in Atoll; please report it",
+        ))
+    });
+    forbidden.collect()
+}

@@ -1,0 +1,80 @@
+//! The program's environment: picked from the caller's by name, never whole.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use atoll_model::Call;
+
+use crate::Notice;
+use crate::origin::Origin;
+use crate::rules::Rules;
+use crate::source::Facts;
+use crate::variables::{RUN, needs_its_name};
+
+/// What the program gets, and what the person should know about it.
+pub(crate) struct Environment {
+    /// Sorted by name, each name once.
+    pub(crate) variables: Vec<(OsString, OsString)>,
+    pub(crate) notices: Vec<Notice>,
+}
+
+/// Picks what the rules pass, then sets what they set, then Atoll's own.
+pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Environment {
+    let mut variables: BTreeMap<OsString, OsString> = BTreeMap::new();
+    let mut notices = Vec::new();
+    for (name, value) in facts.environment {
+        let Some(origin) = passed_by(rules, name) else {
+            continue;
+        };
+        // Of a name given twice the first counts, as for getenv.
+        if variables.contains_key(name) {
+            continue;
+        }
+        let risk = name.to_str().and_then(needs_its_name);
+        if let (Some(why), Origin::File { .. }) = (risk, &origin) {
+            notices.push(Notice {
+                text: format!(
+                    "{} is passed on, and {why}: the program can read and leak it",
+                    name.to_string_lossy()
+                ),
+                origin,
+            });
+        }
+        variables.insert(name.clone(), value.clone());
+    }
+    let is_denied = |name: &OsStr| {
+        let denied = &rules.environment.denied;
+        denied.iter().any(|pattern| pattern.value.matches(name))
+    };
+    let home = rules.host.home.clone().into_os_string();
+    if !is_denied(OsStr::new("HOME")) {
+        variables.insert(OsString::from("HOME"), home);
+    }
+    for (name, value) in &rules.environment.set {
+        variables.insert(OsString::from(name), value.value.clone());
+    }
+    variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
+    Environment {
+        variables: variables.into_iter().collect(),
+        notices,
+    }
+}
+
+/// Who passes this variable on, if anybody does and nobody denies it. An exact
+/// name says more than a wildcard.
+fn passed_by(rules: &Rules, name: &OsStr) -> Option<Origin> {
+    let environment = &rules.environment;
+    if environment
+        .denied
+        .iter()
+        .any(|pattern| pattern.value.matches(name))
+    {
+        return None;
+    }
+    environment
+        .pass
+        .iter()
+        .rev()
+        .find(|pattern| pattern.value.passes(name))
+        .map(|pattern| pattern.origin.clone())
+}

@@ -1,0 +1,90 @@
+use std::fmt;
+
+/// One thing wrong in a file, for the person who wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file's name.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: u32,
+    /// The column in characters, counted from 1.
+    pub column: u32,
+    /// What is wrong.
+    pub what: String,
+    /// What was probably meant, or what would be right.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            line,
+            column,
+            what,
+            hint,
+        } = self;
+        write!(out, "{file}:{line}:{column}: {what}")?;
+        match hint {
+            Some(hint) => write!(out, "\n  {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why no rules could be made. Nothing may run then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// A file has mistakes; never empty.
+    #[error("{}", lines(.0))]
+    Invalid(Vec<Problem>),
+    /// There is no profile of this name.
+    #[error("there is no profile {name:?} ({asked_by}){suggestion}; the profiles are {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// Who asked: a file and line, or an option.
+        asked_by: String,
+        /// `; did you mean …?` or nothing.
+        suggestion: String,
+        /// All names, separated by commas.
+        known: String,
+    },
+    /// Profiles extend each other in a circle.
+    #[error("profiles extend each other in a circle: {chain} ({asked_by})")]
+    Circle {
+        /// The names in order, separated by arrows.
+        chain: String,
+        /// The line that closes the circle.
+        asked_by: String,
+    },
+    /// More profiles extend each other than anyone can oversee.
+    #[error("profile {name:?} extends more than {most} others")]
+    TooMany {
+        /// The profile asked for.
+        name: String,
+        /// How many are allowed.
+        most: usize,
+    },
+    /// A file that exists could not be read.
+    #[error("profile {name:?} cannot be read: {why}")]
+    Unreadable {
+        /// The profile, or where profiles are.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// An option of the command line has an unusable value.
+    #[error("{option}: {why}")]
+    Request {
+        /// The option, as `--limit`.
+        option: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+fn lines(problems: &[Problem]) -> String {
+    let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    texts.join("\n")
+}

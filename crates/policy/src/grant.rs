@@ -1,0 +1,59 @@
+use std::fmt;
+
+use atoll_model::Boundary;
+
+use crate::Origin;
+
+/// The exact rights of one execution. Only [`decide`](crate::decide) makes one,
+/// so whoever holds it knows that policy has allowed what it says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Grant {
+    boundary: Boundary,
+    policy_digest: String,
+    notices: Vec<Notice>,
+}
+
+impl Grant {
+    pub(crate) fn new(boundary: Boundary, policy_digest: String, notices: Vec<Notice>) -> Self {
+        Self {
+            boundary,
+            policy_digest,
+            notices,
+        }
+    }
+
+    /// What may be seen, changed and used.
+    #[must_use]
+    pub fn boundary(&self) -> &Boundary {
+        &self.boundary
+    }
+
+    /// The version of the policy that decided: `sha256:` and the digest of every
+    /// file and option that it was made from.
+    #[must_use]
+    pub fn policy_digest(&self) -> &str {
+        &self.policy_digest
+    }
+
+    /// What the person should know: files that were ignored, rights that a higher
+    /// layer took away, secrets that are passed.
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+}
+
+/// Something that the person should know about how the rules came to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The sentence.
+    pub text: String,
+    /// The line or option that it is about.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ({})", self.text, self.origin)
+    }
+}

@@ -1,0 +1,115 @@
+//! The files around a profile: the organisation's above it, the user's choice.
+
+use atoll_model::{LimitKey, WorkspaceMode};
+
+use crate::SourceFile;
+use crate::document::{Document, Section};
+use crate::error::Problem;
+use crate::origin::Sourced;
+use crate::places::{Place, parse_denied, parse_in_home};
+use crate::profile::parse_profile_name;
+use crate::settings::{
+    Author, SyscallSettings, TerminalSettings, only_tightened, parse_workspace, read_limits,
+    read_terminal,
+};
+use crate::variables::Pattern;
+
+/// What the organisation forbids. Nothing below it allows it again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Organisation {
+    /// The most that anyone may use.
+    pub(crate) limits: Vec<(LimitKey, Sourced<String>)>,
+    pub(crate) denials: Denials,
+    /// The widest way to give the workspace.
+    pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
+    pub(crate) syscalls: SyscallSettings,
+    pub(crate) terminal: TerminalSettings,
+    pub(crate) forbid_dangerous: Option<Sourced<bool>>,
+}
+
+impl Organisation {
+    pub(crate) fn parse(file: &SourceFile<'_>) -> Result<Self, Vec<Problem>> {
+        let (mut document, mut top) = Document::open(file)?;
+        let mut organisation = Self {
+            limits: read_limits(&mut document, &mut top),
+            denials: Denials::read(&mut document, &mut top),
+            terminal: read_terminal(&mut document, &mut top, Author::Project),
+            forbid_dangerous: document
+                .flag(&mut top, "forbid-dangerous")
+                .map(|(flag, _)| flag),
+            ..Self::default()
+        };
+        document.text(&mut top, "description", |_| Ok(()));
+        if let Some(mut section) = document.section(&mut top, "require", "require") {
+            organisation.workspace = document.text(&mut section, "workspace", parse_workspace);
+            let mut required =
+                |key| only_tightened(&mut document, &mut section, key, Author::Project, true);
+            organisation.syscalls = SyscallSettings {
+                deny_debugging: required("deny-debugging"),
+                deny_sockets: required("deny-sockets"),
+            };
+            document.end(section, &["workspace", "deny-debugging", "deny-sockets"]);
+        }
+        document.end(
+            top,
+            &[
+                "description",
+                "limits",
+                "deny",
+                "require",
+                "terminal",
+                "forbid-dangerous",
+            ],
+        );
+        document.close(organisation)
+    }
+}
+
+/// `[deny]`: places and variables that are not shown, whoever asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Denials {
+    pub(crate) places: Vec<Sourced<Place>>,
+    pub(crate) environment: Vec<Sourced<Pattern>>,
+}
+
+impl Denials {
+    pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Self {
+        let Some(mut section) = document.section(top, "deny", "deny") else {
+            return Self::default();
+        };
+        let home = document.list(&mut section, "home-read", parse_in_home);
+        let files = document.list(&mut section, "files", parse_denied);
+        let environment = document.list(&mut section, "environment", Pattern::parse);
+        document.end(section, &["home-read", "files", "environment"]);
+        let home = home.map(|list| list.value).unwrap_or_default();
+        let mut places: Vec<Sourced<Place>> = home
+            .into_iter()
+            .map(|place| place.map(Place::Home))
+            .collect();
+        places.extend(files.map(|list| list.value).unwrap_or_default());
+        Self {
+            places,
+            environment: environment.map(|list| list.value).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.places.extend(other.places);
+        self.environment.extend(other.environment);
+    }
+}
+
+/// The user's `config.toml`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UserConfig {
+    pub(crate) default_profile: Option<Sourced<String>>,
+}
+
+impl UserConfig {
+    pub(crate) fn parse(file: &SourceFile<'_>) -> Result<Self, Vec<Problem>> {
+        let (mut document, mut top) = Document::open(file)?;
+        let default_profile = document.text(&mut top, "default-profile", parse_profile_name);
+        document.end(top, &["default-profile"]);
+        document.close(Self { default_profile })
+    }
+}

@@ -1,0 +1,82 @@
+//! A profile's file.
+
+use crate::SourceFile;
+use crate::document::{Complaint, Document};
+use crate::error::Problem;
+use crate::origin::Sourced;
+use crate::settings::{Author, Settings};
+
+/// The keys at the top of a profile.
+const KEYS: [&str; 15] = [
+    "description",
+    "extends",
+    "commands",
+    "workspace",
+    "forbid-live",
+    "network",
+    "system",
+    "home",
+    "files",
+    "environment",
+    "limits",
+    "terminal",
+    "syscalls",
+    "programs",
+    "dangerous",
+];
+
+/// A profile as written, before what it extends is merged in.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    pub(crate) description: String,
+    pub(crate) extends: Vec<Sourced<String>>,
+    pub(crate) commands: Vec<Sourced<String>>,
+    pub(crate) settings: Settings,
+}
+
+impl Profile {
+    pub(crate) fn parse(file: &SourceFile<'_>) -> Result<Self, Vec<Problem>> {
+        let (mut document, mut top) = Document::open(file)?;
+        let description = document.text(&mut top, "description", |text| Ok(text.to_owned()));
+        let extends = document.list(&mut top, "extends", parse_profile_name);
+        let commands = document.list(&mut top, "commands", parse_command);
+        let settings = Settings::read(&mut document, &mut top, Author::Profile);
+        document.end(top, &KEYS);
+        document.close(Self {
+            description: description.map(|text| text.value).unwrap_or_default(),
+            extends: extends.map(|list| list.value).unwrap_or_default(),
+            commands: commands.map(|list| list.value).unwrap_or_default(),
+            settings,
+        })
+    }
+}
+
+/// Reads a profile's name: safe to join to a directory.
+pub(crate) fn parse_profile_name(text: &str) -> Result<String, Complaint> {
+    if is_profile_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(Complaint::new(
+            format!("{text:?} is not a profile's name"),
+            "letters, digits, `-` and `_`, at most 64",
+        ))
+    }
+}
+
+/// Whether the text can be a profile's name.
+pub(crate) fn is_profile_name(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+}
+
+fn parse_command(text: &str) -> Result<String, Complaint> {
+    if text.is_empty() || text.contains(['/', '\0']) {
+        return Err(Complaint::new(
+            format!("{text:?} is not a command's base name"),
+            "write the file name alone, as \"cargo\"",
+        ));
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,84 @@
+//! Reasons for a denial, and the places that no workspace may be.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use atoll_model::Reason;
+
+use crate::origin::Sourced;
+use crate::places::{self, overlap};
+use crate::rules::Rules;
+
+/// A reason for a person or an agent to act on.
+pub(crate) fn reason(
+    what: impl Into<String>,
+    why: impl Into<String>,
+    rule: &impl Display,
+    how_to_ask: impl Into<String>,
+) -> Reason {
+    Reason {
+        what: what.into(),
+        why: why.into(),
+        rule: rule.to_string(),
+        how_to_ask: how_to_ask.into(),
+    }
+}
+
+const BUILT_IN: &str = "built in";
+const CHOOSE_ANOTHER: &str = "start it in a project's own directory, or name one with --workspace";
+
+/// Why this directory cannot be a workspace.
+pub(crate) fn of_workspace(rules: &Rules, workspace: &Path) -> Vec<Reason> {
+    let what = format!("the workspace {}", workspace.display());
+    let mut reasons = Vec::new();
+    if let Some(why) = fixed(rules, workspace) {
+        reasons.push(reason(what.clone(), why, &BUILT_IN, CHOOSE_ANOTHER));
+    }
+    for denied in &rules.denied_places {
+        if let Some(why) = denial(denied, workspace) {
+            reasons.push(reason(
+                what.clone(),
+                why,
+                &denied.origin,
+                "choose another directory, or ask who wrote that rule",
+            ));
+        }
+    }
+    if let Some(view) = rules.views.get(workspace) {
+        reasons.push(reason(
+            what,
+            "the same directory is shown in another way already",
+            &view.origin,
+            "work in a directory beneath it or elsewhere, or use another profile",
+        ));
+    }
+    reasons
+}
+
+fn fixed(rules: &Rules, workspace: &Path) -> Option<&'static str> {
+    if !places::is_plain_absolute(workspace) {
+        return Some("it is not an absolute path free of `.` and `..`");
+    }
+    if places::SYSTEM
+        .iter()
+        .any(|system| workspace == Path::new(system))
+    {
+        return Some("it is a directory of the operating system");
+    }
+    places::forbidden_here(workspace, &rules.host)
+}
+
+/// Why a denied place stands against showing this path.
+pub(crate) fn denial(denied: &Sourced<std::path::PathBuf>, path: &Path) -> Option<String> {
+    if !overlap(&denied.value, path) {
+        return None;
+    }
+    let place = denied.value.display();
+    Some(if denied.value == path {
+        format!("{place} is denied")
+    } else if path.starts_with(&denied.value) {
+        format!("it lies in {place}, which is denied")
+    } else {
+        format!("it holds {place}, which is denied and cannot be cut out of it")
+    })
+}

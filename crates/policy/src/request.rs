@@ -1,0 +1,190 @@
+//! What the command line changes: the person decides, within what the
+//! organisation allows.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use atoll_model::{Access, LimitKey, View, ViewKind, WorkspaceMode};
+
+use crate::digest::PolicyDigest;
+use crate::error::ProfileError;
+use crate::origin::{Origin, Sourced};
+use crate::places::{forbidden_here, is_plain_absolute};
+use crate::refusal::reason;
+use crate::rules::Rules;
+use crate::source::Requested;
+use crate::variables::{self, Pattern};
+
+const LIVE: Origin = Origin::CommandLine("--live");
+const RO: Origin = Origin::CommandLine("--ro");
+const LIMIT: Origin = Origin::CommandLine("--limit");
+const TIMEOUT: Origin = Origin::CommandLine("--timeout");
+const ENV: Origin = Origin::CommandLine("--env");
+
+/// The most `--ro` and `--env` options each.
+const OPTIONS_MAX: usize = 1_000;
+
+pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
+    if requested.live {
+        apply_live(rules);
+    }
+    too_many("--ro", requested.read_only_dirs.len())?;
+    too_many("--env", requested.environment.len())?;
+    apply_read_only(rules, requested);
+    apply_limits(rules, requested)?;
+    for option in &requested.environment {
+        apply_variable(rules, option).map_err(|why| ProfileError::Request {
+            option: "--env",
+            why,
+        })?;
+    }
+    Ok(())
+}
+
+fn too_many(option: &'static str, number: usize) -> Result<(), ProfileError> {
+    if number <= OPTIONS_MAX {
+        return Ok(());
+    }
+    Err(ProfileError::Request {
+        option,
+        why: format!("given {number} times; at most {OPTIONS_MAX}"),
+    })
+}
+
+fn apply_live(rules: &mut Rules) {
+    let refused = |why: &str, origin: &Origin| {
+        reason(
+            "--live",
+            why,
+            origin,
+            "leave out --live, or choose another profile",
+        )
+    };
+    if rules.forbid_live.value {
+        let refusal = refused(
+            "the workspace is never live here",
+            &rules.forbid_live.origin,
+        );
+        rules.refusals.push(refusal);
+    } else if rules.workspace.value == WorkspaceMode::ReadOnly {
+        let refusal = refused("the workspace is read-only here", &rules.workspace.origin);
+        rules.refusals.push(refusal);
+    } else {
+        rules.workspace = Sourced::new(WorkspaceMode::Live, LIVE);
+    }
+}
+
+fn apply_read_only(rules: &mut Rules, requested: &Requested) {
+    for path in &requested.read_only_dirs {
+        let why = if is_plain_absolute(path) {
+            forbidden_here(path, &rules.host)
+        } else {
+            Some("it is not an absolute path free of `.` and `..`")
+        };
+        if let Some(why) = why {
+            rules.refusals.push(reason(
+                format!("--ro {}", path.display()),
+                why,
+                &Origin::BuiltIn,
+                "name what is needed beneath it, or elsewhere",
+            ));
+            continue;
+        }
+        let view = View {
+            host: path.components().collect(),
+            inside: path.components().collect(),
+            access: Access::ReadOnly,
+            kind: ViewKind::Input,
+            required: true,
+        };
+        let inside = view.inside.clone();
+        rules.views.insert(inside, Sourced::new(view, RO));
+    }
+}
+
+fn apply_limits(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
+    let memory = rules.host.memory_bytes;
+    for (key, text) in &requested.limits {
+        let set = rules.limits.set(*key, text, LIMIT, memory);
+        set.map_err(|error| ProfileError::Request {
+            option: "--limit",
+            why: error.to_string(),
+        })?;
+    }
+    let Some(timeout) = requested.timeout else {
+        return Ok(());
+    };
+    if timeout.is_zero() {
+        return Err(ProfileError::Request {
+            option: "--timeout",
+            why: "must be longer than zero".to_owned(),
+        });
+    }
+    let asked = rules.limits.origin(LimitKey::WallClock) == LIMIT;
+    let wall_clock = &mut rules.limits.limits.wall_clock;
+    if !(asked && wall_clock.is_some_and(|limit| limit <= timeout)) {
+        *wall_clock = Some(timeout);
+        rules.limits.origins.insert(LimitKey::WallClock, TIMEOUT);
+    }
+    Ok(())
+}
+
+fn apply_variable(rules: &mut Rules, option: &OsStr) -> Result<(), String> {
+    let mut parts = option.as_bytes().splitn(2, |byte| *byte == b'=');
+    let name = parts.next().unwrap_or_default();
+    let name = std::str::from_utf8(name).map_err(|_| "the name is not UTF-8".to_owned())?;
+    if !variables::is_name(name) {
+        return Err(format!("{name:?} is not a variable's name"));
+    }
+    if variables::is_own(name) {
+        return Err(format!("{name} is Atoll's own"));
+    }
+    let denied = rules
+        .environment
+        .denied
+        .iter()
+        .find(|pattern| pattern.value.matches(OsStr::new(name)));
+    if let Some(denied) = denied {
+        let refusal = reason(
+            format!("--env {name}"),
+            "this variable is denied",
+            &denied.origin,
+            "leave it out, or ask who wrote that rule",
+        );
+        rules.refusals.push(refusal);
+        return Ok(());
+    }
+    match parts.next() {
+        Some(value) if value.contains(&0) => return Err("a value cannot hold a NUL".to_owned()),
+        Some(value) => {
+            let value: OsString = OsStr::from_bytes(value).to_owned();
+            let value = Sourced::new(value, ENV);
+            rules.environment.set.insert(name.to_owned(), value);
+        }
+        None => {
+            // A value that a profile sets gives way to the caller's own.
+            rules.environment.set.remove(name);
+            let pattern = Pattern::built_in(name);
+            rules.environment.pass.push(Sourced::new(pattern, ENV));
+        }
+    }
+    Ok(())
+}
+
+/// Adds the options to the policy's version; the profile's own file is added when
+/// it is loaded.
+pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
+    digest.add("--live", &[u8::from(requested.live)]);
+    for path in &requested.read_only_dirs {
+        digest.add("--ro", path.as_os_str().as_bytes());
+    }
+    for (key, text) in &requested.limits {
+        digest.add(&format!("--limit {key}"), text.as_bytes());
+    }
+    if let Some(timeout) = requested.timeout {
+        digest.add("--timeout", &timeout.as_nanos().to_be_bytes());
+    }
+    for option in &requested.environment {
+        digest.add("--env", option.as_bytes());
+    }
+}

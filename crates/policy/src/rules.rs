@@ -1,0 +1,221 @@
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use atoll_model::{
+    InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
+};
+
+use crate::origin::{Origin, Sourced};
+use crate::source::HostFacts;
+use crate::variables::{PASSED, Pattern};
+use crate::{Notice, Problem};
+
+/// Everything that decides about calls of one profile on one host, with where
+/// each value comes from. Made by [`compile`](crate::compile); shown by
+/// [`Rules::show`] and [`Rules::show_json`].
+#[derive(Clone, Debug)]
+pub struct Rules {
+    pub(crate) host: HostFacts,
+    pub(crate) profile: Sourced<String>,
+    pub(crate) description: String,
+    /// The profiles that it extends, in the order of merging.
+    pub(crate) extended: Vec<String>,
+    pub(crate) workspace: Sourced<WorkspaceMode>,
+    pub(crate) forbid_live: Sourced<bool>,
+    /// By path inside, parents first.
+    pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
+    pub(crate) denied_places: Vec<Sourced<PathBuf>>,
+    pub(crate) environment: EnvironmentRules,
+    pub(crate) limits: LimitRules,
+    pub(crate) terminal: TerminalRules,
+    pub(crate) syscalls: SyscallRules,
+    pub(crate) programs: Vec<Sourced<PathBuf>>,
+    /// Why every call is denied; empty when it is not.
+    pub(crate) refusals: Vec<Reason>,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) digest: String,
+}
+
+impl Rules {
+    /// The name of the profile that these rules come from.
+    #[must_use]
+    pub fn profile(&self) -> &str {
+        &self.profile.value
+    }
+
+    /// The version of the policy: `sha256:` and the digest of every file and
+    /// option that these rules were made from.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// What the person should know, as in [`Grant::notices`](crate::Grant::notices).
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// What holds where nothing else is said.
+    pub(crate) fn built_in(host: &HostFacts, profile: Sourced<String>) -> Self {
+        let no = || Sourced::built_in(false);
+        Self {
+            host: host.clone(),
+            profile,
+            description: String::new(),
+            extended: Vec::new(),
+            workspace: Sourced::built_in(WorkspaceMode::CopyOnWrite),
+            forbid_live: no(),
+            views: BTreeMap::new(),
+            denied_places: Vec::new(),
+            environment: EnvironmentRules {
+                pass: PASSED
+                    .iter()
+                    .map(|name| Sourced::built_in(Pattern::built_in(name)))
+                    .collect(),
+                set: BTreeMap::new(),
+                denied: Vec::new(),
+            },
+            limits: LimitRules {
+                limits: Limits::for_run(host.memory_bytes),
+                origins: BTreeMap::new(),
+                unenforced: Origin::BuiltIn,
+            },
+            terminal: TerminalRules {
+                queries: no(),
+                clipboard: no(),
+                title: no(),
+            },
+            syscalls: SyscallRules {
+                deny_debugging: no(),
+                deny_sockets: no(),
+            },
+            programs: Vec::new(),
+            refusals: Vec::new(),
+            notices: Vec::new(),
+            digest: String::new(),
+        }
+    }
+
+    pub(crate) fn notice(&mut self, text: String, origin: Origin) {
+        self.notices.push(Notice { text, origin });
+    }
+}
+
+/// Which variables the program gets.
+#[derive(Clone, Debug)]
+pub(crate) struct EnvironmentRules {
+    pub(crate) pass: Vec<Sourced<Pattern>>,
+    pub(crate) set: BTreeMap<String, Sourced<OsString>>,
+    pub(crate) denied: Vec<Sourced<Pattern>>,
+}
+
+/// How much may be used, and who said so.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitRules {
+    pub(crate) limits: Limits,
+    /// Without an entry, the default holds.
+    pub(crate) origins: BTreeMap<LimitKey, Origin>,
+    pub(crate) unenforced: Origin,
+}
+
+/// What a lower or higher layer's limit did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tightened {
+    /// It is the one that counts now.
+    Counts,
+    /// It is as it was already.
+    Same,
+    /// It is looser than what was there, which still counts.
+    Looser,
+}
+
+impl LimitRules {
+    pub(crate) fn origin(&self, key: LimitKey) -> Origin {
+        self.origins.get(&key).cloned().unwrap_or(Origin::BuiltIn)
+    }
+
+    /// Sets a limit, tighter or looser.
+    pub(crate) fn set(
+        &mut self,
+        key: LimitKey,
+        text: &str,
+        origin: Origin,
+        memory_bytes: u64,
+    ) -> Result<(), InvalidLimit> {
+        self.limits.set(key, text, memory_bytes)?;
+        self.origins.insert(key, origin);
+        Ok(())
+    }
+
+    /// Sets a limit only where that is tighter.
+    pub(crate) fn tighten(
+        &mut self,
+        key: LimitKey,
+        text: &str,
+        origin: Origin,
+        memory_bytes: u64,
+    ) -> Result<Tightened, InvalidLimit> {
+        let mut wanted = self.limits.clone();
+        wanted.set(key, text, memory_bytes)?;
+        let mut tightest = self.limits.clone();
+        tightest.tighten(&wanted);
+        if tightest != self.limits {
+            self.limits = tightest;
+            self.origins.insert(key, origin);
+            Ok(Tightened::Counts)
+        } else if wanted == self.limits {
+            Ok(Tightened::Same)
+        } else {
+            Ok(Tightened::Looser)
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TerminalRules {
+    pub(crate) queries: Sourced<bool>,
+    pub(crate) clipboard: Sourced<bool>,
+    pub(crate) title: Sourced<bool>,
+}
+
+impl TerminalRules {
+    pub(crate) fn rights(&self) -> TerminalRights {
+        TerminalRights {
+            queries: self.queries.value,
+            clipboard: self.clipboard.value,
+            title: self.title.value,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SyscallRules {
+    pub(crate) deny_debugging: Sourced<bool>,
+    pub(crate) deny_sockets: Sourced<bool>,
+}
+
+impl SyscallRules {
+    pub(crate) fn rights(&self) -> SyscallRights {
+        SyscallRights {
+            deny_debugging: self.deny_debugging.value,
+            deny_sockets: self.deny_sockets.value,
+        }
+    }
+}
+
+/// The problem of a value that only this host makes impossible.
+pub(crate) fn problem_at(origin: &Origin, what: String) -> Problem {
+    let file = match origin {
+        Origin::File { name, .. } => name.to_string(),
+        Origin::BuiltIn | Origin::CommandLine(_) => origin.to_string(),
+    };
+    Problem {
+        file,
+        line: origin.line(),
+        column: 1,
+        what,
+        hint: None,
+    }
+}

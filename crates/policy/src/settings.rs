@@ -1,0 +1,331 @@
+//! The tables that profiles and project files share.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use atoll_model::{LimitKey, Limits, WorkspaceMode};
+
+use crate::document::{Complaint, Document, Section};
+use crate::home::HomeSettings;
+use crate::origin::Sourced;
+use crate::places::{Place, parse_absolute, parse_place};
+use crate::suggest::nearest;
+use crate::variables::{self, Pattern};
+
+/// For checking limits in a file before the host is known, bytes.
+const TYPICAL_MEMORY_BYTES: u64 = 16 << 30;
+
+/// Which kind of file is read: a project's may say less than a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// A person, the organisation or Atoll wrote it as a profile.
+    Profile,
+    /// It came with a project.
+    Project,
+}
+
+/// What one file sets; nothing where it is silent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
+    pub(crate) forbid_live: Option<Sourced<bool>>,
+    pub(crate) system_read: Option<Sourced<Vec<Sourced<PathBuf>>>>,
+    pub(crate) home: HomeSettings,
+    pub(crate) files_read: Vec<Sourced<Place>>,
+    pub(crate) pass: Vec<Sourced<Pattern>>,
+    pub(crate) set: Vec<Sourced<(String, String)>>,
+    pub(crate) limits: Vec<(LimitKey, Sourced<String>)>,
+    pub(crate) terminal: TerminalSettings,
+    pub(crate) syscalls: SyscallSettings,
+    pub(crate) execute: Option<Sourced<Vec<Sourced<Place>>>>,
+    pub(crate) unenforced_limits: Option<Sourced<bool>>,
+}
+
+/// `[terminal]`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TerminalSettings {
+    pub(crate) queries: Option<Sourced<bool>>,
+    pub(crate) clipboard: Option<Sourced<bool>>,
+    pub(crate) title: Option<Sourced<bool>>,
+}
+
+/// `[syscalls]`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SyscallSettings {
+    pub(crate) deny_debugging: Option<Sourced<bool>>,
+    pub(crate) deny_sockets: Option<Sourced<bool>>,
+}
+
+impl Settings {
+    /// Reads the shared tables out of the top level.
+    pub(crate) fn read(document: &mut Document, top: &mut Section<'_>, author: Author) -> Self {
+        if author == Author::Project {
+            document.refuse(
+                top,
+                "system",
+                "a project's file cannot choose the system's directories",
+            );
+            document.refuse(
+                top,
+                "dangerous",
+                "a project's file cannot weaken the boundary",
+            );
+        }
+        document.text(top, "network", parse_network);
+        let (pass, set) = read_environment(document, top, author);
+        Self {
+            workspace: document.text(top, "workspace", parse_workspace),
+            forbid_live: only_tightened(document, top, "forbid-live", author, true),
+            system_read: read_system(document, top),
+            home: HomeSettings::read(document, top, author),
+            files_read: read_files(document, top),
+            pass,
+            set,
+            limits: read_limits(document, top),
+            terminal: read_terminal(document, top, author),
+            syscalls: read_syscalls(document, top, author),
+            execute: read_programs(document, top),
+            unenforced_limits: read_dangerous(document, top),
+        }
+    }
+}
+
+/// Reads the name of a way to give the workspace.
+pub(crate) fn parse_workspace(text: &str) -> Result<WorkspaceMode, Complaint> {
+    match text {
+        "copy-on-write" => Ok(WorkspaceMode::CopyOnWrite),
+        "live" => Ok(WorkspaceMode::Live),
+        "read-only" => Ok(WorkspaceMode::ReadOnly),
+        _ => Err(among(text, &["copy-on-write", "live", "read-only"])),
+    }
+}
+
+/// The name of a way to give the workspace, as written in files.
+pub(crate) fn workspace_name(mode: WorkspaceMode) -> &'static str {
+    match mode {
+        WorkspaceMode::CopyOnWrite => "copy-on-write",
+        WorkspaceMode::Live => "live",
+        WorkspaceMode::ReadOnly => "read-only",
+    }
+}
+
+fn parse_network(text: &str) -> Result<(), Complaint> {
+    match text {
+        "none" => Ok(()),
+        _ => Err(Complaint::new(
+            format!("{text:?} is not possible yet"),
+            "only \"none\" for now; hosts by name, for agents and package registries, come with \
+             the egress proxy",
+        )),
+    }
+}
+
+/// The complaint about a word that is none of a few.
+pub(crate) fn among(written: &str, known: &[&str]) -> Complaint {
+    let meant = nearest(written, known.iter().copied())
+        .map(|word| format!("did you mean {word:?}? "))
+        .unwrap_or_default();
+    Complaint::new(
+        format!("{written:?} is not known here"),
+        format!("{meant}Write one of: {}", known.join(", ")),
+    )
+}
+
+/// A flag that a project's file may only set to the value that takes rights away.
+pub(crate) fn only_tightened(
+    document: &mut Document,
+    section: &mut Section<'_>,
+    key: &'static str,
+    author: Author,
+    tight: bool,
+) -> Option<Sourced<bool>> {
+    let (flag, at) = document.flag(section, key)?;
+    if author == Author::Project && flag.value != tight {
+        let subject = section.subject(key);
+        let what = format!("{subject}: this file can only set it to {tight}");
+        document.report(&at, what, Some("leave it out".to_owned()));
+        return None;
+    }
+    Some(flag)
+}
+
+fn read_system(
+    document: &mut Document,
+    top: &mut Section<'_>,
+) -> Option<Sourced<Vec<Sourced<PathBuf>>>> {
+    let mut section = document.section(top, "system", "system")?;
+    let read = document.list(&mut section, "read", parse_absolute);
+    document.end(section, &["read"]);
+    read
+}
+
+fn read_files(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Place>> {
+    let Some(mut section) = document.section(top, "files", "files") else {
+        return Vec::new();
+    };
+    let read = document.list(&mut section, "read", parse_place);
+    document.end(section, &["read"]);
+    read.map(|list| list.value).unwrap_or_default()
+}
+
+type Environment = (Vec<Sourced<Pattern>>, Vec<Sourced<(String, String)>>);
+
+fn read_environment(document: &mut Document, top: &mut Section<'_>, author: Author) -> Environment {
+    let Some(mut section) = document.section(top, "environment", "environment") else {
+        return (Vec::new(), Vec::new());
+    };
+    let pass = document.list(&mut section, "pass", |text| {
+        let pattern = Pattern::parse_passed(text)?;
+        let risk = match author {
+            Author::Profile => None,
+            Author::Project => pattern.exact().and_then(variables::needs_its_name),
+        };
+        match risk {
+            Some(why) => Err(Complaint::new(
+                format!("a project's file cannot pass {text:?}: {why}"),
+                format!("name it yourself: --env {text}, or in a profile of your own"),
+            )),
+            None => Ok(pattern),
+        }
+    });
+    let mut set = Vec::new();
+    if let Some(table) = document.section(&mut section, "set", "environment.set") {
+        for entry in table.entries() {
+            set.extend(read_variable(document, &entry));
+        }
+    }
+    document.end(section, &["pass", "set"]);
+    (pass.map(|list| list.value).unwrap_or_default(), set)
+}
+
+fn read_variable(
+    document: &mut Document,
+    entry: &crate::document::Entry<'_>,
+) -> Option<Sourced<(String, String)>> {
+    let subject = format!("`{}` in [environment.set]", entry.key);
+    let value = document.quantity(entry, &subject)?;
+    if let Err(why) = check_variable(&entry.key, &value) {
+        document.complain(&entry.at, &subject, why.into());
+        return None;
+    }
+    let origin = document.origin(&entry.at);
+    Some(Sourced::new((entry.key.clone(), value), origin))
+}
+
+/// Whether a variable of this name can be set to this value by anyone but Atoll.
+pub(crate) fn check_variable(name: &str, value: &str) -> Result<(), String> {
+    if !variables::is_name(name) {
+        return Err(format!("{name:?} is not a variable's name"));
+    }
+    if variables::is_own(name) {
+        return Err(format!("{name} is Atoll's own"));
+    }
+    if value.contains('\0') {
+        return Err("a value cannot hold a NUL".to_owned());
+    }
+    Ok(())
+}
+
+/// Reads `[limits]`; each value is one that its limit can take.
+pub(crate) fn read_limits(
+    document: &mut Document,
+    top: &mut Section<'_>,
+) -> Vec<(LimitKey, Sourced<String>)> {
+    let Some(section) = document.section(top, "limits", "limits") else {
+        return Vec::new();
+    };
+    let mut limits = Vec::new();
+    for entry in section.entries() {
+        let Ok(key) = LimitKey::parse(&entry.key) else {
+            report_unknown_limit(document, &entry.at, &entry.key);
+            continue;
+        };
+        let subject = format!("`{key}` in [limits]");
+        let Some(text) = document.quantity(&entry, &subject) else {
+            continue;
+        };
+        let mut limits_of_some_host = Limits::for_run(TYPICAL_MEMORY_BYTES);
+        match limits_of_some_host.set(key, &text, TYPICAL_MEMORY_BYTES) {
+            Ok(()) => limits.push((key, Sourced::new(text, document.origin(&entry.at)))),
+            Err(error) => document.report(&entry.at, format!("[limits]: {error}"), None),
+        }
+    }
+    limits
+}
+
+fn report_unknown_limit(document: &mut Document, at: &Range<usize>, written: &str) {
+    let meant = nearest(written, LimitKey::names())
+        .map(|word| format!("did you mean `{word}`? "))
+        .unwrap_or_default();
+    let known = LimitKey::names().join(", ");
+    document.report(
+        at,
+        format!("unknown key `{written}` in [limits]"),
+        Some(format!("{meant}The keys in [limits] are: {known}")),
+    );
+}
+
+/// Reads `[terminal]`.
+pub(crate) fn read_terminal(
+    document: &mut Document,
+    top: &mut Section<'_>,
+    author: Author,
+) -> TerminalSettings {
+    let Some(mut section) = document.section(top, "terminal", "terminal") else {
+        return TerminalSettings::default();
+    };
+    let mut right = |key| only_tightened(document, &mut section, key, author, false);
+    let settings = TerminalSettings {
+        queries: right("queries"),
+        clipboard: right("clipboard"),
+        title: right("title"),
+    };
+    document.end(section, &["queries", "clipboard", "title"]);
+    settings
+}
+
+fn read_syscalls(
+    document: &mut Document,
+    top: &mut Section<'_>,
+    author: Author,
+) -> SyscallSettings {
+    let Some(mut section) = document.section(top, "syscalls", "syscalls") else {
+        return SyscallSettings::default();
+    };
+    let mut refusal = |key| only_tightened(document, &mut section, key, author, true);
+    let settings = SyscallSettings {
+        deny_debugging: refusal("deny-debugging"),
+        deny_sockets: refusal("deny-sockets"),
+    };
+    document.end(section, &["deny-debugging", "deny-sockets"]);
+    settings
+}
+
+/// An empty list would mean that nothing may be executed, which no run survives,
+/// so it is a mistake rather than a rule.
+fn read_programs(
+    document: &mut Document,
+    top: &mut Section<'_>,
+) -> Option<Sourced<Vec<Sourced<Place>>>> {
+    let mut section = document.section(top, "programs", "programs")?;
+    let before = document.problem_count();
+    let execute = document.list(&mut section, "execute", parse_place);
+    let is_good = document.problem_count() == before;
+    document.end(section, &["execute"]);
+    if let Some(list) = execute
+        .as_ref()
+        .filter(|list| is_good && list.value.is_empty())
+    {
+        let what =
+            "`execute` in [programs] is empty: nothing could start; leave it out to allow all";
+        document.report_line(&list.origin, what.to_owned());
+    }
+    execute
+}
+
+fn read_dangerous(document: &mut Document, top: &mut Section<'_>) -> Option<Sourced<bool>> {
+    let mut section = document.section(top, "dangerous", "dangerous")?;
+    let flag = document.flag(&mut section, "unenforced-limits");
+    document.end(section, &["unenforced-limits"]);
+    flag.map(|(flag, _)| flag)
+}

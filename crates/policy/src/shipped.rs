@@ -1,0 +1,61 @@
+//! The profiles that come with Atoll. Only those asked for are parsed; which
+//! commands choose them is repeated here so that choosing parses nothing, and a
+//! test holds both in step.
+
+use crate::SourceFile;
+
+/// A profile that comes with Atoll.
+pub(crate) struct Shipped {
+    pub(crate) name: &'static str,
+    /// As in messages and origins.
+    pub(crate) file: &'static str,
+    pub(crate) content: &'static str,
+    /// What its `commands` says.
+    pub(crate) commands: &'static [&'static str],
+}
+
+macro_rules! shipped {
+    ($($name:literal: $commands:expr,)*) => {
+        &[$(Shipped {
+            name: $name,
+            file: concat!("shipped/", $name, ".toml"),
+            content: include_str!(concat!("../profiles/", $name, ".toml")),
+            commands: &$commands,
+        }),*]
+    };
+}
+
+/// All of them, in the order in which they are listed.
+pub(crate) const ALL: &[Shipped] = shipped! {
+    "default": [],
+    "strict": [],
+    "permissive": [],
+    "rust": ["cargo", "rustc", "rustdoc", "rustfmt", "rustup", "cargo-clippy", "cargo-fmt"],
+    "python": [
+        "python", "python3", "pip", "pip3", "pipx", "pytest", "tox", "uv", "uvx", "poetry", "ruff",
+        "mypy", "jupyter",
+    ],
+    "node": [
+        "node", "npm", "npx", "pnpm", "pnpx", "yarn", "corepack", "bun", "bunx", "deno", "tsc",
+    ],
+    "codex": ["codex"],
+    "claude": ["claude"],
+    "opencode": ["opencode"],
+    "gemini": ["gemini"],
+    "openclaw": ["openclaw"],
+};
+
+impl Shipped {
+    pub(crate) fn by_name(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|profile| profile.name == name)
+    }
+
+    pub(crate) fn by_command(command: &str) -> Option<&'static Self> {
+        ALL.iter()
+            .find(|profile| profile.commands.contains(&command))
+    }
+
+    pub(crate) fn source(&self) -> SourceFile<'static> {
+        SourceFile::new(self.file, self.content.as_bytes())
+    }
+}

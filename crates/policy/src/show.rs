@@ -1,0 +1,234 @@
+//! Rules as text for people and as JSON for programs: every value that is in
+//! force, with where it comes from.
+
+use atoll_model::{Access, Keep, LimitKey, Limits, View, ViewKind, format_bytes, format_duration};
+use serde_json::{Map, Value, json};
+
+use crate::origin::{Origin, Sourced};
+use crate::rules::Rules;
+use crate::settings::workspace_name;
+
+/// One value in force.
+struct Row {
+    section: &'static str,
+    key: String,
+    text: String,
+    json: Value,
+    from: String,
+}
+
+impl Rules {
+    /// Every value in force and where it comes from, one a line, for people.
+    #[must_use]
+    pub fn show(&self) -> String {
+        let rows = self.rows();
+        let width = |of: fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or_default();
+        let key_width = width(|row| row.key.chars().count());
+        let text_width = width(|row| row.text.chars().count()).min(48);
+        let mut out = format!("{} — {}\n", self.profile.value, self.description);
+        let mut section = "";
+        for row in &rows {
+            if row.section != section {
+                section = row.section;
+                out.push_str(&format!("\n{section}\n"));
+            }
+            let (key, text, from) = (&row.key, &row.text, &row.from);
+            out.push_str(&format!("  {key:key_width$}  {text:text_width$}  {from}\n"));
+        }
+        for refusal in &self.refusals {
+            out.push_str(&format!(
+                "\nrefused: {}: {} ({})\n",
+                refusal.what, refusal.why, refusal.rule
+            ));
+        }
+        for notice in &self.notices {
+            out.push_str(&format!("\nnote: {notice}\n"));
+        }
+        out.push_str(&format!("\npolicy {}\n", self.digest));
+        out
+    }
+
+    /// The same as one JSON object: per section a list of `key`, `value`, `from`.
+    /// Sizes are in bytes, times in milliseconds, `cpu` in processors.
+    #[must_use]
+    pub fn show_json(&self) -> Value {
+        let mut sections = Map::new();
+        for row in self.rows() {
+            let list = sections
+                .entry(row.section)
+                .or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(list) = list {
+                list.push(json!({"key": row.key, "value": row.json, "from": row.from}));
+            }
+        }
+        let notices: Vec<Value> = self
+            .notices
+            .iter()
+            .map(|notice| json!({"text": notice.text, "from": notice.origin.to_string()}))
+            .collect();
+        json!({
+            "profile": self.profile.value,
+            "description": self.description,
+            "policy": self.digest,
+            "rules": sections,
+            "refusals": self.refusals,
+            "notices": notices,
+        })
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = Rows(Vec::new());
+        rows.text("profile", "name", &self.profile.value, &self.profile.origin);
+        for name in &self.extended {
+            rows.text("profile", "extends", name, &self.profile.origin);
+        }
+        let mode = workspace_name(self.workspace.value);
+        rows.text("workspace", "mode", mode, &self.workspace.origin);
+        rows.flag("workspace", "forbid-live", &self.forbid_live);
+        rows.text("workspace", "network", "none", &Origin::BuiltIn);
+        rows.views(self, ViewKind::System, "system");
+        rows.views(self, ViewKind::Home, "home");
+        rows.views(self, ViewKind::Cache, "home");
+        rows.views(self, ViewKind::Input, "files");
+        for pattern in &self.environment.pass {
+            rows.text(
+                "environment",
+                "pass",
+                pattern.value.as_str(),
+                &pattern.origin,
+            );
+        }
+        for (name, value) in &self.environment.set {
+            let text = format!("{name}={}", value.value.to_string_lossy());
+            rows.text("environment", "set", &text, &value.origin);
+        }
+        rows.text(
+            "environment",
+            "set",
+            "ATOLL_RUN=<the run's id>",
+            &Origin::BuiltIn,
+        );
+        rows.limits(self);
+        rows.flag("terminal", "queries", &self.terminal.queries);
+        rows.flag("terminal", "clipboard", &self.terminal.clipboard);
+        rows.flag("terminal", "title", &self.terminal.title);
+        rows.flag("syscalls", "deny-debugging", &self.syscalls.deny_debugging);
+        rows.flag("syscalls", "deny-sockets", &self.syscalls.deny_sockets);
+        for program in &self.programs {
+            let text = program.value.display().to_string();
+            rows.text("programs", "execute", &text, &program.origin);
+        }
+        if self.programs.is_empty() {
+            rows.text(
+                "programs",
+                "execute",
+                "everything in view",
+                &Origin::BuiltIn,
+            );
+        }
+        for place in &self.denied_places {
+            let text = place.value.display().to_string();
+            rows.text("deny", "files", &text, &place.origin);
+        }
+        for pattern in &self.environment.denied {
+            rows.text(
+                "deny",
+                "environment",
+                pattern.value.as_str(),
+                &pattern.origin,
+            );
+        }
+        rows.0
+    }
+}
+
+struct Rows(Vec<Row>);
+
+impl Rows {
+    fn push(&mut self, section: &'static str, key: &str, text: String, json: Value, from: &Origin) {
+        self.0.push(Row {
+            section,
+            key: key.to_owned(),
+            text,
+            json,
+            from: from.to_string(),
+        });
+    }
+
+    fn text(&mut self, section: &'static str, key: &str, text: &str, from: &Origin) {
+        self.push(section, key, text.to_owned(), Value::from(text), from);
+    }
+
+    fn flag(&mut self, section: &'static str, key: &str, flag: &Sourced<bool>) {
+        let text = if flag.value { "yes" } else { "no" };
+        self.push(
+            section,
+            key,
+            text.to_owned(),
+            Value::from(flag.value),
+            &flag.origin,
+        );
+    }
+
+    fn views(&mut self, rules: &Rules, kind: ViewKind, section: &'static str) {
+        let of_kind = |view: &&Sourced<View>| view.value.kind == kind;
+        for view in rules.views.values().filter(of_kind) {
+            let path = match view.value.inside.strip_prefix(&rules.host.home) {
+                Ok(rest) => format!("~/{}", rest.display()),
+                Err(_) => view.value.inside.display().to_string(),
+            };
+            let (key, text) = match (view.value.access, kind) {
+                (Access::ReadOnly, _) => ("read", path),
+                (Access::Layer(layering), ViewKind::Cache) => match layering.keep {
+                    Keep::Run => ("cache", path),
+                    Keep::Profile => ("cache", format!("{path} (kept for the next run)")),
+                },
+                (Access::Layer(_), _) => ("layer", path),
+            };
+            self.text(section, key, &text, &view.origin);
+        }
+    }
+
+    fn limits(&mut self, rules: &Rules) {
+        for key in LimitKey::ALL {
+            let (text, json) = limit(&rules.limits.limits, key);
+            self.push("limits", key.name(), text, json, &rules.limits.origin(key));
+        }
+        let unenforced = rules.limits.limits.dangerous_unenforced_limits;
+        let flag = Sourced::new(unenforced, rules.limits.unenforced.clone());
+        self.flag("dangerous", "unenforced-limits", &flag);
+    }
+}
+
+/// A limit for people and as a number, `null` for none.
+fn limit(limits: &Limits, key: LimitKey) -> (String, Value) {
+    let bytes = |number: u64| (format_bytes(number), Value::from(number));
+    let count = |number: u64| (number.to_string(), Value::from(number));
+    let none = || ("none".to_owned(), Value::Null);
+    let time = |time: Option<std::time::Duration>| match time {
+        Some(time) => {
+            let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            (format_duration(time), Value::from(ms))
+        }
+        None => none(),
+    };
+    match key {
+        LimitKey::Memory => bytes(limits.memory_bytes),
+        LimitKey::Swap => bytes(limits.swap_bytes),
+        LimitKey::Processes => count(limits.processes),
+        LimitKey::OpenFiles => count(limits.open_files),
+        LimitKey::Disk => bytes(limits.disk_bytes),
+        LimitKey::Inodes => count(limits.inodes),
+        LimitKey::Tmp => bytes(limits.tmp_bytes),
+        LimitKey::Cpu => match limits.cpu_millis {
+            Some(millis) => {
+                let processors = millis as f64 / 1_000.0;
+                (format!("{processors}"), Value::from(processors))
+            }
+            None => ("all, at low weight".to_owned(), Value::Null),
+        },
+        LimitKey::WallClock => time(limits.wall_clock),
+        LimitKey::Idle => time(limits.idle),
+        LimitKey::Output => bytes(limits.output_bytes),
+    }
+}

@@ -1,0 +1,129 @@
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use atoll_model::LimitKey;
+
+use crate::TrustList;
+
+/// One file that was read for policy: what to call it in messages, and its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFile<'a> {
+    /// The file's absolute path, for messages and, for a project's file, the path
+    /// that is looked up in the [`TrustList`].
+    pub name: Cow<'a, str>,
+    /// Its content as read.
+    pub content: Cow<'a, [u8]>,
+}
+
+impl<'a> SourceFile<'a> {
+    /// A file from its path and content, borrowed or owned.
+    pub fn new(name: impl Into<Cow<'a, str>>, content: impl Into<Cow<'a, [u8]>>) -> Self {
+        Self {
+            name: name.into(),
+            content: content.into(),
+        }
+    }
+}
+
+/// Where the user's own profiles are looked up by name (without `.toml`). A
+/// user's profile stands in place of a shipped one of the same name.
+pub trait ProfileSource {
+    /// The names of all profiles. Asked only when nothing else chooses a profile,
+    /// to find one by command, and for suggestions.
+    ///
+    /// # Errors
+    /// Why the names could not be had; ends in a [`ProfileError::Unreadable`](crate::ProfileError::Unreadable).
+    fn names(&self) -> Result<Vec<String>, String>;
+
+    /// The profile of that name, or `None` when there is none. The name is made of
+    /// ASCII letters, digits, `-` and `_`, so it can be joined to a directory.
+    ///
+    /// # Errors
+    /// Why a profile that exists could not be read.
+    fn lookup(&self, name: &str) -> Result<Option<SourceFile<'_>>, String>;
+}
+
+/// A [`ProfileSource`] without any profile.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoProfiles;
+
+impl ProfileSource for NoProfiles {
+    fn names(&self) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    fn lookup(&self, _name: &str) -> Result<Option<SourceFile<'_>>, String> {
+        Ok(None)
+    }
+}
+
+/// The files that decide, from the highest layer to the lowest.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// The organisation's file; what it forbids, nothing below it allows.
+    pub organisation: Option<&'a SourceFile<'a>>,
+    /// The user's `config.toml`.
+    pub user_config: Option<&'a SourceFile<'a>>,
+    /// The user's profiles.
+    pub user_profiles: &'a dyn ProfileSource,
+    /// The project's `atoll.toml`; counts only when `trust` knows its content.
+    pub project: Option<&'a SourceFile<'a>>,
+    /// Which project files the person has trusted, by content.
+    pub trust: &'a TrustList,
+}
+
+/// What the person asked for on the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requested {
+    /// `--profile`; without it the project, the command or the user's
+    /// configuration chooses, in this order, and finally `default`.
+    pub profile: Option<RequestedProfile>,
+    /// `--live`: write straight to the workspace.
+    pub live: bool,
+    /// `--ro`: further paths to read, absolute, free of symbolic links.
+    pub read_only_dirs: Vec<PathBuf>,
+    /// `--limit KEY=VALUE`; may raise what a profile says, never what the
+    /// organisation says. Of several for one key the last counts.
+    pub limits: Vec<(LimitKey, String)>,
+    /// `--timeout`: the tighter of this and a requested `wall-clock` counts.
+    pub timeout: Option<Duration>,
+    /// `--env`: `NAME` to pass on or `NAME=VALUE` to set.
+    pub environment: Vec<OsString>,
+}
+
+/// The profile that `--profile` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestedProfile {
+    /// A user's or shipped profile by its name.
+    Named(String),
+    /// A file that the person named. It counts as the user's own.
+    File(SourceFile<'static>),
+}
+
+/// What the host is like, as far as policy must know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostFacts {
+    /// The host's memory, or the cgroup's if that is less, bytes.
+    pub memory_bytes: u64,
+    /// The user id that Atoll runs for.
+    pub uid: u32,
+    /// The group id that Atoll runs for.
+    pub gid: u32,
+    /// The user's home directory, absolute, free of symbolic links.
+    pub home: PathBuf,
+    /// Where Atoll keeps runs, layers and the ledger; absolute, free of symbolic links.
+    pub state_dir: PathBuf,
+    /// Where the user's profiles and configuration are; absolute, free of symbolic links.
+    pub config_dir: PathBuf,
+}
+
+/// What is true at the time of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The host; must be the one that the rules were compiled for.
+    pub host: &'a HostFacts,
+    /// The caller's environment, complete; policy picks from it.
+    pub environment: &'a [(OsString, OsString)],
+}

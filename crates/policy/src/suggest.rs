@@ -1,0 +1,54 @@
+/// A key longer than this is not compared: no name that we know is.
+const WORD_CHARS_MAX: usize = 64;
+
+/// The known word that was probably meant: one that differs in few characters, or
+/// one that starts as the written word does.
+pub(crate) fn nearest<'a>(
+    written: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
+    let length = written.chars().count();
+    if length > WORD_CHARS_MAX {
+        return None;
+    }
+    let written = written.to_ascii_lowercase();
+    let most = (length / 3).max(1);
+    let by_distance = known
+        .clone()
+        .into_iter()
+        .map(|word| (distance(&written, word), word))
+        .filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance);
+    let by_start = || {
+        known
+            .into_iter()
+            .map(|word| (common_start(&written, word), word))
+            .filter(|(start, word)| *start >= 3 && start * 2 >= length.max(word.len()))
+            .max_by_key(|(start, _)| *start)
+    };
+    by_distance.or_else(by_start).map(|(_, word)| word)
+}
+
+fn common_start(left: &str, right: &str) -> usize {
+    let pairs = left.chars().zip(right.chars());
+    pairs.take_while(|(left, right)| left == right).count()
+}
+
+/// How many characters must be added, removed or replaced (Levenshtein).
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (index, from) in left.chars().enumerate() {
+        let mut last = index + 1;
+        let mut next = vec![last];
+        for (to, pair) in right.iter().zip(row.windows(2)) {
+            let [diagonal, above] = pair else { continue };
+            last = (diagonal + usize::from(from != *to))
+                .min(above + 1)
+                .min(last + 1);
+            next.push(last);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}

@@ -1,0 +1,211 @@
+//! A small world to compile and decide in; the tests are in the modules below.
+
+mod decisions;
+mod environment;
+mod files;
+mod layers;
+mod monotonic;
+mod selection;
+mod shipped;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use atoll_model::{Boundary, Call, Principal, Reason, RunId, Verdict};
+
+use crate::*;
+
+/// Everything that compile and decide are given.
+#[derive(Clone)]
+struct World {
+    organisation: Option<String>,
+    config: Option<String>,
+    profiles: BTreeMap<String, String>,
+    project: Option<String>,
+    trust: TrustList,
+    requested: Requested,
+    host: HostFacts,
+    call: Call,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl ProfileSource for BTreeMap<String, String> {
+    fn names(&self) -> Result<Vec<String>, String> {
+        Ok(self.keys().cloned().collect())
+    }
+
+    fn lookup(&self, name: &str) -> Result<Option<SourceFile<'_>>, String> {
+        Ok(self
+            .get(name)
+            .map(|text| SourceFile::new(format!("user/{name}.toml"), text.as_bytes())))
+    }
+}
+
+const PROJECT: &str = "/home/ann/src/app/atoll.toml";
+
+fn host() -> HostFacts {
+    HostFacts {
+        memory_bytes: 16 << 30,
+        uid: 1000,
+        gid: 1000,
+        home: PathBuf::from("/home/ann"),
+        state_dir: PathBuf::from("/home/ann/.local/state/atoll"),
+        config_dir: PathBuf::from("/home/ann/.config/atoll"),
+    }
+}
+
+fn world() -> World {
+    let call = Call {
+        run: RunId::parse("261121-093012-k7qd").unwrap(),
+        principal: Principal {
+            uid: 1000,
+            gid: 1000,
+            name: "ann".to_owned(),
+        },
+        command: vec![OsString::from("true")],
+        workspace: PathBuf::from("/home/ann/src/app"),
+        directory: PathBuf::from("/home/ann/src/app"),
+        terminal: false,
+    };
+    World {
+        organisation: None,
+        config: None,
+        profiles: BTreeMap::new(),
+        project: None,
+        trust: TrustList::default(),
+        requested: Requested::default(),
+        host: host(),
+        call,
+        environment: Vec::new(),
+    }
+}
+
+impl World {
+    fn organisation(mut self, text: &str) -> Self {
+        self.organisation = Some(text.to_owned());
+        self
+    }
+
+    fn config(mut self, text: &str) -> Self {
+        self.config = Some(text.to_owned());
+        self
+    }
+
+    /// A user's profile.
+    fn profile(mut self, name: &str, text: &str) -> Self {
+        self.profiles.insert(name.to_owned(), text.to_owned());
+        self
+    }
+
+    /// A project's file, trusted as it is.
+    fn project(mut self, text: &str) -> Self {
+        self.trust.trust(PROJECT, text.as_bytes());
+        self.project = Some(text.to_owned());
+        self
+    }
+
+    fn untrusted_project(mut self, text: &str) -> Self {
+        self.project = Some(text.to_owned());
+        self
+    }
+
+    fn with(mut self, name: &str) -> Self {
+        self.requested.profile = Some(RequestedProfile::Named(name.to_owned()));
+        self
+    }
+
+    fn command(mut self, program: &str) -> Self {
+        self.call.command = vec![OsString::from(program)];
+        self
+    }
+
+    fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    fn compile(&self) -> Result<Rules, ProfileError> {
+        let file = |name: &'static str, text: &Option<String>| {
+            text.clone()
+                .map(|text| SourceFile::new(name, text.into_bytes()))
+        };
+        let organisation = file("/etc/atoll/organisation.toml", &self.organisation);
+        let config = file("user/config.toml", &self.config);
+        let project = file(PROJECT, &self.project);
+        let sources = Sources {
+            organisation: organisation.as_ref(),
+            user_config: config.as_ref(),
+            user_profiles: &self.profiles,
+            project: project.as_ref(),
+            trust: &self.trust,
+        };
+        let program = self.call.command.first().cloned().unwrap_or_default();
+        compile(&sources, &self.requested, &program, &self.host)
+    }
+
+    fn rules(&self) -> Rules {
+        match self.compile() {
+            Ok(rules) => rules,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn decide(&self) -> Verdict<Grant> {
+        let facts = Facts {
+            host: &self.host,
+            environment: &self.environment,
+        };
+        decide(&self.rules(), &self.call, &facts)
+    }
+
+    fn grant(&self) -> Grant {
+        match self.decide() {
+            Verdict::Allow(grant) => grant,
+            Verdict::Ask(reasons) | Verdict::Deny(reasons) => panic!("{reasons:?}"),
+        }
+    }
+
+    fn boundary(&self) -> Boundary {
+        self.grant().boundary().clone()
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        match self.decide() {
+            Verdict::Deny(reasons) => reasons,
+            Verdict::Ask(_) => panic!("asked"),
+            Verdict::Allow(grant) => panic!("allowed: {grant:?}"),
+        }
+    }
+
+    fn error(&self) -> String {
+        match self.compile() {
+            Ok(rules) => panic!("compiled: {rules:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The paths of all views, in order.
+    fn views(&self) -> Vec<String> {
+        self.boundary()
+            .views
+            .iter()
+            .map(|view| view.inside.display().to_string())
+            .collect()
+    }
+
+    fn notices(&self) -> String {
+        let grant = self.grant();
+        let texts: Vec<String> = grant.notices().iter().map(Notice::to_string).collect();
+        texts.join("\n")
+    }
+
+    /// The value of a variable inside.
+    fn value(&self, name: &str) -> Option<String> {
+        self.boundary()
+            .environment
+            .iter()
+            .find(|(one, _)| one == OsStr::new(name))
+            .map(|(_, value)| value.to_string_lossy().into_owned())
+    }
+}

@@ -1,0 +1,177 @@
+use super::*;
+
+/// Run with `ATOLL_UPDATE_GOLDEN=1` to write the files anew, then read the diff.
+fn golden(name: &str, text: &str) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("ATOLL_UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, expected, "{path}");
+}
+
+/// The digest changes with every byte of every profile, comments too.
+fn without_digest(text: &str, rules: &Rules) -> String {
+    text.replace(rules.digest(), "sha256:…")
+}
+
+#[test]
+fn shipped_profiles_show_as_they_did() {
+    for shipped in crate::shipped::ALL {
+        let world = world().with(shipped.name);
+        let rules = world.rules();
+        golden(
+            &format!("{}.txt", shipped.name),
+            &without_digest(&rules.show(), &rules),
+        );
+        let json = serde_json::to_string_pretty(&rules.show_json()).unwrap() + "\n";
+        golden(
+            &format!("{}.json", shipped.name),
+            &without_digest(&json, &rules),
+        );
+        assert_eq!(world.notices(), "", "{}", shipped.name);
+    }
+}
+
+#[test]
+fn every_layer_shows_where_a_value_comes_from() {
+    let mut world = world()
+        .profile(
+            "p",
+            "extends=['rust']\nworkspace='live'\nfiles.read=['/srv/data']\n\
+                       [environment]\nset={A='1'}\n[programs]\nexecute=['/usr/bin']",
+        )
+        .with("p")
+        .project("limits.processes = 100\nlimits.memory = '15G'")
+        .organisation(
+            "deny.home-read=['.cargo/git']\ndeny.environment=['AWS_*']\n\
+                       deny.files=['/srv/other']\nlimits.cpu=2\nrequire.workspace='copy-on-write'",
+        );
+    world.requested.read_only_dirs = vec!["/home".into()];
+    world.requested.environment = vec!["CI".into()];
+    let rules = world.rules();
+    golden("layers.txt", &without_digest(&rules.show(), &rules));
+}
+
+#[test]
+fn the_table_of_commands_says_what_the_files_say() {
+    for (summary, shipped) in list(&NoProfiles).unwrap().iter().zip(crate::shipped::ALL) {
+        assert_eq!(summary.name, shipped.name);
+        assert_eq!(summary.commands, shipped.commands, "{}", shipped.name);
+        assert!(!summary.description.is_empty(), "{}", shipped.name);
+        assert_eq!(summary.problems, [], "{}", shipped.name);
+    }
+}
+
+#[test]
+fn lists_hold_the_users_profiles_too() {
+    let profiles = world()
+        .profile("mine", "description = 'My own'\ncommands = ['make']")
+        .profile("rust", "description = 'My Rust'")
+        .profile("broken", "x")
+        .profile("not a name", "")
+        .profiles;
+    let summaries = list(&profiles).unwrap();
+    let by_name = |name: &str| summaries.iter().find(|one| one.name == name).unwrap();
+    assert_eq!(by_name("mine").commands, ["make"]);
+    assert_eq!(by_name("rust").description, "My Rust");
+    assert_eq!(by_name("rust").file, "user/rust.toml");
+    assert_eq!(by_name("broken").problems.len(), 1);
+    assert_eq!(summaries.len(), crate::shipped::ALL.len() + 2);
+}
+
+#[test]
+fn no_shipped_profile_shows_secrets_or_weakens() {
+    const SECRETS: [&str; 17] = [
+        ".ssh",
+        ".aws",
+        ".gnupg",
+        ".netrc",
+        ".kube",
+        ".docker",
+        ".npmrc",
+        ".pypirc",
+        ".config/gcloud",
+        ".config/gh",
+        ".cargo/credentials.toml",
+        ".git-credentials",
+        ".local/share/keyrings",
+        ".pki",
+        ".password-store",
+        ".mozilla",
+        ".bash_history",
+    ];
+    for shipped in crate::shipped::ALL {
+        let boundary = world().with(shipped.name).boundary();
+        assert!(!boundary.limits.dangerous_unenforced_limits);
+        assert!(!boundary.terminal.clipboard, "{}", shipped.name);
+        for view in &boundary.views {
+            for secret in SECRETS {
+                let secret = host().home.join(secret);
+                assert!(
+                    !crate::places::overlap(&secret, &view.inside),
+                    "{}: {}",
+                    shipped.name,
+                    view.inside.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn agents_have_their_configuration_in_a_layer() {
+    use atoll_model::{Access, Keep, Layering};
+    for (agent, place) in [
+        ("codex", ".codex"),
+        ("claude", ".claude"),
+        ("claude", ".claude.json"),
+        ("opencode", ".config/opencode"),
+        ("opencode", ".local/share/opencode"),
+        ("gemini", ".gemini"),
+        ("openclaw", ".openclaw"),
+    ] {
+        let boundary = world().command(agent).boundary();
+        let place = host().home.join(place);
+        let view = boundary.views.iter().find(|view| view.inside == place);
+        let layer = Access::Layer(Layering { keep: Keep::Run });
+        assert_eq!(view.map(|view| view.access), Some(layer), "{agent}");
+        assert!(boundary.terminal.queries && boundary.terminal.title);
+    }
+}
+
+/// The real budget (100 µs for the default profile) holds in an optimised build;
+/// this catches only what is slower by orders of magnitude, as parsing everything.
+#[test]
+fn compiling_the_default_is_quick() {
+    let world = world();
+    let start = std::time::Instant::now();
+    for _ in 0..100 {
+        world.rules();
+    }
+    let each = start.elapsed() / 100;
+    assert!(each < std::time::Duration::from_millis(5), "{each:?}");
+}
+
+#[test]
+#[ignore = "a measurement: run with --release --ignored --nocapture"]
+fn measure() {
+    for name in ["default", "rust", "codex", "permissive"] {
+        let world = world().with(name).variable("PATH", "/bin");
+        let start = std::time::Instant::now();
+        for _ in 0..2_000 {
+            std::hint::black_box(world.rules());
+        }
+        println!("{name}: compile {:?}", start.elapsed() / 2_000);
+        let rules = world.rules();
+        let facts = Facts {
+            host: &world.host,
+            environment: &world.environment,
+        };
+        let start = std::time::Instant::now();
+        for _ in 0..2_000 {
+            std::hint::black_box(decide(&rules, &world.call, &facts));
+        }
+        println!("{name}: decide {:?}", start.elapsed() / 2_000);
+    }
+}

@@ -1,0 +1,38 @@
+use std::os::fd::BorrowedFd;
+
+/// Which of the program's outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output, or everything on a terminal.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// What to do with a signal that the host side received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// Send it to the program.
+    Forward(u8),
+    /// The window has this size now.
+    Resize(crate::Size),
+    /// Nothing.
+    Ignore,
+}
+
+/// Whoever sits on the host's side of a session: where its input comes from,
+/// where its output goes.
+pub trait Attachment {
+    /// Where the program's input is read from; `None` for none.
+    fn input(&self) -> Option<BorrowedFd<'_>>;
+    /// Where a stream is shown.
+    fn sink(&self, stream: Stream) -> BorrowedFd<'_>;
+    /// Becomes readable when a signal has arrived.
+    fn signals(&self) -> Option<BorrowedFd<'_>>;
+    /// Takes the signals that have arrived.
+    fn next_signal(&mut self) -> Option<Reaction>;
+    /// Turns what the program wrote into what is shown, and keeps what is kept.
+    fn transform(&mut self, stream: Stream, written: &[u8], shown: &mut Vec<u8>);
+    /// The program was stopped by the terminal: returns when it is to go on.
+    fn suspended(&mut self);
+}

@@ -1,0 +1,119 @@
+use std::path::PathBuf;
+
+use atoll_frame::Stage;
+
+/// A sandbox could not be made or went wrong; nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The launcher could not be started.
+    #[error("the launcher could not be started: {0}")]
+    Launcher(std::io::Error),
+    /// A step of making the sandbox failed.
+    #[error("{what}: {error}{hint}", what = describe(*stage, detail), hint = explain(*stage, error))]
+    Making {
+        /// Which step.
+        stage: Stage,
+        /// The kernel's answer.
+        error: std::io::Error,
+        /// The path that it was about.
+        detail: String,
+    },
+    /// A path that must be there is not.
+    #[error("{} cannot be shown inside: {error}", path.display())]
+    Source {
+        /// The path.
+        path: PathBuf,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+    /// A mount lies where it would be hidden.
+    #[error(
+        "{} is a mount of its own inside {}; a copy-on-write layer would show it as an empty \
+         directory. Unmount it, or choose a workspace that does not contain it",
+        inner.display(), outer.display()
+    )]
+    MountInside {
+        /// The workspace or view.
+        outer: PathBuf,
+        /// The mount within.
+        inner: PathBuf,
+    },
+    /// A limit that this host cannot hold.
+    #[error(
+        "this host cannot enforce the limit {limit}: {why}. Run as root or with a delegated \
+         control group, drop the limit, or set dangerous.unenforced-limits in the profile"
+    )]
+    Unenforceable {
+        /// Which limit.
+        limit: &'static str,
+        /// Why not.
+        why: String,
+    },
+    /// This kernel lacks something that the boundary needs.
+    #[error("this kernel cannot hold the boundary: {0}. `atoll doctor` tells more")]
+    Kernel(String),
+    /// The description is larger than the launcher takes.
+    #[error("the command and its environment are too large: {0} bytes, at most {max}", max = atoll_frame::SPEC_BYTES_MAX)]
+    TooLarge(usize),
+    /// The sandbox's processes stopped answering before they told how it ended.
+    #[error("the sandbox ended without telling why; the kernel's log may (dmesg)")]
+    Vanished,
+    /// A system call on the host side failed.
+    #[error("{what}: {error}")]
+    Host {
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+}
+
+impl SandboxError {
+    pub(crate) fn host<E: Into<std::io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Host { what, error: error.into() }
+    }
+}
+
+fn describe(stage: Stage, detail: &str) -> String {
+    let step = match stage {
+        Stage::Description => "reading the sandbox's description",
+        Stage::Namespaces => "making the sandbox's namespaces",
+        Stage::Ids => "mapping user ids",
+        Stage::ControlGroups => "joining the control group",
+        Stage::Network => "switching the sandbox's loopback on",
+        Stage::Tree => "building the sandbox's file tree",
+        Stage::Root => "changing the sandbox's root",
+        Stage::Limits => "setting limits",
+        Stage::Rights => "giving rights up",
+        Stage::Terminal => "opening the sandbox's terminal",
+        Stage::Landlock => "setting Landlock rules",
+        Stage::Filter => "installing the system call filter",
+        Stage::Start => "starting the program",
+        Stage::Directory => "entering the working directory",
+    };
+    if detail.is_empty() { step.to_owned() } else { format!("{step}, at /{}", detail.trim_start_matches('/')) }
+}
+
+const EPERM: i32 = 1;
+const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
+const ESTALE: i32 = 116;
+
+/// What usually lies behind a failed step, and what helps.
+#[must_use]
+pub fn explain(stage: Stage, error: &std::io::Error) -> &'static str {
+    match (stage, error.raw_os_error()) {
+        (Stage::Namespaces | Stage::Ids, Some(EPERM)) => {
+            ". This host forbids user namespaces to ordinary users: `atoll doctor` names the setting"
+        }
+        (Stage::Namespaces, Some(ENOSPC)) => {
+            ". The limit of user namespaces is reached (user.max_user_namespaces), or Atoll runs \
+             inside a sandbox that forbids nested ones"
+        }
+        (Stage::Tree, Some(ESTALE)) => ". The path was exchanged while the sandbox was being made",
+        (Stage::Tree, Some(EINVAL)) => {
+            ". The file system there cannot be a layer of an overlay"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,118 @@
+//! What this host is like, read once at each start.
+
+use std::path::{Path, PathBuf};
+
+use crate::SandboxError;
+
+/// One mount of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountPoint {
+    /// Where it is mounted.
+    pub path: PathBuf,
+    /// The kind of file system.
+    pub kind: String,
+    /// The options of the file system itself.
+    pub options: String,
+}
+
+/// The facts that a boundary is built on.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// All mounts that this process sees.
+    pub mounts: Vec<MountPoint>,
+    /// The control groups that this process is in: controllers and path; version
+    /// 2 has no controllers here.
+    pub groups: Vec<(String, PathBuf)>,
+    /// The version of Landlock.
+    pub landlock: u32,
+    /// The effective user id.
+    pub uid: u32,
+    /// The effective group id.
+    pub gid: u32,
+}
+
+impl Host {
+    /// Reads the facts.
+    ///
+    /// # Errors
+    /// [`SandboxError::Kernel`] without Landlock or /proc.
+    pub fn read() -> Result<Self, SandboxError> {
+        let landlock = atoll_sys::landlock::version().map_err(|error| {
+            SandboxError::Kernel(format!(
+                "Landlock is not available ({error}); it needs Linux 5.13 and \"landlock\" among \
+                 the kernel's lsm= modules"
+            ))
+        })?;
+        let text = |path: &str| {
+            std::fs::read(path)
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+                .map_err(|error| SandboxError::Kernel(format!("{path} cannot be read: {error}")))
+        };
+        Ok(Self {
+            mounts: parse_mounts(&text("/proc/self/mountinfo")?),
+            groups: parse_groups(&text("/proc/self/cgroup")?),
+            landlock,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        })
+    }
+
+    /// The mounts strictly within a directory.
+    pub fn mounts_within<'a>(&'a self, outer: &'a Path) -> impl Iterator<Item = &'a MountPoint> {
+        self.mounts.iter().filter(move |mount| mount.path != outer && mount.path.starts_with(outer))
+    }
+
+    /// The mount that a path lies on.
+    #[must_use]
+    pub fn mount_of(&self, path: &Path) -> Option<&MountPoint> {
+        // Of several at one place the last one hides the others.
+        let longest = |mount: &&MountPoint| mount.path.as_os_str().len();
+        self.mounts.iter().filter(|mount| path.starts_with(&mount.path)).max_by_key(longest)
+    }
+}
+
+/// Reads mountinfo (proc_pid_mountinfo(5)).
+pub(crate) fn parse_mounts(text: &str) -> Vec<MountPoint> {
+    let parse = |line: &str| -> Option<MountPoint> {
+        let (before, after) = line.split_once(" - ")?;
+        let path = before.split(' ').nth(4)?;
+        let mut after = after.split(' ');
+        let kind = after.next()?.to_owned();
+        let options = after.nth(1).unwrap_or_default().to_owned();
+        Some(MountPoint { path: unescape(path), kind, options })
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+/// Undoes the octal escapes of mountinfo: space, tab, newline, backslash.
+fn unescape(text: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        });
+        match octal {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = tail.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+/// Reads /proc/self/cgroup (cgroups(7)).
+pub(crate) fn parse_groups(text: &str) -> Vec<(String, PathBuf)> {
+    let parse = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        Some((fields.next()?.to_owned(), PathBuf::from(fields.next()?)))
+    };
+    text.lines().filter_map(parse).collect()
+}

@@ -1,0 +1,43 @@
+use std::os::fd::{AsFd, OwnedFd};
+
+use atoll_sys::{descriptor, process, socket};
+
+use crate::SandboxError;
+
+/// A launcher that has been started and waits for a description. It holds
+/// nothing and can do nothing yet, so it may be started before the decision:
+/// the time it takes runs beside the ledger's.
+#[derive(Debug)]
+pub struct Launcher {
+    pub(crate) line: OwnedFd,
+    pid: u32,
+}
+
+impl Launcher {
+    /// Starts the launcher program, whose bytes these are, from sealed memory:
+    /// nothing that a sandbox can reach names the file that runs.
+    ///
+    /// # Errors
+    /// [`SandboxError::Launcher`].
+    pub fn start(program: &[u8]) -> Result<Self, SandboxError> {
+        let start = || -> std::io::Result<Self> {
+            let memory = descriptor::sealed_memory(c"atoll-jail", program)?;
+            let (line, far) = socket::pair()?;
+            let nothing: OwnedFd =
+                std::fs::File::options().read(true).write(true).open("/dev/null")?.into();
+            let standard = [nothing.as_fd(), nothing.as_fd(), nothing.as_fd(), far.as_fd()];
+            let pid = process::spawn_from_memory(&memory, c"atoll-jail", &standard)?;
+            Ok(Self { line, pid })
+        };
+        start().map_err(SandboxError::Launcher)
+    }
+
+    /// Lets the launcher go and waits until it has.
+    pub(crate) fn finish(self) {
+        let Self { line, pid } = self;
+        drop(line);
+        // It ends by itself once its line is closed; that it is gone already
+        // is the only error there can be.
+        let _ = process::wait(Some(pid), true);
+    }
+}

@@ -1,0 +1,204 @@
+//! The native backend: namespaces, copy-on-write, Landlock, seccomp, control groups.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use atoll_frame::{Identity, ResourceLimit, SPEC_BYTES_MAX, Spec, Terminal, Watch};
+use atoll_model::{Boundary, Call, Enforcement, Limits};
+use atoll_policy::Grant;
+use atoll_store::Armed;
+use atoll_sys::{descriptor, socket};
+
+use crate::disk::DiskWatch;
+use crate::groups::{Groups, Held};
+use crate::placement::IDS;
+use crate::session::Lines;
+use crate::{Host, Launcher, Placement, Running, SandboxError, Size, WorkspacePlace, tree};
+
+/// What the native backend needs besides the grant.
+#[derive(Debug)]
+pub struct Native<'a> {
+    /// The host's facts.
+    pub host: &'a Host,
+    /// Where control groups can be made.
+    pub held: &'a Held,
+    /// Where the changeable parts are kept.
+    pub placement: &'a Placement,
+    /// The terminal's size, if the program gets one.
+    pub terminal: Option<Size>,
+}
+
+const RLIMIT_CORE: u32 = 4;
+const RLIMIT_NPROC: u32 = 6;
+const RLIMIT_NOFILE: u32 = 7;
+const RLIMIT_DATA: u32 = 2;
+
+/// The host's name as every program inside sees it.
+const HOST_NAME: &[u8] = b"atoll";
+
+/// Starts the program of a call within its grant.
+///
+/// # Errors
+/// [`SandboxError`]; nothing is left behind.
+pub fn start(
+    native: &Native<'_>,
+    launcher: Launcher,
+    armed: &Armed<Grant>,
+    call: &Call,
+) -> Result<Running, SandboxError> {
+    let boundary = armed.grant().boundary();
+    let limits = &boundary.limits;
+    let groups = Groups::make(native.held, &call.run, limits)
+        .map_err(SandboxError::host("the control group could not be made"))?;
+    match launch(native, &launcher, boundary, call, groups.as_ref()) {
+        Ok(lines) => Ok(Running {
+            launcher,
+            lines,
+            enforcement: enforcement(groups.as_ref()),
+            disk: disk_watch(native.placement, limits),
+            groups,
+            limits: limits.clone(),
+        }),
+        Err(error) => {
+            launcher.finish();
+            if let Some(groups) = groups {
+                groups.remove();
+            }
+            Err(error)
+        }
+    }
+}
+
+fn launch(
+    native: &Native<'_>,
+    launcher: &Launcher,
+    boundary: &Boundary,
+    call: &Call,
+    groups: Option<&Groups>,
+) -> Result<Lines, SandboxError> {
+    let spec = describe(native, boundary, call, groups)?;
+    let bytes = spec.to_bytes();
+    if bytes.len() > SPEC_BYTES_MAX {
+        return Err(SandboxError::TooLarge(bytes.len()));
+    }
+    let send = || -> std::io::Result<Lines> {
+        let description = descriptor::sealed_memory(c"atoll-spec", &bytes)?;
+        let (control, control_inside) = socket::pair()?;
+        let (input_inside, input) = descriptor::pipe()?;
+        let (output, output_inside) = descriptor::pipe()?;
+        let (error, error_inside) = descriptor::pipe()?;
+        if let Identity::Shifted { uid, gid, base, .. } = spec.identity {
+            // Programs open /dev/stdout anew, which asks for the pipe's owner.
+            for end in [&input_inside, &output_inside, &error_inside] {
+                descriptor::change_owner(end.as_fd(), base + uid, base + gid)?;
+            }
+        }
+        let sent: [&OwnedFd; 5] =
+            [&description, &control_inside, &input_inside, &output_inside, &error_inside];
+        socket::send(launcher.line.as_fd(), b"s", &sent.map(AsFd::as_fd))?;
+        Ok(Lines { control, input: Some(input), output: Some(output), error: Some(error) })
+    };
+    send().map_err(SandboxError::host("the sandbox's lines could not be made"))
+}
+
+fn describe(
+    native: &Native<'_>,
+    boundary: &Boundary,
+    call: &Call,
+    groups: Option<&Groups>,
+) -> Result<Spec, SandboxError> {
+    let plan = tree::plan(boundary, &call.workspace, native.placement, native.host)?;
+    let path_bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
+    let text = |text: &OsString| text.as_bytes().to_vec();
+    let identity = match native.placement.base {
+        None => Identity::Own { uid: call.principal.uid, gid: call.principal.gid },
+        Some(base) => Identity::Shifted {
+            uid: call.principal.uid,
+            gid: call.principal.gid,
+            base,
+            count: IDS,
+        },
+    };
+    Ok(Spec {
+        identity,
+        host_name: HOST_NAME.to_vec(),
+        cgroup_tasks: groups.map(|groups| groups.tasks().iter().map(path_bytes).collect()).unwrap_or_default(),
+        cgroup_unified: groups
+            .and_then(Groups::unified)
+            .map(|path| path.as_os_str().as_bytes().to_vec()),
+        cgroup_directories: groups
+            .map(|groups| groups.directories().iter().map(path_bytes).collect())
+            .unwrap_or_default(),
+        operations: plan.operations,
+        permissions: plan.permissions,
+        landlock_version: native.host.landlock,
+        resource_limits: resource_limits(&boundary.limits, groups, native.held)?,
+        watch: Watch {
+            memory_bytes: if groups.is_some() { 0 } else { boundary.limits.memory_bytes },
+        },
+        deny_debugging: boundary.syscalls.deny_debugging,
+        deny_sockets: boundary.syscalls.deny_sockets,
+        terminal: native
+            .terminal
+            .map(|size| Terminal { rows: size.rows, columns: size.columns }),
+        arguments: call.command.iter().map(text).collect(),
+        environment: boundary
+            .environment
+            .iter()
+            .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
+            .collect(),
+        directory: call.directory.as_os_str().as_bytes().to_vec(),
+    })
+}
+
+fn resource_limits(
+    limits: &Limits,
+    groups: Option<&Groups>,
+    held: &Held,
+) -> Result<Vec<ResourceLimit>, SandboxError> {
+    let limit = |resource: u32, value: u64| ResourceLimit { resource, value };
+    let mut list =
+        vec![limit(RLIMIT_CORE, 0), limit(RLIMIT_NOFILE, limits.open_files)];
+    if groups.is_none() {
+        list.push(limit(RLIMIT_NPROC, limits.processes));
+        list.push(limit(RLIMIT_DATA, limits.memory_bytes));
+        if let (Some(_), Held::Nowhere(why), false) =
+            (limits.cpu_millis, held, limits.dangerous_unenforced_limits)
+        {
+            return Err(SandboxError::Unenforceable { limit: "cpu", why: why.clone() });
+        }
+    }
+    Ok(list)
+}
+
+/// Who holds which limit, for the record.
+fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
+    let by_groups = groups.map(Groups::name);
+    let one = |limit: &str, by: &str| Enforcement { limit: limit.to_owned(), by: by.to_owned() };
+    vec![
+        one("memory", by_groups.unwrap_or("rlimit, supervisor")),
+        one("swap", by_groups.unwrap_or("none")),
+        one("processes", by_groups.unwrap_or("rlimit")),
+        one("cpu", by_groups.unwrap_or("none")),
+        one("open-files", "rlimit"),
+        one("tmp", "tmpfs"),
+        one("disk", "supervisor"),
+        one("inodes", "supervisor"),
+        one("wall-clock", "supervisor"),
+        one("idle", "supervisor"),
+    ]
+}
+
+fn disk_watch(placement: &Placement, limits: &Limits) -> DiskWatch {
+    let mut written: Vec<PathBuf> =
+        placement.layers.iter().map(|layer| layer.upper.clone()).collect();
+    match &placement.workspace {
+        WorkspacePlace::Layer(layer) => written.push(layer.upper.clone()),
+        WorkspacePlace::Copy(copy) => written.push(copy.clone()),
+        WorkspacePlace::Live { .. } | WorkspacePlace::ReadOnly => {}
+    }
+    DiskWatch::new(written, limits.disk_bytes, limits.inodes, Instant::now())
+}

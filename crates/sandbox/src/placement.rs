@@ -1,0 +1,106 @@
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+
+use crate::SandboxError;
+
+/// Where the changeable parts of one run are kept on the host.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// How the workspace is given.
+    pub workspace: WorkspacePlace,
+    /// The layers of the boundary's other changeable views.
+    pub layers: Vec<PlacedLayer>,
+    /// As host root: the kernel's id for the id 0 inside.
+    pub base: Option<u32>,
+    /// An empty directory of Atoll's own that nobody writes to.
+    pub empty: PathBuf,
+}
+
+/// How the workspace is given.
+#[derive(Clone, Debug)]
+pub enum WorkspacePlace {
+    /// In a layer over the host's directory.
+    Layer(PlacedLayer),
+    /// A private copy of the host's directory.
+    Copy(PathBuf),
+    /// The host's directory itself; these paths in it stay read-only.
+    Live {
+        /// Absolute paths of control files and directories that exist.
+        sealed: Vec<PathBuf>,
+    },
+    /// The host's directory, for reading.
+    ReadOnly,
+}
+
+/// A copy-on-write layer that is ready to be mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedLayer {
+    /// The host's directory below.
+    pub lower: PathBuf,
+    /// Where it is seen inside.
+    pub inside: PathBuf,
+    /// Where changes go.
+    pub upper: PathBuf,
+    /// What the file system needs for itself, beside `upper`.
+    pub work: PathBuf,
+}
+
+/// How many ids a shifted sandbox has.
+pub const IDS: u32 = 65_536;
+
+/// The kernel's id for the id 0 inside, for a sandbox of host root. The range is
+/// one that systemd's "Users, Groups, UIDs and GIDs" leaves unused (from
+/// 1,879,048,192 to 2,147,483,647): 4,095 blocks, one chosen by a name: the run's, or the
+/// profile's where layers outlive a run.
+#[must_use]
+pub fn identity_base(name: &str) -> u32 {
+    const FIRST: u32 = 1_879_048_192;
+    const BLOCKS: u32 = 4_095;
+    // FNV-1a: any spread will do, two runs at once in one block harm nothing.
+    let hash = name
+
+        .bytes()
+        .fold(2_166_136_261_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619));
+    FIRST + hash % BLOCKS * IDS
+}
+
+/// Makes the two directories of a layer below `directory`. The upper one looks
+/// like `lower`, since it is what the program sees as the layer's root. Returns
+/// the layer and the moment after which changes on the host are conflicts.
+///
+/// # Errors
+/// [`SandboxError::Host`].
+pub fn make_layer(
+    directory: &Path,
+    lower: &Path,
+    inside: &Path,
+    base: Option<u32>,
+) -> Result<(PlacedLayer, SystemTime), SandboxError> {
+    let make = || -> std::io::Result<(PlacedLayer, SystemTime)> {
+        let (upper, work) = (directory.join("upper"), directory.join("work"));
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).recursive(true).create(directory)?;
+        if !upper.is_dir() {
+            builder.create(&upper)?;
+        }
+        if !work.is_dir() {
+            builder.create(&work)?;
+        }
+        let facts = std::fs::metadata(lower)?;
+        if let Some(base) = base {
+            let shifted = |id: u32| Some(base + id % IDS);
+            for path in [&upper, &work] {
+                std::os::unix::fs::chown(path, shifted(facts.uid()), shifted(facts.gid()))?;
+            }
+        }
+        let mode = std::fs::Permissions::from_mode(facts.mode() & 0o7777);
+        std::fs::set_permissions(&upper, mode)?;
+        let since = std::fs::metadata(&work)?.modified()?;
+        let (lower, inside) = (lower.to_path_buf(), inside.to_path_buf());
+        Ok((PlacedLayer { lower, inside, upper, work }, since))
+    };
+    make().map_err(SandboxError::host("the run's layer could not be made"))
+}

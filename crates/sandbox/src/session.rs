@@ -1,0 +1,578 @@
+//! Staying beside a sandbox: input, output, signals, time, until it is gone.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report};
+use atoll_model::{Ending, Enforcement, LimitHit, Limits, Outcome, Usage};
+use atoll_sys::terminal::{WindowSize, set_window_size};
+use atoll_sys::{descriptor, socket};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::disk::DiskWatch;
+use crate::groups::{Counted, Groups};
+use crate::{Attachment, Launcher, Reaction, SandboxError, Stream};
+
+/// Rows and columns of a terminal.
+pub type Size = WindowSize;
+
+/// How long a program may take to end after it was told to.
+const GRACE: Duration = Duration::from_secs(2);
+/// How much is read at once, bytes.
+const BLOCK_BYTES: usize = 64 * 1024;
+/// How much is written at once to a pipe that has room: POSIX promises that
+/// this much fits, so that a slow reader never blocks the watch over limits.
+const PIPE_BLOCK_BYTES: usize = 4096;
+/// Reading pauses while this much is waiting to be shown, bytes.
+const PENDING_BYTES_MAX: usize = 256 * 1024;
+
+const SIGTERM: u8 = 15;
+const SIGHUP: u8 = 1;
+const SIGKILL: u8 = 9;
+const ENOENT: i32 = 2;
+
+/// The host side's ends of a sandbox's lines.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    pub(crate) control: OwnedFd,
+    pub(crate) input: Option<OwnedFd>,
+    pub(crate) output: Option<OwnedFd>,
+    pub(crate) error: Option<OwnedFd>,
+}
+
+/// A sandbox that runs.
+#[derive(Debug)]
+pub struct Running {
+    pub(crate) launcher: Launcher,
+    pub(crate) lines: Lines,
+    pub(crate) groups: Option<Groups>,
+    pub(crate) enforcement: Vec<Enforcement>,
+    pub(crate) disk: DiskWatch,
+    pub(crate) limits: Limits,
+}
+
+impl Running {
+    /// Stays until the sandbox is gone and everything it wrote is shown.
+    ///
+    /// # Errors
+    /// [`SandboxError`]; the sandbox is gone then too.
+    pub fn attend(self, attachment: &mut dyn Attachment) -> Result<Outcome, SandboxError> {
+        let Self { launcher, lines, groups, enforcement, disk, limits } = self;
+        let mut session = Session {
+            line: Some(&launcher.line),
+            lines,
+            disk,
+            limits: &limits,
+            terminal: None,
+            ending: None,
+            failure: None,
+            used: None,
+            hit: None,
+            started: Instant::now(),
+            ended: None,
+            active: Instant::now(),
+            kill_at: None,
+            typed: Vec::new(),
+            input_open: true,
+            control_open: true,
+            shown: [Vec::new(), Vec::new()],
+        };
+        let attended = session.attend(attachment);
+        let result = attended.and_then(|()| session.finish());
+        let counted = groups.as_ref().map(Groups::counted).unwrap_or_default();
+        // Closing both lines ends whatever is left, before the groups go.
+        drop(session);
+        launcher.finish();
+        if let Some(groups) = groups {
+            groups.remove();
+        }
+        result.map(|(ending, usage)| outcome(ending, usage, counted, enforcement))
+    }
+}
+
+/// Joins what the session saw with what the groups counted.
+fn outcome(
+    ending: Ending,
+    mut usage: Usage,
+    counted: Counted,
+    enforcement: Vec<Enforcement>,
+) -> Outcome {
+    if let Some(peak) = counted.memory_peak_bytes {
+        usage.memory_peak_bytes = peak;
+        usage.memory_is_whole = true;
+    }
+    if let Some(cpu_us) = counted.cpu_us {
+        usage.cpu = Duration::from_micros(cpu_us);
+    }
+    let was_killed = counted.killed_for_memory && ending != (Ending::Exited { status: 0 });
+    let ending = match ending {
+        Ending::Exited { .. } | Ending::Signalled { .. } if was_killed => {
+            Ending::Limited { limit: LimitHit::Memory }
+        }
+        other => other,
+    };
+    Outcome { ending, usage, enforcement }
+}
+
+struct Session<'a> {
+    line: Option<&'a OwnedFd>,
+    lines: Lines,
+    disk: DiskWatch,
+    limits: &'a Limits,
+    terminal: Option<OwnedFd>,
+    ending: Option<Ending>,
+    failure: Option<SandboxError>,
+    used: Option<(u64, u64)>,
+    hit: Option<LimitHit>,
+    started: Instant,
+    ended: Option<Instant>,
+    active: Instant,
+    kill_at: Option<Instant>,
+    typed: Vec<u8>,
+    input_open: bool,
+    control_open: bool,
+    shown: [Vec<u8>; 2],
+}
+
+/// What one wait has brought.
+#[derive(Default)]
+struct Ready {
+    line: bool,
+    control: bool,
+    signals: bool,
+    typing: bool,
+    program_reads: bool,
+    written: [bool; 2],
+    sinks: [bool; 2],
+}
+
+impl Session<'_> {
+    fn attend(&mut self, attachment: &mut dyn Attachment) -> Result<(), SandboxError> {
+        let mut block = vec![0_u8; BLOCK_BYTES];
+        while self.line.is_some() || self.output_is_open() || self.has_pending() {
+            let ready = self
+                .wait(attachment)
+                .map_err(SandboxError::host("waiting for the sandbox failed"))?;
+            if ready.control {
+                self.hear_init(attachment)?;
+            }
+            if ready.line {
+                self.hear_launcher()?;
+            }
+            if ready.signals {
+                while let Some(reaction) = attachment.next_signal() {
+                    self.react(reaction);
+                }
+            }
+            if ready.typing {
+                self.take_input(attachment, &mut block);
+            }
+            if ready.program_reads {
+                self.pass_input();
+            }
+            for stream in [Stream::Output, Stream::Error] {
+                let index = stream as usize;
+                if ready.written.get(index) == Some(&true) {
+                    self.take_output(stream, attachment, &mut block);
+                }
+                if ready.sinks.get(index) == Some(&true) {
+                    self.show(stream, attachment);
+                }
+            }
+            self.watch(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn output_is_open(&self) -> bool {
+        self.lines.output.is_some() || self.lines.error.is_some() || self.terminal.is_some()
+    }
+
+    fn has_pending(&self) -> bool {
+        self.shown.iter().any(|pending| !pending.is_empty())
+    }
+
+    /// Where a stream of the program is read from.
+    fn source(&self, stream: Stream) -> Option<&OwnedFd> {
+        match stream {
+            Stream::Output => self.terminal.as_ref().or(self.lines.output.as_ref()),
+            Stream::Error => self.lines.error.as_ref(),
+        }
+    }
+
+    fn wait(&self, attachment: &dyn Attachment) -> io::Result<Ready> {
+        let mut waiting = Waiting::default();
+        if let Some(line) = self.line {
+            waiting.add(line.as_fd(), PollFlags::IN, Waits::Line);
+        }
+        if self.line.is_some() && self.control_open {
+            waiting.add(self.lines.control.as_fd(), PollFlags::IN, Waits::Control);
+        }
+        if let Some(signals) = attachment.signals() {
+            waiting.add(signals, PollFlags::IN, Waits::Signals);
+        }
+        if self.input_open && self.typed.is_empty() && self.ended.is_none() {
+            if let Some(input) = attachment.input() {
+                waiting.add(input, PollFlags::IN, Waits::Typing);
+            }
+        }
+        if !self.typed.is_empty() {
+            if let Some(input) = self.terminal.as_ref().or(self.lines.input.as_ref()) {
+                waiting.add(input.as_fd(), PollFlags::OUT, Waits::ProgramReads);
+            }
+        }
+        for stream in [Stream::Output, Stream::Error] {
+            let pending = self.shown.get(stream as usize).map_or(0, Vec::len);
+            if let Some(source) = self.source(stream).filter(|_| pending < PENDING_BYTES_MAX) {
+                waiting.add(source.as_fd(), PollFlags::IN, Waits::Written(stream));
+            }
+            if pending > 0 {
+                waiting.add(attachment.sink(stream), PollFlags::OUT, Waits::Sink(stream));
+            }
+        }
+        let Waiting { mut set, kinds } = waiting;
+        let timeout = self.timeout(Instant::now());
+        match poll(&mut set, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready = Ready::default();
+        for (polled, kind) in set.iter().zip(kinds) {
+            if !polled.revents().is_empty() {
+                ready.mark(kind);
+            }
+        }
+        Ok(ready)
+    }
+
+    /// How long to wait at most.
+    fn timeout(&self, now: Instant) -> Option<rustix::event::Timespec> {
+        let running = self.ended.is_none();
+        let wall = self.limits.wall_clock.filter(|_| running && self.hit.is_none());
+        let idle = self.limits.idle.filter(|_| running && self.hit.is_none());
+        let next = [
+            wall.map(|limit| self.started + limit),
+            idle.map(|limit| self.active + limit),
+            self.kill_at.filter(|_| self.line.is_some()),
+            self.disk.next().filter(|_| running),
+        ];
+        let next = next.into_iter().flatten().min()?;
+        // One millisecond more, so that a wait does not end just before its time.
+        let left = next.saturating_duration_since(now) + Duration::from_millis(1);
+        Some(rustix::event::Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        })
+    }
+
+    fn hear_init(&mut self, attachment: &mut dyn Attachment) -> Result<(), SandboxError> {
+        let Some((report, mut descriptors)) = hear(&self.lines.control)? else {
+            // Its end is told by the launcher too; until then nothing more comes.
+            self.control_open = false;
+            return Ok(());
+        };
+        match report {
+            Report::Terminal => {
+                self.terminal = descriptors.pop();
+                self.lines.output = None;
+                self.lines.error = None;
+                self.lines.input = None;
+            }
+            Report::Running => {
+                self.started = Instant::now();
+                self.active = self.started;
+            }
+            Report::Failed { stage, error, detail } => self.fail(stage, error, &detail),
+            Report::NotExecuted { error: ENOENT } => self.end(Ending::NotFound),
+            Report::NotExecuted { .. } => self.end(Ending::NotExecutable),
+            Report::Stopped { .. } if self.terminal.is_some() => {
+                attachment.suspended();
+                self.order(Order::Continue);
+            }
+            Report::Stopped { .. } => {}
+            Report::MemoryReached => self.hit = Some(LimitHit::Memory),
+            Report::Ended { signalled: true, number } => {
+                self.end(Ending::Signalled { signal: number });
+            }
+            Report::Ended { signalled: false, number } => {
+                self.end(Ending::Exited { status: number });
+            }
+            Report::Started { .. } | Report::Gone { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn hear_launcher(&mut self) -> Result<(), SandboxError> {
+        let Some(line) = self.line else { return Ok(()) };
+        match hear(line)? {
+            None => self.line = None,
+            Some((Report::Gone { cpu_us, memory_peak_bytes }, _)) => {
+                self.used = Some((cpu_us, memory_peak_bytes));
+                self.line = None;
+            }
+            Some((Report::Failed { stage, error, detail }, _)) => {
+                // What the launcher met is the cause of what its child met.
+                self.failure = None;
+                self.fail(stage, error, &detail);
+            }
+            Some(_) => {}
+        }
+        if self.line.is_none() {
+            self.ended.get_or_insert_with(Instant::now);
+            self.drain_control();
+        }
+        Ok(())
+    }
+
+    /// Takes what `init` said right before its end.
+    fn drain_control(&mut self) {
+        while self.ending.is_none() && self.failure.is_none() {
+            let mut waiting =
+                [descriptor::Waiting { fd: self.lines.control.as_fd(), ready: false }];
+            if !matches!(descriptor::wait_readable(&mut waiting, Some(0)), Ok(true)) {
+                return;
+            }
+            match hear(&self.lines.control) {
+                Ok(Some((Report::Ended { signalled: true, number }, _))) => {
+                    self.end(Ending::Signalled { signal: number });
+                }
+                Ok(Some((Report::Ended { signalled: false, number }, _))) => {
+                    self.end(Ending::Exited { status: number });
+                }
+                Ok(Some((Report::NotExecuted { error: ENOENT }, _))) => self.end(Ending::NotFound),
+                Ok(Some((Report::NotExecuted { .. }, _))) => self.end(Ending::NotExecutable),
+                Ok(Some((Report::MemoryReached, _))) => self.hit = Some(LimitHit::Memory),
+                Ok(Some((Report::Failed { stage, error, detail }, _))) => {
+                    self.fail(stage, error, &detail);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn fail(&mut self, stage: atoll_frame::Stage, error: i32, detail: &[u8]) {
+        self.failure.get_or_insert_with(|| SandboxError::Making {
+            stage,
+            error: io::Error::from_raw_os_error(error),
+            detail: String::from_utf8_lossy(detail).into_owned(),
+        });
+    }
+
+    fn end(&mut self, ending: Ending) {
+        self.ending = Some(ending);
+        self.ended = Some(Instant::now());
+    }
+
+    /// Sends an order; when nobody is there to obey, the end is on its way.
+    fn order(&self, order: Order) {
+        let _ = socket::send(self.lines.control.as_fd(), &order.to_bytes(), &[]);
+    }
+
+    fn react(&mut self, reaction: Reaction) {
+        match reaction {
+            Reaction::Forward(number) => self.order(Order::Signal(number)),
+            Reaction::Resize(size) => {
+                if let Some(terminal) = &self.terminal {
+                    // A terminal that is closing has no size to set.
+                    let _ = set_window_size(terminal.as_fd(), size);
+                }
+            }
+            Reaction::Ignore => {}
+        }
+    }
+
+    fn take_input(&mut self, attachment: &dyn Attachment, block: &mut [u8]) {
+        let Some(input) = attachment.input() else { return };
+        match descriptor::read(input, block) {
+            Ok(got @ 1..) => {
+                self.active = Instant::now();
+                self.typed.extend_from_slice(block.get(..got).unwrap_or_default());
+            }
+            // A terminal that is gone reads as an error or as the end.
+            Ok(0) | Err(_) => {
+                self.input_open = false;
+                if self.terminal.is_some() {
+                    self.order(Order::Signal(SIGHUP));
+                } else {
+                    self.lines.input = None;
+                }
+            }
+        }
+    }
+
+    fn pass_input(&mut self) {
+        let Some(input) = self.terminal.as_ref().or(self.lines.input.as_ref()) else {
+            self.typed.clear();
+            return;
+        };
+        let chunk = self.typed.get(..self.typed.len().min(PIPE_BLOCK_BYTES)).unwrap_or_default();
+        match rustix::io::write(input, chunk) {
+            Ok(count) => {
+                self.typed.drain(..count);
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            // The program reads no more.
+            Err(_) => {
+                self.typed.clear();
+                self.lines.input = None;
+                self.input_open = false;
+            }
+        }
+    }
+
+    fn take_output(
+        &mut self,
+        stream: Stream,
+        attachment: &mut dyn Attachment,
+        block: &mut [u8],
+    ) {
+        let Some(source) = self.source(stream) else { return };
+        match descriptor::read(source.as_fd(), block) {
+            Ok(got @ 1..) => {
+                self.active = Instant::now();
+                let written = block.get(..got).unwrap_or_default();
+                if let Some(pending) = self.shown.get_mut(stream as usize) {
+                    attachment.transform(stream, written, pending);
+                }
+            }
+            // A terminal whose last program is gone reads as an error (EIO).
+            Ok(0) | Err(_) => self.close(stream),
+        }
+    }
+
+    fn close(&mut self, stream: Stream) {
+        match stream {
+            Stream::Output => {
+                self.lines.output = None;
+                self.terminal = None;
+            }
+            Stream::Error => self.lines.error = None,
+        }
+    }
+
+    fn show(&mut self, stream: Stream, attachment: &dyn Attachment) {
+        let Some(pending) = self.shown.get_mut(stream as usize) else { return };
+        let chunk = pending.get(..pending.len().min(PIPE_BLOCK_BYTES)).unwrap_or_default();
+        match rustix::io::write(attachment.sink(stream), chunk) {
+            Ok(count) => {
+                pending.drain(..count);
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            // Nobody looks any more: the program gets to know as from a closed
+            // pipe.
+            Err(_) => {
+                pending.clear();
+                self.close(stream);
+            }
+        }
+    }
+
+    /// Ends what has run into a limit that this side watches.
+    fn watch(&mut self, now: Instant) {
+        if self.kill_at.is_some_and(|at| now >= at) {
+            self.kill_at = None;
+            self.order(Order::End);
+        }
+        if self.hit.is_some() || self.ended.is_some() {
+            return;
+        }
+        let over = |limit: Option<Duration>, since: Instant| {
+            limit.is_some_and(|limit| now.saturating_duration_since(since) >= limit)
+        };
+        if over(self.limits.wall_clock, self.started) {
+            self.hit = Some(LimitHit::WallClock);
+        } else if over(self.limits.idle, self.active) {
+            self.hit = Some(LimitHit::Idle);
+        }
+        if self.hit.is_some() {
+            self.order(Order::Signal(SIGTERM));
+            self.kill_at = Some(now + GRACE);
+        } else if let Some(hit) = self.disk.check(now) {
+            self.hit = Some(hit);
+            self.order(Order::End);
+        }
+    }
+
+    fn finish(&mut self) -> Result<(Ending, Usage), SandboxError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let ending = match (self.hit, self.ending) {
+            (Some(limit), _) => Ending::Limited { limit },
+            (None, Some(ending)) => ending,
+            // The kernel ended the first process itself: for memory, most likely.
+            (None, None) if self.used.is_some() => Ending::Signalled { signal: SIGKILL },
+            (None, None) => return Err(SandboxError::Vanished),
+        };
+        let (cpu_us, memory_peak_bytes) = self.used.unwrap_or_default();
+        let wall_clock =
+            self.ended.unwrap_or_else(Instant::now).saturating_duration_since(self.started);
+        let cpu = Duration::from_micros(cpu_us);
+        Ok((ending, Usage { wall_clock, cpu, memory_peak_bytes, memory_is_whole: false }))
+    }
+}
+
+/// What one wait looks at.
+#[derive(Default)]
+struct Waiting<'a> {
+    set: Vec<PollFd<'a>>,
+    kinds: Vec<Waits>,
+}
+
+impl<'a> Waiting<'a> {
+    fn add(&mut self, fd: BorrowedFd<'a>, flags: PollFlags, kind: Waits) {
+        self.set.push(PollFd::from_borrowed_fd(fd, flags));
+        self.kinds.push(kind);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Waits {
+    Line,
+    Control,
+    Signals,
+    Typing,
+    ProgramReads,
+    Written(Stream),
+    Sink(Stream),
+}
+
+impl Ready {
+    fn mark(&mut self, kind: Waits) {
+        let flag = match kind {
+            Waits::Line => Some(&mut self.line),
+            Waits::Control => Some(&mut self.control),
+            Waits::Signals => Some(&mut self.signals),
+            Waits::Typing => Some(&mut self.typing),
+            Waits::ProgramReads => Some(&mut self.program_reads),
+            Waits::Written(stream) => self.written.get_mut(stream as usize),
+            Waits::Sink(stream) => self.sinks.get_mut(stream as usize),
+        };
+        if let Some(flag) = flag {
+            *flag = true;
+        }
+    }
+}
+
+/// One report with what it carries; `None` when the other side is gone.
+fn hear(line: &OwnedFd) -> Result<Option<(Report, Vec<OwnedFd>)>, SandboxError> {
+    let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
+    let (got, descriptors) = match socket::receive(line.as_fd(), &mut buffer) {
+        Ok(received) => received,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        Err(error) => return Err(SandboxError::Host { what: "the sandbox's line failed", error }),
+    };
+    match buffer.get(..got) {
+        None | Some([]) => Ok(None),
+        Some(message) => {
+            let report = Report::from_bytes(message).map_err(|error| SandboxError::Host {
+                what: "the sandbox sent a malformed report",
+                error: io::Error::other(error),
+            })?;
+            Ok(Some((report, descriptors)))
+        }
+    }
+}

@@ -1,0 +1,53 @@
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use atoll_sys::process;
+
+use crate::SandboxError;
+
+/// Signals to this process as something to wait for beside everything else.
+/// From its making on they have no other effect.
+#[derive(Debug)]
+pub struct Signals {
+    descriptor: OwnedFd,
+}
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
+const SIGUSR1: i32 = 10;
+const SIGUSR2: i32 = 12;
+const SIGTERM: i32 = 15;
+
+/// A window has another size.
+pub const SIGWINCH: i32 = 28;
+
+/// What is passed on to the program.
+const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM];
+
+impl Signals {
+    /// Takes over the signals that ask a program to do something, and changes of
+    /// the window's size.
+    ///
+    /// # Errors
+    /// [`SandboxError::Host`].
+    pub fn take() -> Result<Self, SandboxError> {
+        let mut all = FORWARDED.to_vec();
+        all.push(SIGWINCH);
+        process::signals_as_descriptor(&all)
+            .map(|descriptor| Self { descriptor })
+            .map_err(SandboxError::host("signals could not be taken over"))
+    }
+
+    /// Readable when one has arrived.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// The next one that has arrived.
+    #[must_use]
+    pub fn next(&self) -> Option<i32> {
+        // A descriptor that cannot be read has nothing to tell.
+        process::next_signal(self.descriptor.as_fd()).ok().flatten()
+    }
+}

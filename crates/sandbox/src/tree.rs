@@ -1,0 +1,380 @@
+//! From a boundary to the closed list of steps that build its file tree.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use atoll_frame::{Operation, Permission, Source};
+use atoll_model::{Access, Boundary, View, ViewKind};
+
+use crate::{Host, PlacedLayer, Placement, SandboxError, WorkspacePlace};
+
+/// Device nodes that exist inside.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Links that programs expect in /dev.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("dev/fd", "/proc/self/fd"),
+    ("dev/stdin", "/proc/self/fd/0"),
+    ("dev/stdout", "/proc/self/fd/1"),
+    ("dev/stderr", "/proc/self/fd/2"),
+    ("dev/ptmx", "pts/ptmx"),
+];
+/// Parts of /proc that show or change the machine rather than the sandbox.
+const PROC_SEALED: [&str; 4] = ["bus", "fs", "irq", "sys"];
+const PROC_HIDDEN: [&str; 9] = [
+    "kcore", "keys", "key-users", "kmsg", "kallsyms", "sched_debug", "sysrq-trigger", "timer_list",
+    "latency_stats",
+];
+const PROC_HIDDEN_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
+
+/// Inodes of a file system in memory, for each MiB of its size.
+const INODES_PER_MIB: u64 = 256;
+/// Terminals that can be open inside at once.
+const TERMINALS_MAX: u32 = 64;
+/// The largest file that is copied into a home directory, bytes.
+const COPIED_FILE_BYTES_MAX: u64 = 100 * 1024;
+
+/// The steps, and what the program may do where.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) permissions: Vec<Permission>,
+    made: BTreeSet<PathBuf>,
+}
+
+/// Plans the tree of a boundary. `workspace` is the person's directory.
+pub(crate) fn plan(
+    boundary: &Boundary,
+    workspace: &Path,
+    placement: &Placement,
+    host: &Host,
+) -> Result<Plan, SandboxError> {
+    let mut plan = Plan::default();
+    plan.fixed_places(boundary);
+    plan.devices()?;
+    plan.processes()?;
+    let mut mounted: Vec<Mounted<'_>> = boundary.views.iter().map(Mounted::View).collect();
+    mounted.push(Mounted::Workspace(workspace));
+    // A parent before what lies beneath it, whatever kind each is.
+    mounted.sort_by_key(|one| one.inside().components().count());
+    for one in mounted {
+        match one {
+            Mounted::View(view) => plan.view(view, placement, host)?,
+            Mounted::Workspace(path) => plan.workspace(path, placement, host)?,
+        }
+    }
+    plan.permit(boundary, workspace, placement);
+    Ok(plan)
+}
+
+enum Mounted<'a> {
+    View(&'a View),
+    Workspace(&'a Path),
+}
+
+impl Mounted<'_> {
+    fn inside(&self) -> &Path {
+        match self {
+            Self::View(view) => &view.inside,
+            Self::Workspace(path) => path,
+        }
+    }
+}
+
+impl Plan {
+    fn fixed_places(&mut self, boundary: &Boundary) {
+        let memory = |path: &Path, bytes: u64, mode: u32| Operation::Memory {
+            path: relative(path),
+            bytes,
+            inodes: (bytes >> 20).max(16) * INODES_PER_MIB,
+            mode,
+        };
+        let tmp = boundary.limits.tmp_bytes;
+        for (path, mode) in [("/tmp", 0o1777), ("/dev/shm", 0o1777)] {
+            self.directory(Path::new(path), false);
+            self.operations.push(memory(Path::new(path), tmp, mode));
+        }
+        for path in ["/proc", "/run", "/var"] {
+            self.directory(Path::new(path), false);
+        }
+        self.link(Path::new("/var/run"), b"/run");
+        self.link(Path::new("/var/tmp"), b"/tmp");
+        self.directory(&boundary.home, true);
+        self.operations.push(memory(&boundary.home, tmp, 0o700));
+    }
+
+    fn devices(&mut self) -> Result<(), SandboxError> {
+        for name in DEVICES {
+            let path = Path::new("/dev").join(name);
+            let place = relative(&path);
+            self.operations.push(Operation::File {
+                path: place.clone(),
+                mode: 0o666,
+                content: Vec::new(),
+            });
+            self.operations.push(Operation::Device { path: place, source: source(&path)? });
+        }
+        for (path, to) in DEVICE_LINKS {
+            self.link(&Path::new("/").join(path), to.as_bytes());
+        }
+        self.directory(Path::new("/dev/pts"), false);
+        self.operations
+            .push(Operation::Terminals { path: b"dev/pts".to_vec(), max: TERMINALS_MAX });
+        Ok(())
+    }
+
+    fn processes(&mut self) -> Result<(), SandboxError> {
+        let null = source(Path::new("/dev/null"))?;
+        let place = |name: &str| format!("proc/{name}").into_bytes();
+        // What the host's /proc does not have, the sandbox's has not either.
+        let exists = |name: &&str| Path::new("/proc").join(name).symlink_metadata().is_ok();
+        self.operations.push(Operation::Processes { path: b"proc".to_vec() });
+        for name in PROC_SEALED.iter().filter(|name| exists(name)) {
+            self.operations.push(Operation::Seal { path: place(name) });
+        }
+        for name in PROC_HIDDEN.iter().filter(|name| exists(name)) {
+            self.operations.push(Operation::HideFile { path: place(name), null: null.clone() });
+        }
+        for name in PROC_HIDDEN_DIRECTORIES.iter().filter(|name| exists(name)) {
+            self.operations.push(Operation::HideDirectory { path: place(name) });
+        }
+        Ok(())
+    }
+
+    fn view(
+        &mut self,
+        view: &View,
+        placement: &Placement,
+        host: &Host,
+    ) -> Result<(), SandboxError> {
+        let facts = match view.host.symlink_metadata() {
+            Ok(facts) => facts,
+            Err(_) if !view.required => return Ok(()),
+            Err(error) => return Err(SandboxError::Source { path: view.host.clone(), error }),
+        };
+        if facts.is_symlink() {
+            return self.linked_view(view, placement, host);
+        }
+        if matches!(view.access, Access::Layer(_)) {
+            return match placement.layers.iter().find(|layer| layer.inside == view.inside) {
+                Some(layer) => self.layer(layer, host),
+                None if facts.is_file() => self.copied_file(view, facts.size()),
+                None => Ok(()),
+            };
+        }
+        // The system's own files keep their owners, so that what only root can
+        // read stays unread; what the person named is the person's.
+        let as_caller = view.kind != ViewKind::System;
+        if !facts.is_dir() {
+            self.file_place(&view.inside);
+            let source = source(&view.host)?;
+            let path = relative(&view.inside);
+            self.operations.push(Operation::ReadOnlyFile { path, source, as_caller });
+            return Ok(());
+        }
+        self.read_only(&view.host, &view.inside, as_caller, placement)?;
+        // Mounts within would show as empty directories.
+        for mount in host.mounts_within(&view.host) {
+            let Ok(rest) = mount.path.strip_prefix(&view.host) else { continue };
+            if is_ordinary(&mount.kind) && mount.path.is_dir() {
+                self.made.insert(view.inside.join(rest));
+                self.read_only(&mount.path, &view.inside.join(rest), as_caller, placement)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A symbolic link is shown as itself where its target is shown anyway (as
+    /// /bin → usr/bin); otherwise what it leads to is shown in its place.
+    fn linked_view(
+        &mut self,
+        view: &View,
+        placement: &Placement,
+        host: &Host,
+    ) -> Result<(), SandboxError> {
+        let error = |error| SandboxError::Source { path: view.host.clone(), error };
+        if view.kind == ViewKind::System && view.host.parent() == Some(Path::new("/")) {
+            let to = std::fs::read_link(&view.host).map_err(error)?;
+            self.link(&view.inside, to.as_os_str().as_bytes());
+            return Ok(());
+        }
+        match view.host.canonicalize() {
+            Ok(host_path) => {
+                let followed = View { host: host_path, ..view.clone() };
+                self.view(&followed, placement, host)
+            }
+            Err(_) if !view.required => Ok(()),
+            Err(cause) => Err(error(cause)),
+        }
+    }
+
+    fn workspace(
+        &mut self,
+        path: &Path,
+        placement: &Placement,
+        host: &Host,
+    ) -> Result<(), SandboxError> {
+        match &placement.workspace {
+            WorkspacePlace::Layer(layer) => self.layer(layer, host)?,
+            WorkspacePlace::Copy(copy) => {
+                self.directory(path, true);
+                let source = source(copy)?;
+                self.operations.push(Operation::Writable { path: relative(path), source });
+            }
+            WorkspacePlace::Live { sealed } => {
+                refuse_mounts_within(path, host)?;
+                self.directory(path, true);
+                let source = source(path)?;
+                self.operations.push(Operation::Writable { path: relative(path), source });
+                for path in sealed {
+                    self.operations.push(Operation::Seal { path: relative(path) });
+                }
+            }
+            WorkspacePlace::ReadOnly => self.read_only(path, path, true, placement)?,
+        }
+        self.made.insert(path.to_path_buf());
+        Ok(())
+    }
+
+    fn layer(&mut self, layer: &PlacedLayer, host: &Host) -> Result<(), SandboxError> {
+        refuse_mounts_within(&layer.lower, host)?;
+        self.directory(&layer.inside, true);
+        self.operations.push(Operation::Layer {
+            path: relative(&layer.inside),
+            lower: source(&layer.lower)?,
+            upper: source(&layer.upper)?,
+            work: source(&layer.work)?,
+        });
+        self.made.insert(layer.inside.clone());
+        Ok(())
+    }
+
+    fn read_only(
+        &mut self,
+        from: &Path,
+        inside: &Path,
+        as_caller: bool,
+        placement: &Placement,
+    ) -> Result<(), SandboxError> {
+        self.directory(inside, true);
+        self.operations.push(Operation::ReadOnly {
+            path: relative(inside),
+            source: source(from)?,
+            empty: source(&placement.empty)?,
+            as_caller,
+        });
+        Ok(())
+    }
+
+    /// A single file that the program may change: its copy lives in the home
+    /// directory's memory and ends with the run.
+    fn copied_file(&mut self, view: &View, bytes: u64) -> Result<(), SandboxError> {
+        if bytes > COPIED_FILE_BYTES_MAX {
+            return Ok(());
+        }
+        let error = |error| SandboxError::Source { path: view.host.clone(), error };
+        let content = std::fs::read(&view.host).map_err(error)?;
+        if let Some(parent) = view.inside.parent() {
+            self.directory(parent, true);
+        }
+        self.operations.push(Operation::File { path: relative(&view.inside), mode: 0o600, content });
+        Ok(())
+    }
+
+    /// Makes a directory and those above it, unless they are there already.
+    fn directory(&mut self, path: &Path, owned: bool) {
+        let mut missing: Vec<&Path> = path
+            .ancestors()
+            .take_while(|one| *one != Path::new("/") && !self.made.contains(*one))
+            .collect();
+        missing.reverse();
+        for one in missing {
+            let operation = Operation::Directory { path: relative(one), mode: 0o755, owned };
+            self.operations.push(operation);
+            self.made.insert(one.to_path_buf());
+        }
+    }
+
+    /// An empty file for a mount to cover.
+    fn file_place(&mut self, path: &Path) {
+        if self.made.contains(path) {
+            return;
+        }
+        if let Some(parent) = path.parent() {
+            self.directory(parent, true);
+        }
+        self.made.insert(path.to_path_buf());
+        let path = relative(path);
+        self.operations.push(Operation::File { path, mode: 0o600, content: Vec::new() });
+    }
+
+    fn link(&mut self, path: &Path, to: &[u8]) {
+        if let Some(parent) = path.parent() {
+            self.directory(parent, false);
+        }
+        self.operations.push(Operation::Link { path: relative(path), to: to.to_vec() });
+        self.made.insert(path.to_path_buf());
+    }
+
+    /// The same rights once more, for Landlock: a mistake in the mounts alone
+    /// does not open anything.
+    fn permit(&mut self, boundary: &Boundary, workspace: &Path, placement: &Placement) {
+        let mut give = |path: &Path, execute: bool, change: bool, device: bool| {
+            let path = path.as_os_str().as_bytes().to_vec();
+            self.permissions.push(Permission { path, read: true, execute, change, device });
+        };
+        give(Path::new("/"), boundary.programs.is_empty(), false, false);
+        for program in &boundary.programs {
+            give(program, true, false, false);
+        }
+        for path in ["/tmp", "/dev/shm", "/proc"] {
+            give(Path::new(path), false, true, false);
+        }
+        give(Path::new("/dev"), false, false, true);
+        give(&boundary.home, false, true, false);
+        if !matches!(placement.workspace, WorkspacePlace::ReadOnly) {
+            give(workspace, false, true, false);
+        }
+        for layer in &placement.layers {
+            give(&layer.inside, false, true, false);
+        }
+    }
+}
+
+fn refuse_mounts_within(outer: &Path, host: &Host) -> Result<(), SandboxError> {
+    match host.mounts_within(outer).next() {
+        None => Ok(()),
+        Some(inner) => Err(SandboxError::MountInside {
+            outer: outer.to_path_buf(),
+            inner: inner.path.clone(),
+        }),
+    }
+}
+
+/// Whether a mount holds files, rather than showing the kernel or a daemon.
+fn is_ordinary(kind: &str) -> bool {
+    const KERNEL: [&str; 20] = [
+        "proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "securityfs", "debugfs",
+        "tracefs", "bpf", "pstore", "configfs", "fusectl", "mqueue", "hugetlbfs", "autofs",
+        "binfmt_misc", "efivarfs", "rpc_pipefs", "nsfs",
+    ];
+    !KERNEL.contains(&kind)
+}
+
+/// A host path as the launcher will check it again.
+fn source(path: &Path) -> Result<Source, SandboxError> {
+    let error = |error| SandboxError::Source { path: path.to_path_buf(), error };
+    let facts = path.symlink_metadata().map_err(error)?;
+    Ok(Source {
+        path: path.as_os_str().as_bytes().to_vec(),
+        device: facts.dev(),
+        inode: facts.ino(),
+    })
+}
+
+/// A path inside, without its leading slash.
+fn relative(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.strip_prefix(b"/").unwrap_or(bytes).to_vec()
+}

@@ -1,0 +1,267 @@
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use atoll_model::{Call, Outcome, Reason, RunId, Verdict};
+use serde_json::{Map, Value, json};
+
+use crate::event::Draft;
+use crate::journal::Journal;
+use crate::open_runs::Marker;
+use crate::{LedgerError, Position, host_text};
+
+/// A call that is on disk, with the verdict on it. Dropped without [`Entry::arm`],
+/// its run will be found interrupted.
+#[derive(Debug)]
+pub struct Entry {
+    journal: Arc<Journal>,
+    marker: Marker,
+    recorded: Recorded,
+    position: Position,
+}
+
+/// The proof that a call is recorded and allowed, holding the grant: the only
+/// thing that a sandbox can be started with. Only the ledger makes one, and it
+/// ends at [`crate::Ledger::close`].
+pub struct Armed<G> {
+    entry: Entry,
+    grant: G,
+}
+
+/// A call that goes no further.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// Policy denies it; that is recorded.
+    #[error("denied: {0}")]
+    Denied(Box<Refusal>),
+    /// A person has to decide first; that is recorded.
+    #[error("needs a person's yes: {0}")]
+    NeedsApproval(Box<Refusal>),
+    /// The verdict is another than the one that was recorded with the call.
+    #[error(
+        "the verdict on run {0} is not the one in the ledger; nothing was started, \
+         and this is a defect of Atoll: please report it"
+    )]
+    Contradiction(RunId),
+    /// The refusal stands, but could not be recorded.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// A refusal, and where in the ledger it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The run that was not started.
+    pub run: RunId,
+    /// Why.
+    pub reasons: Vec<Reason>,
+    /// Where the refusal is recorded.
+    pub position: Position,
+}
+
+impl Entry {
+    pub(crate) fn new(
+        journal: Arc<Journal>,
+        marker: Marker,
+        recorded: Recorded,
+        position: Position,
+    ) -> Self {
+        Self {
+            journal,
+            marker,
+            recorded,
+            position,
+        }
+    }
+
+    /// Turns an allowed call into the right to carry it out. Deny and Ask leave
+    /// the main path here, recorded (`run.denied`) on disk.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn arm<G>(self, verdict: Verdict<G>) -> Result<Armed<G>, Refused> {
+        if Recorded::of(&verdict) != self.recorded {
+            return Err(Refused::Contradiction(self.run().clone()));
+        }
+        match verdict {
+            Verdict::Allow(grant) => Ok(Armed { entry: self, grant }),
+            Verdict::Ask(reasons) => Err(Refused::NeedsApproval(self.refuse(reasons)?)),
+            Verdict::Deny(reasons) => Err(Refused::Denied(self.refuse(reasons)?)),
+        }
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        self.marker.run()
+    }
+
+    /// Where the call is recorded.
+    #[must_use]
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
+    fn refuse(self, reasons: Vec<Reason>) -> Result<Box<Refusal>, LedgerError> {
+        let run = self.run().clone();
+        let body = json!({ "verdict": self.recorded.name(), "reasons": reasons_body(&reasons) });
+        let position = self.finish("run.denied", &body)?;
+        Ok(Box::new(Refusal {
+            run,
+            reasons,
+            position,
+        }))
+    }
+
+    fn finish(self, kind: &str, body: &Value) -> Result<Position, LedgerError> {
+        let draft = Draft::new(kind, Some(self.marker.run()), body)?;
+        let position = self.journal.append_durable(&draft)?;
+        // The closing event is on disk; a marker that cannot be removed is
+        // compared with the ledger by the next opening, and removed then.
+        let _ = self.marker.remove();
+        Ok(position)
+    }
+}
+
+impl<G> Armed<G> {
+    /// What may be done.
+    #[must_use]
+    pub fn grant(&self) -> &G {
+        &self.grant
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        self.entry.run()
+    }
+
+    /// Where the call is recorded.
+    #[must_use]
+    pub fn position(&self) -> &Position {
+        self.entry.position()
+    }
+
+    pub(crate) fn finish(self, kind: &str, body: &Value) -> Result<Position, LedgerError> {
+        self.entry.finish(kind, body)
+    }
+}
+
+impl<G> Deref for Armed<G> {
+    type Target = G;
+    fn deref(&self) -> &G {
+        &self.grant
+    }
+}
+
+/// Without the grant: what is in it is not for logs.
+impl<G> fmt::Debug for Armed<G> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Armed")
+            .field("run", self.run())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for reason in &self.reasons {
+            write!(out, "{separator}{}: {}", reason.what, reason.why)?;
+            separator = "; ";
+        }
+        if self.reasons.is_empty() {
+            out.write_str("no reason was given")?;
+        }
+        Ok(())
+    }
+}
+
+/// Which kind of verdict was recorded with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    Allow,
+    Ask,
+    Deny,
+}
+
+impl Recorded {
+    pub(crate) fn of<G>(verdict: &Verdict<G>) -> Self {
+        match verdict {
+            Verdict::Allow(_) => Self::Allow,
+            Verdict::Ask(_) => Self::Ask,
+            Verdict::Deny(_) => Self::Deny,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> Value {
+    json!({
+        "verdict": recorded.name(),
+        "decision": decision,
+        "principal": {
+            "uid": call.principal.uid,
+            "gid": call.principal.gid,
+            "name": call.principal.name,
+        },
+        "command": call.command.iter().map(host_text).collect::<Vec<_>>(),
+        "workspace": host_text(&call.workspace),
+        "directory": host_text(&call.directory),
+        "terminal": call.terminal,
+    })
+}
+
+pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
+    let usage = &outcome.usage;
+    json!({
+        "ending": ending_body(outcome),
+        "status": outcome.ending.exit_status(),
+        "usage": {
+            "wall_clock_us": whole_number(usage.wall_clock.as_micros()),
+            "cpu_us": whole_number(usage.cpu.as_micros()),
+            "memory_peak_bytes": whole_number(u128::from(usage.memory_peak_bytes)),
+            "memory_is_whole": usage.memory_is_whole,
+        },
+        "enforcement": outcome
+            .enforcement
+            .iter()
+            .map(|held| (held.limit.clone(), Value::String(held.by.clone())))
+            .collect::<Map<_, _>>(),
+        "details": details,
+    })
+}
+
+/// The ending in the words of `atoll-model`, so that both stay the same.
+fn ending_body(outcome: &Outcome) -> Value {
+    serde_json::to_value(outcome.ending).unwrap_or(Value::Null)
+}
+
+fn reasons_body(reasons: &[Reason]) -> Vec<Value> {
+    reasons
+        .iter()
+        .map(|reason| {
+            json!({
+                "what": reason.what,
+                "why": reason.why,
+                "rule": reason.rule,
+                "how_to_ask": reason.how_to_ask,
+            })
+        })
+        .collect()
+}
+
+/// A count as a number that every JSON reader keeps exactly; a count beyond that
+/// (285 years in microseconds) is a defect elsewhere and must not lose the event.
+fn whole_number(count: u128) -> u64 {
+    u64::try_from(count).map_or(crate::canonical::INTEGER_MAX, |count| {
+        count.min(crate::canonical::INTEGER_MAX)
+    })
+}

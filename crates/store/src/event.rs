@@ -1,0 +1,324 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use atoll_model::RunId;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::canonical::{CanonicalError, write_string, write_value};
+use crate::hash::HASH_DIGITS;
+use crate::{LedgerError, TreeHash};
+
+/// The version of the form of events.
+pub(crate) const EVENT_VERSION: u64 = 1;
+
+/// The size of one event's canonical form, bytes.
+pub const EVENT_BYTES_MAX: usize = 1 << 20;
+
+/// The size of one line of a segment: hash, space, event, newline.
+pub(crate) const LINE_BYTES_MAX: usize = HASH_DIGITS + 1 + EVENT_BYTES_MAX + 1;
+
+const KIND_BYTES_MAX: usize = 64;
+
+/// Types that only this crate writes, because what they say must be so.
+const RESERVED_KINDS: [&str; 6] = [
+    "run.opened",
+    "run.closed",
+    "run.denied",
+    "run.failed",
+    "run.interrupted",
+    "ledger.repaired",
+];
+
+/// The types that end a run.
+pub(crate) const CLOSING_KINDS: [&str; 4] =
+    ["run.closed", "run.denied", "run.failed", "run.interrupted"];
+
+/// Where an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its number, from 0: also its index in the Merkle tree.
+    pub seq: u64,
+    /// The hash of its canonical bytes.
+    pub leaf: TreeHash,
+    /// The number of its segment, from 1.
+    pub segment: u32,
+    /// Where its line begins in the segment, bytes.
+    pub offset: u64,
+}
+
+/// One event of the ledger, read back and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Where it is.
+    pub position: Position,
+    /// The hash of the event before it; zero for the first.
+    pub prev: TreeHash,
+    /// When it was written, as RFC 3339, UTC, with microseconds.
+    pub time: String,
+    /// The run that it belongs to.
+    pub run: Option<RunId>,
+    /// Its type. New types may appear at any time.
+    pub kind: String,
+    /// What it says.
+    pub body: Value,
+}
+
+/// Why a line of a segment is not an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineFault {
+    /// It does not begin with a hash and a space.
+    #[error("the line does not begin with a hash and a space")]
+    NoHash,
+    /// The hash is not that of the rest of the line.
+    #[error("the line's hash is not that of its event: one of the two was altered")]
+    HashDiffers,
+    /// The rest is not an object of the known members.
+    #[error("not an event: {0}")]
+    NotAnEvent(String),
+    /// The event was not written in its canonical form.
+    #[error("the event is not in canonical form")]
+    NotCanonical,
+    /// A newer Atoll wrote it.
+    #[error("an event of version {0}; this Atoll reads version {EVENT_VERSION}")]
+    Version(u64),
+    /// The line is longer than a line may be.
+    #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+pub(crate) fn is_reserved(kind: &str) -> bool {
+    RESERVED_KINDS.contains(&kind)
+}
+
+/// An event before its place in the chain is known.
+pub(crate) struct Draft<'a> {
+    kind: &'a str,
+    run: Option<&'a RunId>,
+    body: Vec<u8>,
+}
+
+impl<'a> Draft<'a> {
+    /// Checks the type, and brings the body into its canonical form.
+    pub(crate) fn new(
+        kind: &'a str,
+        run: Option<&'a RunId>,
+        body: &Value,
+    ) -> Result<Self, LedgerError> {
+        if !is_kind(kind) {
+            return Err(LedgerError::Kind {
+                kind: kind.to_owned(),
+                why: "a type is lower-case words of letters, digits and -, joined by dots, at \
+                      least two of them and at most 64 bytes",
+            });
+        }
+        let mut bytes = Vec::new();
+        let written = if body.is_object() {
+            write_value(body, &mut bytes)
+        } else {
+            Err(CanonicalError::NotAnObject)
+        };
+        written.map_err(|why| LedgerError::Body {
+            kind: kind.to_owned(),
+            why,
+        })?;
+        Ok(Self {
+            kind,
+            run,
+            body: bytes,
+        })
+    }
+
+    /// The event's line, and the hash in it.
+    pub(crate) fn line(
+        &self,
+        seq: u64,
+        prev: TreeHash,
+        time: SystemTime,
+    ) -> Result<(Vec<u8>, TreeHash), LedgerError> {
+        let time = format_time(time);
+        let event = render(&self.body, prev, self.run, seq, &time, self.kind);
+        if event.len() > EVENT_BYTES_MAX {
+            return Err(LedgerError::TooLarge {
+                kind: self.kind.to_owned(),
+                bytes: event.len(),
+                max: EVENT_BYTES_MAX,
+            });
+        }
+        let leaf = TreeHash::of_leaf(&event);
+        let mut line = Vec::with_capacity(HASH_DIGITS + event.len() + 2);
+        line.extend_from_slice(leaf.to_string().as_bytes());
+        line.push(b' ');
+        line.extend_from_slice(&event);
+        line.push(b'\n');
+        Ok((line, leaf))
+    }
+}
+
+/// The canonical form of an event. Its members are written here in the order of
+/// their names.
+fn render(
+    body: &[u8],
+    prev: TreeHash,
+    run: Option<&RunId>,
+    seq: u64,
+    time: &str,
+    kind: &str,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len() + 256);
+    out.extend_from_slice(b"{\"body\":");
+    out.extend_from_slice(body);
+    out.extend_from_slice(format!(",\"prev\":\"{prev}\"").as_bytes());
+    if let Some(run) = run {
+        out.extend_from_slice(format!(",\"run\":\"{run}\"").as_bytes());
+    }
+    out.extend_from_slice(format!(",\"seq\":{seq},\"time\":").as_bytes());
+    write_string(time, &mut out);
+    out.extend_from_slice(b",\"type\":");
+    write_string(kind, &mut out);
+    out.extend_from_slice(format!(",\"v\":{EVENT_VERSION}}}").as_bytes());
+    out
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members {
+    body: serde_json::Map<String, Value>,
+    prev: TreeHash,
+    #[serde(default)]
+    run: Option<RunId>,
+    seq: u64,
+    time: String,
+    #[serde(rename = "type")]
+    kind: String,
+    v: u64,
+}
+
+#[derive(Deserialize)]
+struct VersionOnly {
+    v: u64,
+}
+
+impl Event {
+    /// Reads one line (without its newline) and checks all that can be checked
+    /// without its neighbours: the hash, the members, the canonical form.
+    pub(crate) fn read(line: &[u8], segment: u32, offset: u64) -> Result<Self, LineFault> {
+        let (leaf, event) = split_line(line)?;
+        if TreeHash::of_leaf(event) != leaf {
+            return Err(LineFault::HashDiffers);
+        }
+        let members: Members = serde_json::from_slice(event).map_err(|error| {
+            match serde_json::from_slice::<VersionOnly>(event) {
+                Ok(VersionOnly { v }) if v != EVENT_VERSION => LineFault::Version(v),
+                _ => LineFault::NotAnEvent(error.to_string()),
+            }
+        })?;
+        if members.v != EVENT_VERSION {
+            return Err(LineFault::Version(members.v));
+        }
+        if !is_time(&members.time) || !is_kind(&members.kind) {
+            return Err(LineFault::NotAnEvent("a malformed time or type".to_owned()));
+        }
+        let read = Self {
+            position: Position {
+                seq: members.seq,
+                leaf,
+                segment,
+                offset,
+            },
+            prev: members.prev,
+            time: members.time,
+            run: members.run,
+            kind: members.kind,
+            body: Value::Object(members.body),
+        };
+        match read.canonical() {
+            Ok(canonical) if canonical == event => Ok(read),
+            _ => Err(LineFault::NotCanonical),
+        }
+    }
+
+    /// The event's canonical bytes, whose hash is its leaf.
+    ///
+    /// # Errors
+    /// [`CanonicalError`] when the body was changed to something without such a form.
+    pub fn canonical(&self) -> Result<Vec<u8>, CanonicalError> {
+        let mut body = Vec::new();
+        write_value(&self.body, &mut body)?;
+        Ok(render(
+            &body,
+            self.prev,
+            self.run.as_ref(),
+            self.position.seq,
+            &self.time,
+            &self.kind,
+        ))
+    }
+}
+
+/// The hash that a line claims, and the bytes of its event.
+pub(crate) fn split_line(line: &[u8]) -> Result<(TreeHash, &[u8]), LineFault> {
+    let (digits, rest) = line
+        .split_at_checked(HASH_DIGITS)
+        .ok_or(LineFault::NoHash)?;
+    let digits = std::str::from_utf8(digits).map_err(|_| LineFault::NoHash)?;
+    let leaf = TreeHash::parse(digits).map_err(|_| LineFault::NoHash)?;
+    let event = rest.strip_prefix(b" ").ok_or(LineFault::NoHash)?;
+    Ok((leaf, event))
+}
+
+fn is_kind(kind: &str) -> bool {
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+    };
+    kind.len() <= KIND_BYTES_MAX && kind.contains('.') && kind.split('.').all(is_word)
+}
+
+/// `2026-11-21T09:30:12.123456Z`. A clock before 1970 reads as 1970, so that a
+/// machine without a battery can still write.
+pub(crate) fn format_time(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let seconds = since.as_secs().min(LAST_SECOND);
+    let (year, month, day) = civil_date(seconds / 86_400);
+    let of_day = seconds % 86_400;
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:06}Z",
+        of_day / 3_600,
+        of_day / 60 % 60,
+        of_day % 60,
+        since.subsec_micros()
+    )
+}
+
+/// The end of the year 9999, the last that RFC 3339 can write.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+fn is_time(text: &str) -> bool {
+    const SHAPE: &[u8] = b"0000-00-00T00:00:00.000000Z";
+    text.len() == SHAPE.len()
+        && text.bytes().zip(SHAPE).all(|(byte, shape)| match shape {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == *shape,
+        })
+}
+
+/// Year, month and day of a day counted from 1970-01-01, by the Gregorian
+/// calendar. Years are taken to begin in March, so that a leap day is their last.
+fn civil_date(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}

@@ -1,0 +1,267 @@
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::commit::Commit;
+use crate::event::Draft;
+use crate::head::{BootId, FoundHead, Head};
+use crate::lock::{open_lock, wait_for_lock};
+use crate::repair::repair;
+use crate::segment::{SEGMENT_BYTES_MAX, Segment, segment_name};
+use crate::state::LEDGER;
+use crate::tail::{FoundTail, Tail, find_tail};
+use crate::{Clock, FileFault, LedgerError, Position, StateDir};
+
+/// How long an append waits for another process's append, milliseconds: they
+/// hold the lock for microseconds, unless one was stopped.
+const APPEND_WAIT_MS_MAX: u64 = 10_000;
+/// How long an opening waits for another process's search for interrupted runs
+/// through the whole ledger, milliseconds.
+const RECOVERY_WAIT_MS_MAX: u64 = 120_000;
+
+const APPEND_LOCK: &str = "lock";
+const RECOVERY_LOCK: &str = "recovery";
+
+/// Writes events to the end of the ledger, for many threads and processes.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    directory: OwnedFd,
+    lock: OwnedFd,
+    clock: Clock,
+    boot: BootId,
+    segment_bytes_max: u64,
+    /// The end of the ledger as this process left it. Also keeps the threads of
+    /// this process apart, which the file lock (shared by them) does not.
+    tail: Mutex<Option<Tail>>,
+    commit: Commit,
+}
+
+impl Journal {
+    pub(crate) fn open(state: &StateDir, clock: Clock) -> Result<Self, LedgerError> {
+        Self::open_as(state, clock, BootId::current(), SEGMENT_BYTES_MAX)
+    }
+
+    pub(crate) fn open_as(
+        state: &StateDir,
+        clock: Clock,
+        boot: BootId,
+        segment_bytes_max: u64,
+    ) -> Result<Self, LedgerError> {
+        let path = state.path().join(LEDGER);
+        let directory = state.subdirectory(LEDGER, true)?;
+        let lock = open_lock(&directory, &path, APPEND_LOCK)?;
+        Ok(Self {
+            path,
+            directory,
+            lock,
+            clock,
+            boot,
+            segment_bytes_max,
+            tail: Mutex::new(None),
+            commit: Commit::default(),
+        })
+    }
+
+    /// Appends an event and waits until it is on disk.
+    pub(crate) fn append_durable(&self, draft: &Draft<'_>) -> Result<Position, LedgerError> {
+        let (position, tail) = self.append(draft)?;
+        self.commit.wait_for(self, tail)?;
+        Ok(position)
+    }
+
+    /// Appends an event and hands it to the kernel.
+    pub(crate) fn append_buffered(&self, draft: &Draft<'_>) -> Result<Position, LedgerError> {
+        self.append(draft).map(|(position, _)| position)
+    }
+
+    fn append(&self, draft: &Draft<'_>) -> Result<(Position, Tail), LedgerError> {
+        self.commit.check()?;
+        let mut known = self.own_tail();
+        let _held = self.hold_append_lock()?;
+        let tail = self.sound_tail(known.take())?;
+        let (position, tail) = self.write(tail, draft)?;
+        *known = Some(tail.clone());
+        Ok((position, tail))
+    }
+
+    /// The end of the ledger, after setting aside and recording whatever is wrong
+    /// with it. The append lock is held.
+    fn sound_tail(&self, known: Option<Tail>) -> Result<Tail, LedgerError> {
+        let head = Head::read(&self.directory, &self.path)?;
+        let found = match known {
+            Some(tail) if self.is_current(&tail)? => FoundTail {
+                tail,
+                remains: None,
+            },
+            _ => find_tail(&self.directory, &self.path, &head)?,
+        };
+        if head == FoundHead::Missing && found.tail.segment.is_none() {
+            Head::empty(self.boot.clone()).write(&self.directory, &self.path, true)?;
+            return Ok(found.tail);
+        }
+        repair(self, &head, found)
+    }
+
+    fn is_current(&self, tail: &Tail) -> Result<bool, FileFault> {
+        match &tail.segment {
+            Some(segment) => segment.is_still_last(&self.directory, &self.path),
+            None => Ok(false),
+        }
+    }
+
+    /// Writes one event after the tail. The append lock is held.
+    pub(crate) fn write(
+        &self,
+        tail: Tail,
+        draft: &Draft<'_>,
+    ) -> Result<(Position, Tail), LedgerError> {
+        let (line, leaf) = draft.line(tail.size, tail.leaf, (self.clock)())?;
+        let line_bytes = line.len() as u64;
+        let mut segment = match tail.segment {
+            Some(last) if last.bytes == 0 || last.bytes + line_bytes <= self.segment_bytes_max => {
+                last
+            }
+            last => Segment::begin(&self.directory, &self.path, last.as_ref())?,
+        };
+        let offset = segment.bytes;
+        if let Err(cause) = segment.file.write_all_at(&line, offset) {
+            // Part of the line may be there. If it cannot be taken back, the next
+            // append finds it and sets it aside.
+            let _ = segment.file.set_len(offset);
+            let file = self.path.join(segment_name(segment.number));
+            return Err(FileFault::on("write an event to", file)(cause).into());
+        }
+        segment.bytes += line_bytes;
+        let position = Position {
+            seq: tail.size,
+            leaf,
+            segment: segment.number,
+            offset,
+        };
+        let tail = Tail {
+            size: tail.size + 1,
+            leaf,
+            segment: Some(segment),
+        };
+        Ok((position, tail))
+    }
+
+    /// Notes in the head that everything up to this tail is on disk, unless
+    /// another process has noted more.
+    pub(crate) fn advance_head(&self, tail: &Tail) -> Result<(), LedgerError> {
+        let _threads = self.own_tail();
+        let _held = self.hold_append_lock()?;
+        match Head::read(&self.directory, &self.path)? {
+            FoundHead::Sound(head) if head.size >= tail.size => Ok(()),
+            _ => self.write_head(tail, false),
+        }
+    }
+
+    /// Sets the head. The append lock is held.
+    pub(crate) fn write_head(&self, tail: &Tail, first: bool) -> Result<(), LedgerError> {
+        let segment = tail.segment.as_ref();
+        let head = Head {
+            size: tail.size,
+            leaf: tail.leaf,
+            segment: segment.map_or(0, |segment| segment.number),
+            bytes: segment.map_or(0, |segment| segment.bytes),
+            boot: self.boot.clone(),
+        };
+        Ok(head.write(&self.directory, &self.path, first)?)
+    }
+
+    /// Whether the ledger was last written under another start of the kernel: then
+    /// runs may have been open whose markers never reached the disk.
+    pub(crate) fn is_from_another_boot(&self) -> Result<bool, LedgerError> {
+        Ok(match Head::read(&self.directory, &self.path)? {
+            FoundHead::Sound(head) => head.boot != self.boot,
+            FoundHead::Garbled => true,
+            FoundHead::Missing => Segment::open(&self.directory, &self.path, 1, false)?.is_some(),
+        })
+    }
+
+    /// Notes in the head that the ledger has been looked through since the
+    /// kernel's start.
+    pub(crate) fn note_boot(&self) -> Result<(), LedgerError> {
+        let _threads = self.own_tail();
+        let _held = self.hold_append_lock()?;
+        if let FoundHead::Sound(mut head) = Head::read(&self.directory, &self.path)? {
+            head.boot = self.boot.clone();
+            head.write(&self.directory, &self.path, false)?;
+        }
+        Ok(())
+    }
+
+    /// A place in the ledger before which the run that is about to be opened has
+    /// no event: segment and offset of a line's begin.
+    pub(crate) fn scan_start(&self) -> Result<(u32, u64), LedgerError> {
+        Ok(match Head::read(&self.directory, &self.path)? {
+            FoundHead::Sound(head) => (head.segment, head.bytes),
+            FoundHead::Missing | FoundHead::Garbled => (0, 0),
+        })
+    }
+
+    pub(crate) fn hold_recovery_lock(&self) -> Result<OwnedFd, LedgerError> {
+        let lock = open_lock(&self.directory, &self.path, RECOVERY_LOCK)?;
+        let path = self.path.join(RECOVERY_LOCK);
+        wait_for_lock(&lock, &path, EXCLUSIVE, RECOVERY_WAIT_MS_MAX)?;
+        Ok(lock)
+    }
+
+    fn hold_append_lock(&self) -> Result<HeldLock<'_>, LedgerError> {
+        let path = self.path.join(APPEND_LOCK);
+        wait_for_lock(&self.lock, &path, EXCLUSIVE, APPEND_WAIT_MS_MAX)?;
+        Ok(HeldLock { lock: &self.lock })
+    }
+
+    /// A poisoned lock is as good as any: the tail is taken out while it is
+    /// being changed, and compared with the files before it is believed.
+    pub(crate) fn own_tail(&self) -> MutexGuard<'_, Option<Tail>> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+}
+
+/// The append lock, until dropped.
+struct HeldLock<'a> {
+    lock: &'a OwnedFd,
+}
+
+impl Drop for HeldLock<'_> {
+    fn drop(&mut self) {
+        // Unlocked by name and not by closing: a child between fork and exec has
+        // a copy of the descriptor.
+        let _ = rustix::fs::flock(self.lock, FlockOperation::Unlock);
+    }
+}
+
+/// Waits until no append is going on, and keeps others from beginning; for
+/// readers, who need no right to write. Without a lock file there is no writer.
+pub(crate) fn hold_for_reading(
+    directory: impl AsFd,
+    path: &Path,
+) -> Result<Option<OwnedFd>, LedgerError> {
+    let path = path.join(APPEND_LOCK);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let lock = match rustix::fs::openat(directory, APPEND_LOCK, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other.map_err(FileFault::on("open", &path))?,
+    };
+    let shared = FlockOperation::NonBlockingLockShared;
+    wait_for_lock(&lock, &path, shared, APPEND_WAIT_MS_MAX)?;
+    Ok(Some(lock))
+}
+
+const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;

@@ -1,0 +1,275 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use atoll_model::{Call, Outcome, RunId, Verdict};
+use serde_json::{Value, json};
+
+use crate::canonical::CanonicalError;
+use crate::entry::{Recorded, opened_body, outcome_body};
+use crate::event::Draft;
+use crate::journal::Journal;
+use crate::lock::LockFault;
+use crate::open_runs::OpenRuns;
+use crate::read::{Events, Filter};
+use crate::recovery::{InterruptedRun, recover};
+use crate::verify::verify;
+use crate::verify_report::{Verified, VerifyError};
+use crate::{Armed, Entry, FileFault, Position, StateDir};
+
+/// Where the time of events comes from; `SystemTime::now` outside tests.
+pub type Clock = fn() -> SystemTime;
+
+/// The append-only log of everything that was asked, decided and done.
+///
+/// One value may be used by many threads, and many processes may have the same
+/// ledger open: appends are ordered by a lock, and waits for the disk are shared.
+#[derive(Debug)]
+pub struct Ledger {
+    journal: Arc<Journal>,
+    open_runs: Arc<OpenRuns>,
+    interrupted: Vec<InterruptedRun>,
+}
+
+/// Whether an append waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk before the append returns: survives a loss of power.
+    Durable,
+    /// Handed to the kernel: survives Atoll's end, not a loss of power. The next
+    /// durable append of any process makes it durable too.
+    Buffered,
+}
+
+/// The ledger could not be opened, read or added to.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The kernel refused a file operation.
+    #[error(transparent)]
+    File(#[from] FileFault),
+    /// The body of an event has no canonical form.
+    #[error("an event of type {kind} cannot be recorded: {why}")]
+    Body {
+        /// The event's type.
+        kind: String,
+        /// What is wrong with its body.
+        why: CanonicalError,
+    },
+    /// The event's type is not usable.
+    #[error("{kind:?} cannot be recorded as an event's type: {why}")]
+    Kind {
+        /// The type asked for.
+        kind: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The event is larger than an event may be.
+    #[error(
+        "an event of type {kind} would be {bytes} bytes, and {max} is the most; for a long \
+         command, give the data in a file or on standard input"
+    )]
+    TooLarge {
+        /// The event's type.
+        kind: String,
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The end of the ledger is damaged beyond what can be set aside.
+    #[error(
+        "the ledger {} is damaged ({what}); look at it with `atoll ledger verify`, then move \
+         its directory away to begin a new one",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// Another process has held a lock for too long.
+    #[error(
+        "waited {waited_ms} ms for {}: another Atoll process holds it; see who with: \
+         fuser {0}",
+        path.display()
+    )]
+    Busy {
+        /// The locked file.
+        path: PathBuf,
+        /// How long was waited, milliseconds.
+        waited_ms: u128,
+    },
+    /// A run of that name is open already.
+    #[error("there is a run {0} already; start again to get another name")]
+    RunExists(RunId),
+    /// An earlier failure to reach the disk left unknown what is on it.
+    #[error(
+        "the ledger could not be written to disk earlier ({0}); check the disk, then start \
+         Atoll again"
+    )]
+    Broken(String),
+}
+
+impl From<LockFault> for LedgerError {
+    fn from(fault: LockFault) -> Self {
+        match fault {
+            LockFault::File(fault) => Self::File(fault),
+            LockFault::TimedOut { path, waited_ms } => Self::Busy { path, waited_ms },
+        }
+    }
+}
+
+impl Ledger {
+    /// Opens the ledger for appending, makes it when missing, and records as
+    /// interrupted every run whose Atoll has ended without closing it.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when its files cannot be opened or written.
+    pub fn open(state: &StateDir, clock: Clock) -> Result<Self, LedgerError> {
+        Self::open_journal(state, Journal::open(state, clock)?)
+    }
+
+    pub(crate) fn open_journal(state: &StateDir, journal: Journal) -> Result<Self, LedgerError> {
+        let open_runs = OpenRuns::open(state)?;
+        let interrupted = recover(&journal, &open_runs, state)?;
+        Ok(Self {
+            journal: Arc::new(journal),
+            open_runs: Arc::new(open_runs),
+            interrupted,
+        })
+    }
+
+    /// The runs that were found interrupted, and recorded so, by this opening.
+    #[must_use]
+    pub fn interrupted(&self) -> &[InterruptedRun] {
+        &self.interrupted
+    }
+
+    /// Records a call and its verdict (`run.opened`), on disk when it returns.
+    /// From here to [`Ledger::close`] the run counts as open: when this process
+    /// ends before, the next one finds it interrupted.
+    ///
+    /// `decision` says what was decided on and by which rules: the profile, the
+    /// digest of the policy, the limits.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; nothing may be done then.
+    pub fn open_call<G>(
+        &self,
+        call: &Call,
+        verdict: &Verdict<G>,
+        decision: Value,
+    ) -> Result<Entry, LedgerError> {
+        let recorded = Recorded::of(verdict);
+        let body = opened_body(call, recorded, decision);
+        let draft = Draft::new("run.opened", Some(&call.run), &body)?;
+        let marker = self.open_runs.mark(&call.run, self.journal.scan_start()?)?;
+        match self.journal.append_durable(&draft) {
+            Ok(position) => Ok(Entry::new(
+                Arc::clone(&self.journal),
+                marker,
+                recorded,
+                position,
+            )),
+            Err(error) => {
+                // Nothing was acknowledged, so the run never was; a marker that
+                // stays behind is found to be so by the next opening.
+                let _ = marker.remove();
+                Err(error)
+            }
+        }
+    }
+
+    /// Records something that happened: in a run, or to Atoll itself. The types
+    /// that this crate writes by itself (`run.opened` and its likes) are refused.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the event is not in the ledger then.
+    pub fn record(
+        &self,
+        run: Option<&RunId>,
+        kind: &str,
+        body: Value,
+        durability: Durability,
+    ) -> Result<Position, LedgerError> {
+        if crate::event::is_reserved(kind) {
+            return Err(LedgerError::Kind {
+                kind: kind.to_owned(),
+                why: "the ledger itself writes events of this type",
+            });
+        }
+        let draft = Draft::new(kind, run, &body)?;
+        match durability {
+            Durability::Durable => self.journal.append_durable(&draft),
+            Durability::Buffered => self.journal.append_buffered(&draft),
+        }
+    }
+
+    /// Records how a run ended (`run.closed`), on disk when it returns.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the run will be found interrupted then.
+    pub fn close<G>(
+        &self,
+        armed: Armed<G>,
+        outcome: &Outcome,
+        details: Value,
+    ) -> Result<Position, LedgerError> {
+        armed.finish("run.closed", &outcome_body(outcome, details))
+    }
+
+    /// Records that Atoll itself failed after arming (`run.failed`): what could
+    /// not be done and why. On disk when it returns.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the run will be found interrupted then.
+    pub fn close_failed<G>(
+        &self,
+        armed: Armed<G>,
+        what: &str,
+        why: &str,
+    ) -> Result<Position, LedgerError> {
+        armed.finish("run.failed", &json!({ "what": what, "why": why }))
+    }
+
+    /// Reads the whole ledger and checks every hash, the chain, the canonical
+    /// form, and that its end is what was acknowledged. Needs no right to write,
+    /// and little memory.
+    ///
+    /// # Errors
+    /// [`VerifyError::Damaged`] with all that was found, or
+    /// [`VerifyError::Unreadable`].
+    pub fn verify(state: &StateDir) -> Result<Verified, VerifyError> {
+        verify(state)
+    }
+
+    /// All events that pass the filter, oldest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be opened for reading.
+    pub fn events(state: &StateDir, filter: Filter) -> Result<Events, LedgerError> {
+        Events::from_start(state, filter)
+    }
+
+    /// The last `count` events. After the iterator's end it can be asked again,
+    /// and goes on with what was appended meanwhile: that is how to follow.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be opened for reading.
+    pub fn tail(state: &StateDir, count: usize) -> Result<Events, LedgerError> {
+        Events::from_last(state, count)
+    }
+
+    /// The events of one run, oldest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be opened for reading.
+    pub fn show(state: &StateDir, run: &RunId) -> Result<Events, LedgerError> {
+        let filter = Filter {
+            run: Some(run.clone()),
+            ..Filter::default()
+        };
+        Events::from_start(state, filter)
+    }
+}

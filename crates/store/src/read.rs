@@ -1,0 +1,175 @@
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use atoll_model::RunId;
+
+use crate::event::{Event, LineFault};
+use crate::lines::{Line, LineContent, Lines};
+use crate::segment::{Segment, list_segments, segment_name};
+use crate::state::LEDGER;
+use crate::{FileFault, LedgerError, StateDir};
+
+/// Which events to read; the default is all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only those of this run.
+    pub run: Option<RunId>,
+    /// Only those whose type is this, or begins with this and a dot.
+    pub kind: Option<String>,
+}
+
+/// Events, oldest first. It does not end for good: asked again after `None`, it
+/// goes on with what was appended meanwhile. A line that is not a sound event is
+/// an error in its place; reading goes on after it.
+#[derive(Debug)]
+pub struct Events {
+    lines: Lines,
+    filter: Filter,
+}
+
+const CHUNK_BYTES: usize = 64 << 10;
+
+impl Events {
+    pub(crate) fn from_start(state: &StateDir, filter: Filter) -> Result<Self, LedgerError> {
+        Self::from_place(state, filter, (1, 0))
+    }
+
+    pub(crate) fn from_place(
+        state: &StateDir,
+        filter: Filter,
+        (segment, offset): (u32, u64),
+    ) -> Result<Self, LedgerError> {
+        let lines = Lines::from(state, segment, offset)?;
+        Ok(Self { lines, filter })
+    }
+
+    pub(crate) fn from_last(state: &StateDir, count: usize) -> Result<Self, LedgerError> {
+        let path = state.path().join(LEDGER);
+        let directory = match state.subdirectory(LEDGER, false) {
+            Err(fault) if fault.is_not_found() => {
+                return Self::from_start(state, Filter::default());
+            }
+            opened => opened?,
+        };
+        let segments = list_segments(&directory, &path)?;
+        let mut wanted = count;
+        let mut place = (segments.last().copied().unwrap_or(1), 0);
+        for (behind, number) in segments.iter().rev().enumerate() {
+            let Some(segment) = Segment::open(&directory, &path, *number, false)? else {
+                continue;
+            };
+            match begin_of_last(&segment, &path, &mut wanted)? {
+                Some(offset) => {
+                    place = (*number, offset);
+                    break;
+                }
+                None => place = (*number, 0),
+            }
+            if wanted == 0 && behind > 0 {
+                break;
+            }
+        }
+        Self::from_place(state, Filter::default(), place)
+    }
+}
+
+/// Where the last `wanted` lines of a segment begin; `None`, with `wanted`
+/// lessened, when the segment has no more lines than that.
+fn begin_of_last(
+    segment: &Segment,
+    path: &Path,
+    wanted: &mut usize,
+) -> Result<Option<u64>, FileFault> {
+    let mut end = segment.bytes;
+    let mut buffer = vec![0_u8; CHUNK_BYTES];
+    while end > 0 {
+        let begin = end.saturating_sub(CHUNK_BYTES as u64);
+        let bytes = usize::try_from(end - begin)
+            .ok()
+            .and_then(|count| buffer.get_mut(..count))
+            .unwrap_or_default();
+        let name = segment_name(segment.number);
+        segment
+            .file
+            .read_exact_at(bytes, begin)
+            .map_err(FileFault::on("read", path.join(name)))?;
+        for (index, _) in bytes
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, byte)| **byte == b'\n')
+        {
+            // A newline ends a line; the one before the wanted lines is their begin.
+            if *wanted == 0 {
+                return Ok(Some(begin + index as u64 + 1));
+            }
+            *wanted -= 1;
+        }
+        end = begin;
+    }
+    Ok(None)
+}
+
+impl Iterator for Events {
+    type Item = Result<Event, LedgerError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let line = match self.lines.next_line() {
+                Ok(Some(line)) => line,
+                Ok(None) => return None,
+                Err(fault) => return Some(Err(fault.into())),
+            };
+            if !may_pass(&self.filter, &line) {
+                continue;
+            }
+            let (segment, offset) = (line.segment, line.offset);
+            match read_line(&line) {
+                Ok(event) if passes(&self.filter, &event) => return Some(Ok(event)),
+                Ok(_) => {}
+                Err(fault) => {
+                    return Some(Err(LedgerError::Damaged {
+                        path: Path::new(LEDGER).join(segment_name(segment)),
+                        what: format!("at byte {offset}: {fault}"),
+                    }));
+                }
+            }
+        }
+    }
+}
+
+/// The event on a line.
+pub(crate) fn read_line(line: &Line<'_>) -> Result<Event, LineFault> {
+    match line.content {
+        LineContent::Complete(bytes) => Event::read(bytes, line.segment, line.offset),
+        LineContent::Unfinished(_) => Err(LineFault::NotAnEvent(
+            "the segment ends within the line".to_owned(),
+        )),
+        LineContent::TooLong(_) => Err(LineFault::TooLong),
+    }
+}
+
+/// A quick look before a line is parsed: a search for one run passes most lines by.
+fn may_pass(filter: &Filter, line: &Line<'_>) -> bool {
+    match (&filter.run, &line.content) {
+        (Some(run), LineContent::Complete(bytes)) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.contains(run.as_str()),
+            Err(_) => true,
+        },
+        (Some(_), LineContent::Unfinished(_) | LineContent::TooLong(_)) | (None, _) => true,
+    }
+}
+
+fn passes(filter: &Filter, event: &Event) -> bool {
+    let of_run = filter
+        .run
+        .as_ref()
+        .is_none_or(|run| event.run.as_ref() == Some(run));
+    let of_kind = filter.kind.as_ref().is_none_or(|kind| {
+        event
+            .kind
+            .strip_prefix(kind.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    });
+    of_run && of_kind
+}

@@ -1,0 +1,163 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use atoll_model::{Ending, RunId, WorkspaceMode};
+use serde::{Deserialize, Serialize};
+
+use crate::{StateDir, host_text};
+
+/// The version of the form of `record.json`.
+pub const RECORD_VERSION: u32 = 1;
+
+/// What is kept about one run, in `runs/RUN/record.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunRecord {
+    /// [`RECORD_VERSION`].
+    pub v: u32,
+    /// The run's name.
+    pub run: RunId,
+    /// The program and its arguments.
+    #[serde(with = "host_text::list")]
+    pub command: Vec<OsString>,
+    /// The directory that the program worked on.
+    #[serde(with = "host_text::path")]
+    pub workspace: PathBuf,
+    /// Where the program was started.
+    #[serde(with = "host_text::path")]
+    pub directory: PathBuf,
+    /// The name of the profile.
+    pub profile: String,
+    /// How the workspace was given.
+    pub mode: WorkspaceMode,
+    /// As host root: the first kernel user id of the range that the sandbox's
+    /// ids are shifted to. Files in the layers belong to that range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<u32>,
+    /// The copy-on-write layers, the workspace's first.
+    pub layers: Vec<LayerRecord>,
+    /// When it started, milliseconds since 1970.
+    pub started_at_ms: u64,
+    /// What has become of it.
+    pub state: RunState,
+    /// The exit status that the caller of Atoll saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<u8>,
+    /// How the program ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+    /// How many files of the workspace are different.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<ChangeCounts>,
+    /// The run whose layers this one went on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_from: Option<RunId>,
+}
+
+/// What has become of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunState {
+    /// It has not ended.
+    Running,
+    /// It ended; its changes wait for a decision.
+    Kept,
+    /// Its changes were written to the workspace.
+    Applied,
+    /// Some of its changes were written to the workspace.
+    PartlyApplied,
+    /// Its changes were thrown away.
+    Discarded,
+    /// Atoll ended before the run did.
+    Interrupted,
+    /// Its changes were written to the workspace and taken back.
+    Undone,
+    /// Atoll could not carry it out.
+    Failed,
+}
+
+/// How many files a run added, changed and removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct ChangeCounts {
+    pub added: u64,
+    pub changed: u64,
+    pub removed: u64,
+}
+
+/// One copy-on-write layer of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerRecord {
+    /// `workspace`, or a name made from the path.
+    pub name: String,
+    /// The host's directory below the layer.
+    #[serde(with = "host_text::path")]
+    pub host: PathBuf,
+    /// Where it is seen inside.
+    #[serde(with = "host_text::path")]
+    pub inside: PathBuf,
+    /// What it is for.
+    pub kind: LayerKind,
+    /// How writes are kept apart from the host's files.
+    pub how: LayerHow,
+    /// Where the writes are, below the run's directory, or below the directory
+    /// of shared layers when `shared`.
+    #[serde(with = "host_text::path_below")]
+    pub upper: PathBuf,
+    /// Changes on the host after this moment are conflicts: seconds and
+    /// nanoseconds since 1970, by the host's file system.
+    pub since: (i64, u32),
+    /// Whether the layer outlives this run, for the next run of its profile.
+    pub shared: bool,
+}
+
+/// What a layer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayerKind {
+    /// The directory that the program works on.
+    Workspace,
+    /// A part of the home directory.
+    Home,
+    /// A package or build cache.
+    Cache,
+}
+
+/// How writes to a layer are kept apart from the host's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum LayerHow {
+    /// By overlayfs.
+    Overlay {
+        /// Which extended attributes hold its marks.
+        xattrs: OverlayXattrs,
+    },
+    /// The directory was copied.
+    Copy,
+    /// Not at all: writes go to the host's files, after a checkpoint.
+    Live,
+}
+
+/// Which extended attributes hold the marks of an overlay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverlayXattrs {
+    /// `user.overlay.*`: an overlay mounted in a user namespace.
+    User,
+    /// `trusted.overlay.*`: an overlay mounted by the host's root.
+    Trusted,
+}
+
+impl LayerRecord {
+    /// The absolute path of the directory with this layer's writes.
+    #[must_use]
+    pub fn upper_path(&self, state: &StateDir, run: &RunId) -> PathBuf {
+        if self.shared {
+            state.shared_layers_dir().join(&self.upper)
+        } else {
+            state.run_dir(run).join(&self.upper)
+        }
+    }
+}

@@ -1,0 +1,128 @@
+use std::collections::BTreeSet;
+
+use atoll_model::RunId;
+use serde_json::json;
+
+use crate::event::{CLOSING_KINDS, Draft};
+use crate::journal::Journal;
+use crate::open_runs::{Marker, OpenRuns};
+use crate::read::{Events, Filter};
+use crate::runs::update_run;
+use crate::{Durability, LedgerError, RunError, RunState, StateDir};
+
+/// A run whose Atoll ended before it could close it.
+#[derive(Debug)]
+pub struct InterruptedRun {
+    /// The run; it is recorded as interrupted.
+    pub run: RunId,
+    /// Why its record could not be changed, if so. A run that ended before it had
+    /// a record is none of these.
+    pub record: Option<RunError>,
+}
+
+/// Records every run as interrupted that was opened, not closed, and has no
+/// living process.
+///
+/// Usually this is one look at the markers, of which there are as many as runs
+/// are alive. A lock is held from the finding of a marker to its removal, and
+/// the ledger is asked before anything is recorded; so it is recorded once, also
+/// when several processes look at the same time or one dies in between.
+pub(crate) fn recover(
+    journal: &Journal,
+    open_runs: &OpenRuns,
+    state: &StateDir,
+) -> Result<Vec<InterruptedRun>, LedgerError> {
+    let mut interrupted = Vec::new();
+    if journal.is_from_another_boot()? {
+        let _alone = journal.hold_recovery_lock()?;
+        // Another process may have done all of it while this one waited.
+        if journal.is_from_another_boot()? {
+            for run in unclosed(state, Filter::default(), (1, 0))? {
+                if let Some(marker) = open_runs.claim(&run)? {
+                    interrupted.push(interrupt(journal, state, marker)?);
+                }
+            }
+            journal.note_boot()?;
+        }
+    }
+    for run in open_runs.list()? {
+        let Some(marker) = open_runs.take_over(&run)? else {
+            continue;
+        };
+        if is_unclosed(state, &marker)? {
+            interrupted.push(interrupt(journal, state, marker)?);
+        } else {
+            marker.remove()?;
+        }
+    }
+    Ok(interrupted)
+}
+
+fn is_unclosed(state: &StateDir, marker: &Marker) -> Result<bool, LedgerError> {
+    // The place is written to the marker before the run is recorded.
+    let Some(start) = marker.start()? else {
+        return Ok(false);
+    };
+    let filter = Filter {
+        run: Some(marker.run().clone()),
+        kind: None,
+    };
+    Ok(unclosed(state, filter, start)?.contains(marker.run()))
+}
+
+/// The runs that were opened and not closed. Lines that are damaged say nothing;
+/// they are for `verify` to report.
+fn unclosed(
+    state: &StateDir,
+    filter: Filter,
+    start: (u32, u64),
+) -> Result<BTreeSet<RunId>, LedgerError> {
+    let mut open = BTreeSet::new();
+    for event in Events::from_place(state, filter, start)? {
+        let event = match event {
+            Ok(event) => event,
+            Err(LedgerError::Damaged { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(run) = event.run else {
+            continue;
+        };
+        if event.kind == "run.opened" {
+            open.insert(run);
+        } else if CLOSING_KINDS.contains(&event.kind.as_str()) {
+            open.remove(&run);
+        }
+    }
+    Ok(open)
+}
+
+fn interrupt(
+    journal: &Journal,
+    state: &StateDir,
+    marker: Marker,
+) -> Result<InterruptedRun, LedgerError> {
+    let run = marker.run().clone();
+    let body = json!({ "why": "the Atoll process that carried this run ended without closing it" });
+    journal.append_durable(&Draft::new("run.interrupted", Some(&run), &body)?)?;
+    let updated = update_run(state, &run, Durability::Buffered, |record| {
+        if record.state == RunState::Running {
+            record.state = RunState::Interrupted;
+        }
+    });
+    marker.remove()?;
+    let record = match updated {
+        Ok(_) | Err(RunError::Missing(_)) => None,
+        Err(error) => Some(error),
+    };
+    Ok(InterruptedRun { run, record })
+}
+
+impl InterruptedRun {
+    /// The text to show beside the run's name, where its record is not as it should be.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        self.record
+            .as_ref()
+            .map(|error| format!("its record could not be changed: {error}"))
+    }
+}

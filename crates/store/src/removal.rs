@@ -1,0 +1,70 @@
+use std::ffi::CString;
+use std::os::fd::AsFd;
+
+use atoll_model::RunId;
+use rustix::fs::{AtFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::open_runs::OpenRuns;
+use crate::runs::{existing_runs, lock_run};
+use crate::state::RUNS;
+use crate::tree::delete_tree;
+use crate::{FileFault, RunError, StateDir};
+
+/// What a run's directory is called while it is being deleted.
+const REMOVED: &str = ".removed-";
+
+/// Deletes everything that is kept about a run, except what is in the ledger. It
+/// disappears from lists at once, also when the deletion is cut short.
+///
+/// # Errors
+/// [`RunError::Alive`], [`RunError::Locked`], [`RunError::Missing`],
+/// [`RunError::Mounted`] or [`RunError::File`].
+pub fn remove_run(state: &StateDir, run: &RunId) -> Result<(), RunError> {
+    let open_runs = OpenRuns::open(state)?;
+    if open_runs.is_alive(run)? {
+        return Err(RunError::Alive(run.clone()));
+    }
+    let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
+    let _alone = lock_run(state, run)?;
+    let removed = format!("{REMOVED}{run}");
+    let rename = || {
+        let flags = RenameFlags::NOREPLACE;
+        rustix::fs::renameat_with(&runs, run.as_str(), &runs, &*removed, flags)
+    };
+    let renamed = match rename() {
+        Err(Errno::EXIST | Errno::NOTEMPTY) => {
+            delete_leftover(state, &runs, &removed)?;
+            rename()
+        }
+        other => other,
+    };
+    renamed.map_err(FileFault::on("remove", state.run_dir(run)))?;
+    delete_leftover(state, &runs, &removed)
+}
+
+/// Deletes what an interrupted deletion has left.
+pub(crate) fn delete_leftover(
+    state: &StateDir,
+    runs: impl AsFd,
+    name: &str,
+) -> Result<(), RunError> {
+    let path = state.path().join(RUNS).join(name);
+    match CString::new(name) {
+        Ok(name) => delete_tree(runs, &name, &path),
+        Err(_) => Ok(()),
+    }
+}
+
+pub(crate) fn is_leftover(name: &str) -> bool {
+    name.strip_prefix(REMOVED)
+        .is_some_and(|run| RunId::parse(run).is_ok())
+}
+
+/// Whether an entry of the directory of runs is gone.
+pub(crate) fn is_gone(runs: impl AsFd, name: &str) -> bool {
+    matches!(
+        rustix::fs::statat(runs, name, AtFlags::SYMLINK_NOFOLLOW),
+        Err(Errno::NOENT)
+    )
+}

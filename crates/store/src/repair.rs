@@ -1,0 +1,161 @@
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::event::Draft;
+use crate::head::{FoundHead, Head};
+use crate::journal::Journal;
+use crate::segment::{Segment, segment_name};
+use crate::tail::{FoundTail, Tail};
+use crate::{FileFault, LedgerError, host_text};
+
+/// How many remains are kept beside a ledger.
+const SET_ASIDE_MAX: u32 = 10_000;
+const COPY_BYTES: usize = 64 << 10;
+
+/// What is wrong with the end of a ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// A line that its writer did not live to finish; it was never acknowledged.
+    Torn,
+    /// Acknowledged events are no longer there, or no longer readable.
+    Cut,
+    /// The last event is another than the one that was acknowledged.
+    Rewritten,
+    /// Nobody can say any more what was acknowledged.
+    HeadLost,
+}
+
+impl Cause {
+    fn of(head: &FoundHead, found: &FoundTail) -> Option<Self> {
+        match head {
+            FoundHead::Missing | FoundHead::Garbled => Some(Self::HeadLost),
+            FoundHead::Sound(head) if head.size > found.tail.size => Some(Self::Cut),
+            FoundHead::Sound(head)
+                if head.size == found.tail.size && head.leaf != found.tail.leaf =>
+            {
+                Some(Self::Rewritten)
+            }
+            FoundHead::Sound(_) => found.remains.as_ref().map(|_| Self::Torn),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Torn => "torn",
+            Self::Cut => "cut",
+            Self::Rewritten => "rewritten",
+            Self::HeadLost => "head-lost",
+        }
+    }
+}
+
+/// Makes the ledger fit for the next event. Whatever is not an event is set aside
+/// in a file of its own, and what was found is recorded (`ledger.repaired`), so
+/// that a loss stays visible for ever. The append lock is held.
+pub(crate) fn repair(
+    journal: &Journal,
+    head: &FoundHead,
+    found: FoundTail,
+) -> Result<Tail, LedgerError> {
+    let Some(cause) = Cause::of(head, &found) else {
+        return Ok(found.tail);
+    };
+    let mut body = json!({ "cause": cause.name(), "found": place_of(&found.tail) });
+    if let (FoundHead::Sound(head), Some(members)) = (head, body.as_object_mut()) {
+        members.insert("acknowledged".to_owned(), acknowledged(head));
+    }
+    if let (Some(segment), Some(members)) = (&found.remains, body.as_object_mut()) {
+        let from = found.tail.segment.as_ref().map_or(0, |sound| sound.bytes);
+        let aside = set_aside(journal, segment, from)?;
+        members.insert("set_aside".to_owned(), aside);
+    }
+    let draft = Draft::new("ledger.repaired", None, &body)?;
+    let (_, tail) = journal.write(found.tail, &draft)?;
+    if let Some(segment) = &tail.segment {
+        let path = journal.path().join(segment_name(segment.number));
+        let synced = segment.file.sync_data();
+        synced.map_err(FileFault::on("write", path))?;
+    }
+    // From here on this is what is acknowledged, also where it is less than before.
+    journal.write_head(&tail, cause == Cause::HeadLost)?;
+    Ok(tail)
+}
+
+fn place_of(tail: &Tail) -> Value {
+    json!({
+        "size": tail.size,
+        "leaf": tail.leaf.to_string(),
+        "segment": tail.segment.as_ref().map_or(0, |segment| segment.number),
+        "bytes": tail.segment.as_ref().map_or(0, |segment| segment.bytes),
+    })
+}
+
+fn acknowledged(head: &Head) -> Value {
+    json!({
+        "size": head.size,
+        "leaf": head.leaf.to_string(),
+        "segment": head.segment,
+        "bytes": head.bytes,
+    })
+}
+
+/// Moves the end of a segment, from this byte on, to a file `torn-N`. The copy is
+/// on disk before the original is cut off.
+fn set_aside(journal: &Journal, segment: &Segment, from: u64) -> Result<Value, LedgerError> {
+    let (name, mut copy) = create_aside(journal.directory(), journal.path())?;
+    let path = journal.path().join(&name);
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0_u8; COPY_BYTES];
+    let mut at = from;
+    loop {
+        let count = segment
+            .file
+            .read_at(&mut buffer, at)
+            .map_err(FileFault::on(
+                "read",
+                journal.path().join(segment_name(segment.number)),
+            ))?;
+        let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else {
+            break;
+        };
+        digest.update(bytes);
+        copy.write_all(bytes)
+            .map_err(FileFault::on("write", &path))?;
+        at += count as u64;
+    }
+    copy.sync_all().map_err(FileFault::on("write", &path))?;
+    rustix::fs::fsync(journal.directory()).map_err(FileFault::on("write", &path))?;
+    let original = journal.path().join(segment_name(segment.number));
+    segment
+        .file
+        .set_len(from)
+        .map_err(FileFault::on("shorten", original))?;
+    let digits = crate::hash::hex(&digest.finalize());
+    Ok(json!({ "file": host_text(&name), "bytes": at - from, "sha256": digits }))
+}
+
+fn create_aside(directory: impl AsFd, path: &Path) -> Result<(String, File), LedgerError> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    for number in 1..=SET_ASIDE_MAX {
+        let name = format!("torn-{number}");
+        match rustix::fs::openat(&directory, &*name, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::EXIST) => {}
+            other => {
+                let file = other.map_err(FileFault::on("create", path.join(&name)))?;
+                return Ok((name, File::from(file)));
+            }
+        }
+    }
+    Err(LedgerError::Damaged {
+        path: path.to_owned(),
+        what: format!("{SET_ASIDE_MAX} torn lines were set aside already"),
+    })
+}

@@ -1,0 +1,150 @@
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime};
+
+use atoll_model::RunId;
+use rustix::fs::Dir;
+
+use crate::removal::{delete_leftover, is_gone, is_leftover, remove_run};
+use crate::runs::{RECORD, existing_runs, load_run};
+use crate::state::RUNS;
+use crate::{FileFault, RunError, RunState, StateDir, list_runs};
+
+/// For how long runs are kept, counted from the last change of their record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollectPolicy {
+    /// What time it is.
+    pub now: SystemTime,
+    /// Runs whose changes were discarded or undone.
+    pub discarded_after: Duration,
+    /// Runs whose changes were applied; with them goes the possibility to undo.
+    pub applied_after: Duration,
+    /// Runs that wait for a decision, were interrupted or failed; `None` keeps
+    /// them for ever.
+    pub undecided_after: Option<Duration>,
+}
+
+/// What can be removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectPlan {
+    /// Runs, newest first.
+    pub runs: Vec<Collectable>,
+    /// What deletions that were cut short have left.
+    pub leftovers: Vec<String>,
+}
+
+/// A run that can be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collectable {
+    /// The run.
+    pub run: RunId,
+    /// What became of it.
+    pub state: RunState,
+    /// For how long its record has not changed.
+    pub age: Duration,
+    /// Why it can go.
+    pub reason: CollectReason,
+}
+
+/// Why a run can be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectReason {
+    /// Its changes were thrown away or taken back.
+    Discarded,
+    /// Its changes are in the workspace.
+    Applied,
+    /// Nobody has decided about its changes for so long.
+    Undecided,
+}
+
+/// Looks for runs that can be removed by this policy. Nothing is changed. A run
+/// whose record cannot be read is never among them.
+///
+/// # Errors
+/// [`RunError::File`].
+pub fn plan_collection(state: &StateDir, policy: &CollectPolicy) -> Result<CollectPlan, RunError> {
+    let mut plan = CollectPlan::default();
+    let Some(runs) = existing_runs(state)? else {
+        return Ok(plan);
+    };
+    for record in list_runs(state)?.records {
+        let Some((reason, after)) = retention(record.state, policy) else {
+            continue;
+        };
+        let path = state.run_dir(&record.run).join(RECORD);
+        let changed = path
+            .symlink_metadata()
+            .and_then(|facts| facts.modified())
+            .map_err(FileFault::on("examine", &path))?;
+        let age = policy.now.duration_since(changed).unwrap_or(Duration::ZERO);
+        if age >= after {
+            plan.runs.push(Collectable {
+                run: record.run,
+                state: record.state,
+                age,
+                reason,
+            });
+        }
+    }
+    plan.leftovers = leftovers(state, &runs)?;
+    Ok(plan)
+}
+
+/// Removes what the plan names. What cannot be removed, or is no longer what it
+/// was when the plan was made, is left and returned with the reason.
+#[must_use]
+pub fn collect(state: &StateDir, plan: &CollectPlan) -> Vec<(String, RunError)> {
+    let mut failed = Vec::new();
+    for item in &plan.runs {
+        let removed = load_run(state, &item.run).and_then(|record| {
+            if record.state == item.state {
+                remove_run(state, &item.run)
+            } else {
+                Err(RunError::Changed(item.run.clone()))
+            }
+        });
+        if let Err(error) = removed {
+            failed.push((item.run.to_string(), error));
+        }
+    }
+    for name in &plan.leftovers {
+        let deleted = match existing_runs(state) {
+            Ok(Some(runs)) if is_leftover(name) && !is_gone(&runs, name) => {
+                delete_leftover(state, &runs, name)
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = deleted {
+            failed.push((name.clone(), error));
+        }
+    }
+    failed
+}
+
+fn retention(state: RunState, policy: &CollectPolicy) -> Option<(CollectReason, Duration)> {
+    match state {
+        RunState::Running => None,
+        RunState::Discarded | RunState::Undone => {
+            Some((CollectReason::Discarded, policy.discarded_after))
+        }
+        RunState::Applied => Some((CollectReason::Applied, policy.applied_after)),
+        RunState::Kept | RunState::PartlyApplied | RunState::Interrupted | RunState::Failed => {
+            let after = policy.undecided_after?;
+            Some((CollectReason::Undecided, after))
+        }
+    }
+}
+
+fn leftovers(state: &StateDir, runs: impl AsFd) -> Result<Vec<String>, RunError> {
+    let path = state.path().join(RUNS);
+    let mut names = Vec::new();
+    for entry in Dir::read_from(runs).map_err(FileFault::on("list", &path))? {
+        let entry = entry.map_err(FileFault::on("list", &path))?;
+        let name = entry.file_name().to_str().unwrap_or_default();
+        if is_leftover(name) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}

@@ -1,0 +1,335 @@
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use atoll_model::RunId;
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use serde_json::Value;
+
+use crate::lock::{lock_now, open_lock, wait_for_lock};
+use crate::record::RECORD_VERSION;
+use crate::state::RUNS;
+use crate::{Durability, FileFault, RunError, RunRecord, StateDir};
+
+/// The size of a record's file, bytes.
+const RECORD_BYTES_MAX: u64 = 8 << 20;
+/// How long a change of a record waits for another change of it, milliseconds.
+const UPDATE_WAIT_MS_MAX: u64 = 10_000;
+/// How many runs an error names.
+const CANDIDATES_MAX: usize = 5;
+
+pub(crate) const RECORD: &str = "record.json";
+const NEW_RECORD: &str = "record.json.new";
+const RUN_LOCK: &str = "lock";
+const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOFOLLOW);
+
+/// The records of runs, newest first, and the runs whose record cannot be read.
+#[derive(Debug, Default)]
+pub struct RunList {
+    /// Newest first.
+    pub records: Vec<RunRecord>,
+    /// What cannot be read, and why.
+    pub broken: Vec<(RunId, RunError)>,
+}
+
+/// The right to work on a run's changes, for one process at a time; ends when
+/// dropped.
+#[derive(Debug)]
+pub struct RunLock {
+    run: RunId,
+    _file: File,
+}
+
+impl RunLock {
+    /// The locked run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+}
+
+/// Makes a run's directory (mode 0700) and its record.
+///
+/// # Errors
+/// [`RunError::Exists`], or [`RunError::File`].
+pub fn create_run(state: &StateDir, record: &RunRecord) -> Result<(), RunError> {
+    let runs = state.subdirectory(RUNS, true)?;
+    let path = state.run_dir(&record.run);
+    match rustix::fs::mkdirat(&runs, record.run.as_str(), Mode::RWXU) {
+        Err(Errno::EXIST) => return Err(RunError::Exists(record.run.clone())),
+        other => other.map_err(FileFault::on("create", &path))?,
+    }
+    let directory = open_run(state, &runs, &record.run)?;
+    let written = write_record(state, &directory, record, Durability::Buffered);
+    if written.is_err() {
+        // What is left is an empty run, which would only puzzle.
+        for name in [NEW_RECORD, RECORD] {
+            let _ = rustix::fs::unlinkat(&directory, name, AtFlags::empty());
+        }
+        let _ = rustix::fs::unlinkat(&runs, record.run.as_str(), AtFlags::REMOVEDIR);
+    }
+    written
+}
+
+/// Reads a run's record.
+///
+/// # Errors
+/// [`RunError`] when it is missing, not readable, or of a newer version.
+pub fn load_run(state: &StateDir, run: &RunId) -> Result<RunRecord, RunError> {
+    let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
+    read_record(state, &open_run(state, &runs, run)?, run)
+}
+
+/// Changes a run's record: reads it, lets `change` edit it, and replaces the file
+/// in one step. Two changes at once happen one after the other. `Durable` waits
+/// until the new record is on disk.
+///
+/// # Errors
+/// [`RunError`]; the record is what it was then.
+pub fn update_run(
+    state: &StateDir,
+    run: &RunId,
+    durability: Durability,
+    change: impl FnOnce(&mut RunRecord),
+) -> Result<RunRecord, RunError> {
+    let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
+    let directory = open_run(state, &runs, run)?;
+    let exclusive = FlockOperation::NonBlockingLockExclusive;
+    let path = state.run_dir(run);
+    wait_for_lock(&directory, &path, exclusive, UPDATE_WAIT_MS_MAX)?;
+    let mut record = read_record(state, &directory, run)?;
+    change(&mut record);
+    write_record(state, &directory, &record, durability)?;
+    if durability == Durability::Durable {
+        rustix::fs::fsync(&runs).map_err(FileFault::on("write", state.path().join(RUNS)))?;
+    }
+    Ok(record)
+}
+
+/// Reads all records.
+///
+/// # Errors
+/// [`RunError::File`] when the directory of runs cannot be read.
+pub fn list_runs(state: &StateDir) -> Result<RunList, RunError> {
+    let mut list = RunList::default();
+    let Some(runs) = existing_runs(state)? else {
+        return Ok(list);
+    };
+    for run in run_names(state, &runs)? {
+        let read =
+            open_run(state, &runs, &run).and_then(|directory| read_record(state, &directory, &run));
+        match read {
+            Ok(record) => list.records.push(record),
+            Err(error) => list.broken.push((run, error)),
+        }
+    }
+    Ok(list)
+}
+
+/// Finds the one run that is meant by its name, the begin or the end of its name,
+/// or `last` for the newest.
+///
+/// # Errors
+/// [`RunError::NoRuns`], [`RunError::NoMatch`] or [`RunError::Ambiguous`], with
+/// the runs that could be meant.
+pub fn find_run(state: &StateDir, text: &str) -> Result<RunId, RunError> {
+    let runs = existing_runs(state)?.ok_or(RunError::NoRuns)?;
+    let names = run_names(state, &runs)?;
+    let newest = names.first().ok_or(RunError::NoRuns)?;
+    let wanted = text.trim().to_ascii_lowercase();
+    if wanted == "last" {
+        return Ok(started_last(state, &names, newest));
+    }
+    let matching: Vec<RunId> = names
+        .iter()
+        .filter(|run| {
+            let name = run.as_str();
+            !wanted.is_empty() && (name.starts_with(&wanted) || name.ends_with(&wanted))
+        })
+        .cloned()
+        .collect();
+    match matching.as_slice() {
+        [run] => Ok(run.clone()),
+        [] => Err(RunError::NoMatch {
+            text: text.to_owned(),
+            candidates: names.into_iter().take(CANDIDATES_MAX).collect(),
+        }),
+        several => Err(RunError::Ambiguous {
+            text: text.to_owned(),
+            count: several.len(),
+            candidates: several.iter().take(CANDIDATES_MAX).cloned().collect(),
+        }),
+    }
+}
+
+/// Takes the right to work on a run's changes, or says at once who has it.
+///
+/// # Errors
+/// [`RunError::Locked`], [`RunError::Missing`] or [`RunError::File`].
+pub fn lock_run(state: &StateDir, run: &RunId) -> Result<RunLock, RunError> {
+    let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
+    let directory = open_run(state, &runs, run)?;
+    let path = state.run_dir(run);
+    let file = File::from(open_lock(&directory, &path, RUN_LOCK)?);
+    let path = path.join(RUN_LOCK);
+    if !lock_now(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
+        let mut text = String::new();
+        let _ = (&file).take(16).read_to_string(&mut text);
+        return Err(RunError::Locked {
+            run: run.clone(),
+            holder: text.trim().parse().ok(),
+        });
+    }
+    // Someone may have removed the run between the opening and the locking.
+    let inode = file
+        .metadata()
+        .map_err(FileFault::on("examine", &path))?
+        .ino();
+    match path.symlink_metadata() {
+        Ok(facts) if facts.ino() == inode => {}
+        Ok(_) | Err(_) => return Err(RunError::Missing(run.clone())),
+    }
+    let process = format!("{}\n", std::process::id());
+    file.set_len(0)
+        .and_then(|()| file.write_all_at(process.as_bytes(), 0))
+        .map_err(FileFault::on("write", &path))?;
+    Ok(RunLock {
+        run: run.clone(),
+        _file: file,
+    })
+}
+
+/// The directory of runs; `None` before the first run.
+pub(crate) fn existing_runs(state: &StateDir) -> Result<Option<OwnedFd>, RunError> {
+    match state.subdirectory(RUNS, false) {
+        Ok(runs) => Ok(Some(runs)),
+        Err(fault) if fault.is_not_found() => Ok(None),
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// The names of all runs, newest first.
+pub(crate) fn run_names(state: &StateDir, runs: impl AsFd) -> Result<Vec<RunId>, RunError> {
+    let path = state.path().join(RUNS);
+    let mut names = Vec::new();
+    for entry in Dir::read_from(runs).map_err(FileFault::on("list", &path))? {
+        let entry = entry.map_err(FileFault::on("list", &path))?;
+        let name = entry.file_name().to_str().ok();
+        names.extend(name.and_then(|name| RunId::parse(name).ok()));
+    }
+    names.sort_unstable_by(|left: &RunId, right| right.cmp(left));
+    Ok(names)
+}
+
+pub(crate) fn open_run(
+    state: &StateDir,
+    runs: impl AsFd,
+    run: &RunId,
+) -> Result<OwnedFd, RunError> {
+    match rustix::fs::openat(runs, run.as_str(), OPEN_DIRECTORY, Mode::empty()) {
+        Err(Errno::NOENT) => Err(RunError::Missing(run.clone())),
+        opened => Ok(opened.map_err(FileFault::on("open", state.run_dir(run)))?),
+    }
+}
+
+fn read_record(state: &StateDir, directory: impl AsFd, run: &RunId) -> Result<RunRecord, RunError> {
+    let path = state.run_dir(run).join(RECORD);
+    let unreadable = |why: String| RunError::Unreadable {
+        run: run.clone(),
+        why,
+    };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = match rustix::fs::openat(directory, RECORD, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Err(unreadable("there is no record.json".to_owned())),
+        opened => opened.map_err(FileFault::on("open", &path))?,
+    };
+    let mut bytes = Vec::new();
+    File::from(file)
+        .take(RECORD_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(FileFault::on("read", &path))?;
+    if bytes.len() as u64 > RECORD_BYTES_MAX {
+        return Err(unreadable(format!("larger than {RECORD_BYTES_MAX} bytes")));
+    }
+    let value: Value =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    match value.get("v").and_then(Value::as_u64) {
+        Some(v) if v > u64::from(RECORD_VERSION) => {
+            return Err(RunError::Newer {
+                run: run.clone(),
+                v,
+            });
+        }
+        Some(_) | None => {}
+    }
+    let record: RunRecord =
+        serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
+    if record.run != *run {
+        return Err(unreadable(format!(
+            "it is the record of run {}",
+            record.run
+        )));
+    }
+    Ok(record)
+}
+
+/// Replaces the record in one step, so that a reader sees the old one or the new
+/// one. The caller is the only one to do so now.
+fn write_record(
+    state: &StateDir,
+    directory: impl AsFd,
+    record: &RunRecord,
+    durability: Durability,
+) -> Result<(), RunError> {
+    let directory = directory.as_fd();
+    let path = state.run_dir(&record.run).join(RECORD);
+    let mut bytes = serde_json::to_vec_pretty(record).map_err(|error| RunError::Unreadable {
+        run: record.run.clone(),
+        why: error.to_string(),
+    })?;
+    bytes.push(b'\n');
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(directory, NEW_RECORD, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(FileFault::on("write", &path))?;
+    let mut file = File::from(file);
+    file.write_all(&bytes)
+        .map_err(FileFault::on("write", &path))?;
+    if durability == Durability::Durable {
+        file.sync_all().map_err(FileFault::on("write", &path))?;
+    }
+    rustix::fs::renameat(directory, NEW_RECORD, directory, RECORD)
+        .map_err(FileFault::on("replace", &path))?;
+    if durability == Durability::Durable {
+        rustix::fs::fsync(directory).map_err(FileFault::on("write", &path))?;
+    }
+    Ok(())
+}
+
+/// Names hold seconds only. Of the runs of the newest second, the one whose
+/// record says that it was started last.
+fn started_last(state: &StateDir, names: &[RunId], newest: &RunId) -> RunId {
+    const SECOND_DIGITS: usize = "YYMMDD-HHMMSS".len();
+    let second = newest.as_str().get(..SECOND_DIGITS).unwrap_or_default();
+    let mut same = names
+        .iter()
+        .take_while(|run| run.as_str().starts_with(second))
+        .peekable();
+    let first = same.next();
+    match (first, same.peek()) {
+        (Some(_), Some(_)) => names
+            .iter()
+            .take_while(|run| run.as_str().starts_with(second))
+            .max_by_key(|run| {
+                load_run(state, run).map_or((0, *run), |record| (record.started_at_ms, *run))
+            })
+            .unwrap_or(newest)
+            .clone(),
+        _ => newest.clone(),
+    }
+}

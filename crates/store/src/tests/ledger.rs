@@ -1,0 +1,524 @@
+use std::sync::Barrier;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use atoll_model::{Enforcement, Usage};
+
+use super::*;
+
+#[test]
+fn a_run_is_recorded_from_its_opening_to_its_end() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let verdict = allow();
+    let entry = ledger
+        .open_call(&call(1), &verdict, json!({ "profile": "default" }))
+        .unwrap();
+    assert_eq!(entry.position().seq, 0);
+    assert!(
+        place
+            .state
+            .path()
+            .join("open")
+            .join(run_id(1).as_str())
+            .exists()
+    );
+    let armed = entry.arm(verdict).unwrap();
+    assert_eq!(
+        (*armed, *armed.grant(), armed.run()),
+        ("the grant", "the grant", &run_id(1))
+    );
+    let outcome = Outcome {
+        ending: Ending::Exited { status: 3 },
+        usage: Usage {
+            wall_clock: Duration::from_millis(12),
+            cpu: Duration::MAX,
+            memory_peak_bytes: u64::MAX,
+            memory_is_whole: true,
+        },
+        enforcement: vec![Enforcement {
+            limit: "memory".to_owned(),
+            by: "cgroup-v2".to_owned(),
+        }],
+    };
+    let position = ledger
+        .close(armed, &outcome, json!({ "changed": 2 }))
+        .unwrap();
+    assert_eq!(position.seq, 1);
+    assert!(
+        !place
+            .state
+            .path()
+            .join("open")
+            .join(run_id(1).as_str())
+            .exists()
+    );
+
+    let events = place.events();
+    assert_eq!(place.kinds(), ["run.opened", "run.closed"]);
+    assert_eq!(
+        events[0].body,
+        json!({
+            "verdict": "allow",
+            "decision": { "profile": "default" },
+            "principal": { "uid": 1000, "gid": 1000, "name": "Jörg" },
+            "command": ["true"],
+            "workspace": "/work",
+            "directory": "/work/sub",
+            "terminal": false,
+        })
+    );
+    assert_eq!(
+        events[1].body,
+        json!({
+            "ending": { "how": "exited", "status": 3 },
+            "status": 3,
+            "usage": {
+                "wall_clock_us": 12_000,
+                "cpu_us": 1_u64 << 53,
+                "memory_peak_bytes": 1_u64 << 53,
+                "memory_is_whole": true,
+            },
+            "enforcement": { "memory": "cgroup-v2" },
+            "details": { "changed": 2 },
+        })
+    );
+    let verified = place.verified();
+    assert_eq!(
+        (verified.events, verified.segments, verified.leaf),
+        (2, 1, position.leaf)
+    );
+    assert!(place.ledger().interrupted().is_empty());
+}
+
+/// Whoever changes this breaks every ledger that was written.
+#[test]
+fn the_form_of_the_ledger_is_final() {
+    let place = Place::new();
+    let clock: Clock = || UNIX_EPOCH + Duration::new(1_795_253_412, 123_456_789);
+    let ledger = Ledger::open(&place.state, clock).unwrap();
+    let verdict = allow();
+    let entry = ledger.open_call(&call(1), &verdict, json!({})).unwrap();
+    let armed = entry.arm(verdict).unwrap();
+    let body = json!({ "b": [1, -2, "\u{7}é"], "a": null });
+    ledger
+        .record(Some(&run_id(1)), "flow.seen", body, Durability::Buffered)
+        .unwrap();
+    ledger.close(armed, &outcome(0), json!({})).unwrap();
+    let written = std::fs::read_to_string(place.file("000001.seg")).unwrap();
+    assert_eq!(written, include_str!("golden.seg"));
+    let root = place.verified().root.to_string();
+    assert_eq!(
+        root,
+        "f3b4990f1e1ab9aba94783cb581004d44faea1bb24cfe77240d045babf91c18f"
+    );
+}
+
+#[test]
+fn deny_and_ask_leave_recorded() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    for (number, verdict) in [
+        (1, Verdict::Deny(vec![reason()])),
+        (2, Verdict::Ask(vec![reason()])),
+    ] {
+        let verdict: Verdict<()> = verdict;
+        let entry = ledger
+            .open_call(&call(number), &verdict, json!({}))
+            .unwrap();
+        let refused = entry.arm(verdict).unwrap_err();
+        let (Refused::Denied(refusal) | Refused::NeedsApproval(refusal)) = &refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(refusal.reasons, [reason()]);
+        assert!(refused.to_string().contains("nobody named it"), "{refused}");
+    }
+    assert_eq!(
+        place.kinds(),
+        ["run.opened", "run.denied", "run.opened", "run.denied"]
+    );
+    assert_eq!(place.events()[1].body["verdict"], "deny");
+    assert_eq!(place.events()[3].body["verdict"], "ask");
+    assert_eq!(
+        place.events()[3].body["reasons"][0]["how_to_ask"],
+        "add a profile"
+    );
+    assert!(place.ledger().interrupted().is_empty());
+}
+
+#[test]
+fn what_was_recorded_as_denied_cannot_be_armed() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let denied: Verdict<&str> = Verdict::Deny(vec![reason()]);
+    let entry = ledger.open_call(&call(1), &denied, json!({})).unwrap();
+    assert!(matches!(entry.arm(allow()), Err(Refused::Contradiction(_))));
+}
+
+#[test]
+fn a_failure_after_arming_is_recorded() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let verdict = allow();
+    let armed = ledger
+        .open_call(&call(1), &verdict, json!({}))
+        .unwrap()
+        .arm(verdict)
+        .unwrap();
+    ledger
+        .close_failed(armed, "make the sandbox", "no user namespaces")
+        .unwrap();
+    assert_eq!(place.kinds(), ["run.opened", "run.failed"]);
+    assert_eq!(place.events()[1].body["why"], "no user namespaces");
+    assert!(place.ledger().interrupted().is_empty());
+}
+
+#[test]
+fn events_that_must_not_be_written_are_refused() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let big = "x".repeat(EVENT_BYTES_MAX);
+    for (kind, body, expected) in [
+        ("run.closed", json!({}), "the ledger itself writes"),
+        ("ledger.repaired", json!({}), "the ledger itself writes"),
+        ("word", json!({}), "at least two"),
+        ("a..b", json!({}), "at least two"),
+        ("Run.seen", json!({}), "lower-case"),
+        ("run.\n", json!({}), "lower-case"),
+        ("flow.seen", json!(1), "not an object"),
+        (
+            "flow.seen",
+            json!({ "a": 0.5 }),
+            "0.5 is not a whole number",
+        ),
+        ("flow.seen", json!({ "ä": 1 }), "not ASCII"),
+        ("flow.seen", json!({ "a": big }), "1048576 is the most"),
+    ] {
+        let error = ledger
+            .record(None, kind, body, Durability::Durable)
+            .unwrap_err();
+        assert!(error.to_string().contains(expected), "{kind}: {error}");
+    }
+    // A command that does not fit leaves no run behind.
+    let mut long = call(1);
+    long.command.push("x".repeat(EVENT_BYTES_MAX).into());
+    assert!(matches!(
+        ledger.open_call(&long, &allow(), json!({})),
+        Err(LedgerError::TooLarge { .. })
+    ));
+    assert!(place.events().is_empty());
+    assert!(place.ledger().interrupted().is_empty());
+    // The largest that is allowed comes back.
+    let fits = "x".repeat(EVENT_BYTES_MAX - 300);
+    ledger
+        .record(None, "flow.seen", json!({ "a": fits }), Durability::Durable)
+        .unwrap();
+    note(&place.ledger(), 1);
+    assert_eq!(place.verified().events, 2);
+}
+
+#[test]
+fn a_run_is_opened_once() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let _entry = ledger.open_call(&call(1), &allow(), json!({})).unwrap();
+    assert!(matches!(
+        ledger.open_call(&call(1), &allow(), json!({})),
+        Err(LedgerError::RunExists(_))
+    ));
+}
+
+#[test]
+fn an_entry_that_is_dropped_is_found_interrupted() {
+    let place = Place::new();
+    create_run(&place.state, &record(1)).unwrap();
+    let ledger = place.ledger();
+    drop(ledger.open_call(&call(1), &allow(), json!({})).unwrap());
+    let next = place.ledger();
+    assert_eq!(next.interrupted().len(), 1);
+    assert_eq!(next.interrupted()[0].run, run_id(1));
+    assert!(next.interrupted()[0].record.is_none());
+    assert_eq!(
+        load_run(&place.state, &run_id(1)).unwrap().state,
+        RunState::Interrupted
+    );
+    assert_eq!(place.kinds(), ["run.opened", "run.interrupted"]);
+    assert!(place.ledger().interrupted().is_empty());
+}
+
+#[test]
+fn a_closed_run_whose_marker_stayed_is_not_interrupted() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let marker = place.state.path().join("open").join(run_id(1).as_str());
+    for rest in ["0 0\n", "", "garbage"] {
+        let verdict = allow();
+        let armed = ledger
+            .open_call(&call(1), &verdict, json!({}))
+            .unwrap()
+            .arm(verdict)
+            .unwrap();
+        ledger.close(armed, &outcome(0), json!({})).unwrap();
+        std::fs::write(&marker, rest).unwrap();
+        assert!(place.ledger().interrupted().is_empty(), "{rest:?}");
+        assert!(!marker.exists());
+    }
+}
+
+#[test]
+fn after_a_boot_lost_markers_are_made_up_for() {
+    let place = Place::new();
+    let verdict = allow();
+    let ledger = place.ledger_after_boot('a');
+    let armed = ledger
+        .open_call(&call(1), &verdict, json!({}))
+        .unwrap()
+        .arm(verdict)
+        .unwrap();
+    ledger.close(armed, &outcome(0), json!({})).unwrap();
+    for number in [2, 3] {
+        drop(
+            ledger
+                .open_call(&call(number), &allow(), json!({}))
+                .unwrap(),
+        );
+    }
+    // The marker of the second never reached the disk, of the third only its name.
+    let markers = place.state.path().join("open");
+    std::fs::remove_file(markers.join(run_id(2).as_str())).unwrap();
+    std::fs::write(markers.join(run_id(3).as_str()), "").unwrap();
+
+    let after = place.ledger_after_boot('b');
+    let runs: Vec<_> = after
+        .interrupted()
+        .iter()
+        .map(|found| found.run.clone())
+        .collect();
+    assert_eq!(runs, [run_id(2), run_id(3)]);
+    assert!(place.ledger_after_boot('b').interrupted().is_empty());
+    assert!(place.ledger_after_boot('c').interrupted().is_empty());
+    assert_eq!(
+        place
+            .kinds()
+            .iter()
+            .filter(|kind| *kind == "run.interrupted")
+            .count(),
+        2
+    );
+    place.verified();
+}
+
+#[test]
+fn a_run_that_lives_is_not_interrupted_by_a_boot() {
+    let place = Place::new();
+    let ledger = place.ledger_after_boot('a');
+    let _living = ledger.open_call(&call(1), &allow(), json!({})).unwrap();
+    assert!(place.ledger_after_boot('b').interrupted().is_empty());
+}
+
+#[test]
+fn segments_are_rotated_and_continued() {
+    let place = Place::new();
+    for number in 0..40 {
+        // A new ledger each time finds the end anew; the same one remembers it.
+        let ledger = place.ledger_in_small_segments();
+        note(&ledger, number);
+        note(&ledger, number);
+    }
+    let verified = place.verified();
+    assert_eq!(verified.events, 80);
+    assert!(verified.segments > 10, "{verified:?}");
+    let seqs: Vec<u64> = place
+        .events()
+        .iter()
+        .map(|event| event.position.seq)
+        .collect();
+    assert_eq!(seqs, (0..80).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_empty_new_segment_is_used() {
+    let place = Place::new();
+    note(&place.ledger(), 1);
+    std::fs::write(place.file("000002.seg"), "").unwrap();
+    note(&place.ledger(), 2);
+    assert_eq!(place.verified().events, 2);
+    assert_eq!(place.events()[1].position.segment, 2);
+}
+
+#[test]
+fn many_threads_share_waits_for_the_disk() {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 200;
+    let place = Place::new();
+    let ledger = place.ledger();
+    let barrier = Barrier::new(THREADS as usize);
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (ledger, barrier) = (&ledger, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                let mut last = None;
+                for number in 0..EACH {
+                    let position = note(ledger, thread * EACH + number);
+                    assert!(last < Some(position.seq));
+                    last = Some(position.seq);
+                }
+            });
+        }
+    });
+    println!(
+        "{:?} for each of {} durable appends",
+        begin.elapsed() / (THREADS * EACH) as u32,
+        THREADS * EACH
+    );
+    assert_eq!(place.verified().events, THREADS * EACH);
+    let mut numbers: Vec<u64> = place
+        .events()
+        .iter()
+        .map(|event| event.body["number"].as_u64().unwrap())
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..THREADS * EACH).collect::<Vec<_>>());
+}
+
+#[test]
+fn events_are_read_by_run_kind_and_from_the_end() {
+    let place = Place::new();
+    let ledger = place.ledger_in_small_segments();
+    for number in 0..30 {
+        let run = (number % 3 == 0).then(|| run_id(7));
+        let kind = if number % 2 == 0 {
+            "flow.seen"
+        } else {
+            "flow-extra.seen"
+        };
+        let body = json!({ "number": number, "mentions": run_id(7).as_str() });
+        ledger
+            .record(run.as_ref(), kind, body, Durability::Buffered)
+            .unwrap();
+    }
+    let numbers = |events: Events| -> Vec<u64> {
+        events
+            .map(|event| event.unwrap().body["number"].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(
+        numbers(Ledger::show(&place.state, &run_id(7)).unwrap()),
+        (0..30).step_by(3).collect::<Vec<_>>()
+    );
+    let filter = Filter {
+        run: None,
+        kind: Some("flow".to_owned()),
+    };
+    assert_eq!(
+        numbers(Ledger::events(&place.state, filter).unwrap()),
+        (0..30).step_by(2).collect::<Vec<_>>()
+    );
+    for count in [0, 1, 2, 3, 5, 17, 29, 30, 31, 1000] {
+        let expected: Vec<u64> = (30_u64.saturating_sub(count)..30).collect();
+        let tail = Ledger::tail(&place.state, usize::try_from(count).unwrap()).unwrap();
+        assert_eq!(numbers(tail), expected, "the last {count}");
+    }
+}
+
+#[test]
+fn reading_goes_on_with_what_is_appended_meanwhile() {
+    let place = Place::new();
+    let mut from_nothing = Ledger::events(&place.state, Filter::default()).unwrap();
+    assert!(from_nothing.next().is_none());
+    let ledger = place.ledger_in_small_segments();
+    note(&ledger, 0);
+    let mut tail = Ledger::tail(&place.state, 1).unwrap();
+    assert_eq!(tail.next().unwrap().unwrap().position.seq, 0);
+    for number in 1..50 {
+        assert!(tail.next().is_none());
+        assert_eq!(note(&ledger, number).seq, number);
+        assert_eq!(tail.next().unwrap().unwrap().position.seq, number);
+    }
+}
+
+#[test]
+fn half_a_line_is_not_read_until_it_is_whole() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    note(&ledger, 0);
+    let segment = place.file("000001.seg");
+    let first = std::fs::read(&segment).unwrap();
+    note(&ledger, 1);
+    let both = std::fs::read(&segment).unwrap();
+    for cut in first.len()..both.len() {
+        std::fs::write(&segment, &both[..cut]).unwrap();
+        let mut events = Ledger::events(&place.state, Filter::default()).unwrap();
+        assert_eq!(events.next().unwrap().unwrap().position.seq, 0);
+        assert!(events.next().is_none());
+        std::fs::write(&segment, &both).unwrap();
+        assert_eq!(events.next().unwrap().unwrap().position.seq, 1);
+    }
+}
+
+#[test]
+fn unknown_types_are_passed_through() {
+    let place = Place::new();
+    place
+        .ledger()
+        .record(
+            None,
+            "weather.changed-2",
+            json!({ "to": "rain" }),
+            Durability::Durable,
+        )
+        .unwrap();
+    assert_eq!(place.kinds(), ["weather.changed-2"]);
+    place.verified();
+}
+
+#[test]
+fn opening_and_appending_are_cheap() {
+    const ROUNDS: u32 = 50;
+    let place = Place::new();
+    let ledger = place.ledger();
+    for number in 0..5_000 {
+        let body = json!({ "number": number, "text": "x".repeat(500) });
+        ledger
+            .record(None, "test.noted", body, Durability::Buffered)
+            .unwrap();
+    }
+    note(&ledger, 0);
+    let mut opening = Vec::new();
+    let mut durable = Vec::new();
+    let mut buffered = Vec::new();
+    let mut fdatasync = Vec::new();
+    let probe = std::fs::File::create(place.file("probe")).unwrap();
+    for round in 0..ROUNDS {
+        let begin = Instant::now();
+        let state = StateDir::open(place.state.path()).unwrap();
+        let ledger = Ledger::open(&state, SystemTime::now).unwrap();
+        opening.push(begin.elapsed());
+        let begin = Instant::now();
+        note(&ledger, u64::from(round));
+        durable.push(begin.elapsed());
+        let begin = Instant::now();
+        ledger
+            .record(None, "test.noted", json!({}), Durability::Buffered)
+            .unwrap();
+        buffered.push(begin.elapsed());
+        let begin = Instant::now();
+        std::io::Write::write_all(&mut &probe, &[b'x'; 300]).unwrap();
+        probe.sync_data().unwrap();
+        fdatasync.push(begin.elapsed());
+    }
+    for (what, mut times) in [
+        ("open state and ledger", opening),
+        ("first durable append", durable),
+        ("buffered append", buffered),
+        ("bare write and fdatasync", fdatasync),
+    ] {
+        times.sort_unstable();
+        println!(
+            "{what}: median {:?}, best {:?}",
+            times[times.len() / 2],
+            times[0]
+        );
+    }
+}

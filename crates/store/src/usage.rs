@@ -1,0 +1,126 @@
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use atoll_model::RunId;
+use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::runs::{existing_runs, open_run};
+use crate::tree::{is_dots, open_directory};
+use crate::{FileFault, RunError, StateDir};
+
+/// How much room a run takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskUsage {
+    /// Bytes on disk; a file with several names counts once.
+    pub bytes: u64,
+    /// Files, directories and all else.
+    pub entries: u64,
+    /// Directories that could not be looked into, which may hold more.
+    pub unreadable: u64,
+}
+
+/// Bytes of the unit that `stat` counts blocks in.
+const BLOCK_BYTES: u64 = 512;
+
+/// Measures everything in a run's directory, without following symbolic links,
+/// without leaving its file system and without changing anything.
+///
+/// # Errors
+/// [`RunError::Missing`] or [`RunError::File`].
+pub fn run_disk_usage(state: &StateDir, run: &RunId) -> Result<DiskUsage, RunError> {
+    let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
+    let top = open_run(state, &runs, run)?;
+    measure(top).map_err(|errno| FileFault::on("measure", state.run_dir(run))(errno).into())
+}
+
+/// A directory that has been looked at, with those below it that have not.
+struct Level {
+    identity: (u64, u64),
+    below: Vec<CString>,
+}
+
+/// Only the directory that is being looked at is open; the way back is `..`,
+/// checked to be where it came from. So no depth is too deep.
+fn measure(top: OwnedFd) -> Result<DiskUsage, Errno> {
+    let mut usage = DiskUsage::default();
+    let mut seen = HashSet::new();
+    let mut levels = vec![look(top.as_fd(), &mut usage, &mut seen)?];
+    let mut current = top;
+    while let Some(level) = levels.last_mut() {
+        if let Some(name) = level.below.pop() {
+            match enter(current.as_fd(), &name) {
+                Ok(child) => {
+                    levels.push(look(child.as_fd(), &mut usage, &mut seen)?);
+                    current = child;
+                }
+                Err(Errno::ACCESS | Errno::XDEV) => usage.unreadable += 1,
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(errno) => return Err(errno),
+            }
+            continue;
+        }
+        levels.pop();
+        if let Some(above) = levels.last() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let parent = rustix::fs::openat(&current, "..", flags, Mode::empty())?;
+            if identity(&rustix::fs::fstat(&parent)?) != above.identity {
+                return Err(Errno::AGAIN);
+            }
+            current = parent;
+        }
+    }
+    Ok(usage)
+}
+
+fn enter(parent: BorrowedFd<'_>, name: &CString) -> Result<OwnedFd, Errno> {
+    let child = open_directory(parent, name, OFlags::RDONLY)?;
+    // Without this right nothing in it can be examined, nor the way back be found.
+    rustix::fs::accessat(&child, ".", Access::EXEC_OK, AtFlags::EACCESS)?;
+    Ok(child)
+}
+
+fn look(
+    directory: BorrowedFd<'_>,
+    usage: &mut DiskUsage,
+    seen: &mut HashSet<(u64, u64)>,
+) -> Result<Level, Errno> {
+    let facts = rustix::fs::fstat(directory)?;
+    let mut level = Level {
+        identity: identity(&facts),
+        below: Vec::new(),
+    };
+    // A directory's own room is counted with its parent's entries, the top's here.
+    if usage.entries == 0 {
+        count(&facts, usage);
+    }
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if is_dots(name) {
+            continue;
+        }
+        let facts = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => continue,
+            other => other?,
+        };
+        if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
+            count(&facts, usage);
+            level.below.push(name.to_owned());
+        } else if facts.st_nlink <= 1 || seen.insert(identity(&facts)) {
+            count(&facts, usage);
+        }
+    }
+    Ok(level)
+}
+
+fn count(facts: &Stat, usage: &mut DiskUsage) {
+    let blocks = u64::try_from(facts.st_blocks).unwrap_or(0);
+    usage.bytes += blocks.saturating_mul(BLOCK_BYTES);
+    usage.entries += 1;
+}
+
+fn identity(facts: &Stat) -> (u64, u64) {
+    (facts.st_dev, facts.st_ino)
+}

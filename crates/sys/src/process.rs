@@ -1,0 +1,487 @@
+//! Making, watching and ending processes.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr;
+
+use crate::descriptor::owned;
+use crate::{check, check_int};
+
+/// Which namespaces a new process gets of its own (clone(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Namespaces(u64);
+
+impl Namespaces {
+    /// Mounts, process ids, IPC, host name and network. (A cgroup namespace is
+    /// entered later, from the group that is then its root.)
+    pub const ALL_BUT_USER: Self = Self(
+        (libc::CLONE_NEWNS
+            | libc::CLONE_NEWPID
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWUTS
+            | libc::CLONE_NEWNET) as u64,
+    );
+    /// These and a user namespace, which owns them.
+    pub const ALL: Self = Self(Self::ALL_BUT_USER.0 | libc::CLONE_NEWUSER as u64);
+    /// A user namespace alone.
+    pub const USER: Self = Self(libc::CLONE_NEWUSER as u64);
+}
+
+/// As in linux/sched.h; libc's constant is too narrow for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Which side of a fork this is.
+#[derive(Debug)]
+pub enum Side {
+    /// The process that called, with the new process's number and a descriptor
+    /// that stands for it.
+    Parent(Child),
+    /// The new process.
+    Child,
+}
+
+/// A process that this one made.
+#[derive(Debug)]
+pub struct Child {
+    /// Its number, as this process sees it.
+    pub pid: u32,
+    /// Stands for it, also when the number is used again; readable when it has ended.
+    pub descriptor: OwnedFd,
+}
+
+/// Makes a process with namespaces of its own (clone3(2)), directly in a cgroup
+/// of version 2 if one is given. The new process goes on from here with a copy
+/// of this one's memory.
+///
+/// # Errors
+/// EPERM where user namespaces are forbidden, ENOSPC or EUSERS where their
+/// number is limited; otherwise the kernel's.
+pub fn divide(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Side> {
+    let mut raw_descriptor: RawFd = -1;
+    // SAFETY: clone_args is plain data for which zeroes are the defaults.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = namespaces.0 | libc::CLONE_PIDFD as u64;
+    arguments.pidfd = (&raw mut raw_descriptor) as u64;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    if let Some(cgroup) = cgroup {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = cgroup.as_raw_fd() as u64;
+    }
+    // SAFETY: without CLONE_VM the child has its own copy of everything; the
+    // caller is single-threaded (asserted by the launcher at its start), so no
+    // lock can be held by a thread that does not exist in the child.
+    let pid = check(unsafe {
+        libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>())
+    })?;
+    if pid == 0 {
+        return Ok(Side::Child);
+    }
+    Ok(Side::Parent(Child { pid: pid as u32, descriptor: owned(raw_descriptor) }))
+}
+
+/// A program to execute, with everything prepared that needs memory, so that
+/// nothing is allocated between fork and exec.
+#[derive(Debug)]
+pub struct Program {
+    candidates: Vec<CString>,
+    _arguments: Vec<CString>,
+    _environment: Vec<CString>,
+    argument_pointers: Vec<*const libc::c_char>,
+    environment_pointers: Vec<*const libc::c_char>,
+}
+
+impl Program {
+    /// Prepares a program. A name without a slash is looked for in
+    /// `search_path` (a colon-separated list), as execvp(3) does.
+    #[must_use]
+    pub fn new(
+        arguments: Vec<CString>,
+        environment: Vec<CString>,
+        search_path: &[u8],
+    ) -> Option<Self> {
+        let name = arguments.first()?.to_bytes();
+        let candidates = if name.contains(&b'/') {
+            vec![CString::new(name).ok()?]
+        } else {
+            search_path
+                .split(|byte| *byte == b':')
+                .filter(|directory| directory.first() == Some(&b'/'))
+                .filter_map(|directory| CString::new([directory, b"/", name].concat()).ok())
+                .collect()
+        };
+        let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
+            list.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+        };
+        Some(Self {
+            candidates,
+            argument_pointers: pointers(&arguments),
+            environment_pointers: pointers(&environment),
+            _arguments: arguments,
+            _environment: environment,
+        })
+    }
+
+    /// Executes it; returns only when that failed, with the reason: ENOENT
+    /// where no candidate exists, else what the last one met.
+    #[must_use]
+    pub fn execute(&self) -> io::Error {
+        let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
+        for candidate in &self.candidates {
+            // SAFETY: all pointers are to C strings that `self` owns, each
+            // list ends with null.
+            unsafe {
+                libc::execve(
+                    candidate.as_ptr(),
+                    self.argument_pointers.as_ptr(),
+                    self.environment_pointers.as_ptr(),
+                )
+            };
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENOTDIR) => {}
+                Some(libc::EACCES) => worst = error,
+                _ => return error,
+            }
+        }
+        worst
+    }
+}
+
+/// Forks. In the child `body` runs and must not return: whatever it returns
+/// becomes the exit status.
+///
+/// # Errors
+/// EAGAIN where a limit of processes is reached.
+pub fn fork(body: impl FnOnce() -> u8) -> io::Result<u32> {
+    // SAFETY: the caller is single-threaded (init and the launcher are), so
+    // the child may do what the parent may.
+    match check_int(unsafe { libc::fork() })? {
+        0 => {
+            let status = body();
+            exit_now(status)
+        }
+        pid => Ok(pid as u32),
+    }
+}
+
+/// Ends this process without running destructors or flushing anything.
+pub fn exit_now(status: u8) -> ! {
+    // SAFETY: _exit takes an integer and does not return.
+    unsafe { libc::_exit(libc::c_int::from(status)) }
+}
+
+/// Starts a program from an open file with exactly these descriptors as 0, 1,
+/// 2, 3 …, an empty environment and signals at their defaults, in a process
+/// group of its own (posix_spawn(3): the address space is not copied).
+///
+/// # Errors
+/// The kernel's.
+pub fn spawn_from_memory(
+    program: &OwnedFd,
+    name: &CStr,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<u32> {
+    // Numbers above every target, so that no copy overwrites a source.
+    let first_free = 32_i32;
+    let mut raised = Vec::new();
+    for descriptor in descriptors.iter().copied().chain([program_borrowed(program)]) {
+        // SAFETY: F_DUPFD_CLOEXEC takes an integer.
+        let raw = check_int(unsafe {
+            libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first_free)
+        })?;
+        raised.push(owned(raw));
+    }
+    let Some(program) = raised.pop() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let path = CString::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+        .map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut actions = Actions::new()?;
+    for (number, descriptor) in raised.iter().enumerate() {
+        actions.copy(descriptor.as_raw_fd(), number as RawFd)?;
+    }
+    let attributes = Attributes::fresh_signals_own_group()?;
+    let arguments = [name.as_ptr().cast_mut(), ptr::null_mut()];
+    let environment = [ptr::null_mut()];
+    let mut pid = 0;
+    // SAFETY: all pointers live through the call; both lists end with null.
+    let error = unsafe {
+        libc::posix_spawn(
+            &raw mut pid,
+            path.as_ptr(),
+            &raw const actions.0,
+            &raw const attributes.0,
+            arguments.as_ptr(),
+            environment.as_ptr(),
+        )
+    };
+    if error == 0 { Ok(pid as u32) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+fn program_borrowed(program: &OwnedFd) -> BorrowedFd<'_> {
+    std::os::fd::AsFd::as_fd(program)
+}
+
+/// What posix_spawn does to descriptors; freed when dropped.
+struct Actions(libc::posix_spawn_file_actions_t);
+
+impl Actions {
+    fn new() -> io::Result<Self> {
+        // SAFETY: init fills the zeroed record.
+        let mut actions = Self(unsafe { std::mem::zeroed() });
+        // SAFETY: as above.
+        match unsafe { libc::posix_spawn_file_actions_init(&raw mut actions.0) } {
+            0 => Ok(actions),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    fn copy(&mut self, from: RawFd, to: RawFd) -> io::Result<()> {
+        // SAFETY: the record was initialised by `new`.
+        match unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.0, from, to) } {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+impl Drop for Actions {
+    fn drop(&mut self) {
+        // SAFETY: the record was initialised by `new` and is dropped once.
+        unsafe { libc::posix_spawn_file_actions_destroy(&raw mut self.0) };
+    }
+}
+
+/// How posix_spawn sets the new process up; freed when dropped.
+struct Attributes(libc::posix_spawnattr_t);
+
+impl Attributes {
+    fn fresh_signals_own_group() -> io::Result<Self> {
+        // SAFETY: every call gets the record that init filled, and signal sets
+        // that sigemptyset and sigfillset filled.
+        unsafe {
+            let mut attributes = Self(std::mem::zeroed());
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            libc::sigfillset(&raw mut all);
+            let flags = libc::POSIX_SPAWN_SETSIGMASK
+                | libc::POSIX_SPAWN_SETSIGDEF
+                | libc::POSIX_SPAWN_SETPGROUP;
+            let record = &raw mut attributes.0;
+            for error in [
+                libc::posix_spawnattr_init(record),
+                libc::posix_spawnattr_setsigmask(record, &raw const none),
+                libc::posix_spawnattr_setsigdefault(record, &raw const all),
+                libc::posix_spawnattr_setpgroup(record, 0),
+                libc::posix_spawnattr_setflags(record, flags as libc::c_short),
+            ] {
+                if error != 0 {
+                    return Err(io::Error::from_raw_os_error(error));
+                }
+            }
+            Ok(attributes)
+        }
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: the record was initialised and is dropped once.
+        unsafe { libc::posix_spawnattr_destroy(&raw mut self.0) };
+    }
+}
+
+/// How a process changed its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It returned this status.
+    Exited(u8),
+    /// This signal ended it.
+    Signalled(u8),
+    /// This signal stopped it.
+    Stopped(u8),
+}
+
+/// A change of a child's state, with what the child and its waited-for
+/// descendants used.
+#[derive(Clone, Copy, Debug)]
+pub struct Waited {
+    /// Which child.
+    pub pid: u32,
+    /// What happened.
+    pub change: Change,
+    /// Processor time, microseconds.
+    pub cpu_us: u64,
+    /// The most memory that one of them had resident, bytes.
+    pub memory_peak_bytes: u64,
+}
+
+/// Takes the next change among this process's children (wait4(2)): of one, or
+/// of any. Without `block` the answer is `None` when nothing has changed.
+///
+/// # Errors
+/// ECHILD when there are no children.
+pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<Waited>> {
+    let mut status = 0;
+    // SAFETY: rusage is plain data that wait4 fills.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let which = pid.map_or(-1, |pid| pid as libc::pid_t);
+    let flags = libc::WUNTRACED | libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    loop {
+        // SAFETY: both records live through the call.
+        let got = unsafe { libc::wait4(which, &raw mut status, flags, &raw mut usage) };
+        if got == 0 {
+            return Ok(None);
+        }
+        if got > 0 {
+            let change = if libc::WIFSTOPPED(status) {
+                Change::Stopped(libc::WSTOPSIG(status) as u8)
+            } else if libc::WIFSIGNALED(status) {
+                Change::Signalled(libc::WTERMSIG(status) as u8)
+            } else {
+                Change::Exited(libc::WEXITSTATUS(status) as u8)
+            };
+            return Ok(Some(Waited {
+                pid: got as u32,
+                change,
+                cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
+                memory_peak_bytes: usage.ru_maxrss as u64 * 1024,
+            }));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn microseconds(time: libc::timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64
+}
+
+/// Sends a signal to the process that a descriptor stands for. One that has
+/// ended already is fine.
+///
+/// # Errors
+/// The kernel's.
+pub fn signal(process: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    let none = ptr::null::<libc::siginfo_t>();
+    // SAFETY: integers and a null pointer, which is allowed.
+    let sent = check(unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, none, 0)
+    });
+    match sent {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Sends a signal to every process of a group. A group that is gone is fine.
+///
+/// # Errors
+/// The kernel's; InvalidInput for groups 0 and 1, which mean something else.
+pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
+    if group <= 1 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: integers only.
+    match check_int(unsafe { libc::kill(-(group as libc::pid_t), signal) }) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Puts a process into a group of its own (setpgid(2)); 0 is the caller.
+///
+/// # Errors
+/// The kernel's.
+pub fn lead_group(pid: u32) -> io::Result<()> {
+    // SAFETY: integers only.
+    check_int(unsafe { libc::setpgid(pid as libc::pid_t, 0) }).map(drop)
+}
+
+/// A descriptor that becomes readable when one of these signals arrives; they
+/// have no other effect from now on.
+///
+/// # Errors
+/// The kernel's.
+pub fn signals_as_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
+    // SAFETY: the set is filled by sigemptyset and sigaddset and lives through
+    // the calls.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            check_int(libc::sigaddset(&raw mut set, *signal))?;
+        }
+        check_int(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()))?;
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        check_int(libc::signalfd(-1, &raw const set, flags)).map(owned)
+    }
+}
+
+/// The next signal that such a descriptor has seen.
+///
+/// # Errors
+/// The kernel's.
+pub fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    // SAFETY: signalfd_siginfo is plain data that read fills.
+    let mut facts: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    let bytes = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: the pointer and length describe `facts`.
+    let got =
+        unsafe { libc::read(descriptor.as_raw_fd(), (&raw mut facts).cast(), bytes) };
+    if got == bytes as isize {
+        return Ok(Some(facts.ssi_signo as i32));
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+        _ => Err(error),
+    }
+}
+
+/// Lets every signal through again and gives each its default effect, as a
+/// fresh program expects.
+///
+/// # Errors
+/// The kernel's.
+pub fn reset_signals() -> io::Result<()> {
+    // SAFETY: integers, and a set that sigemptyset filled.
+    unsafe {
+        for number in 1..=64 {
+            if number != libc::SIGKILL && number != libc::SIGSTOP {
+                libc::signal(number, libc::SIG_DFL);
+            }
+        }
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        check_int(libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut()))?;
+    }
+    Ok(())
+}
+
+/// Gives a signal no effect.
+pub fn ignore_signal(number: i32) {
+    // SAFETY: SIG_IGN is a valid disposition; the worst answer is an error for
+    // a number that does not exist, which changes nothing.
+    unsafe { libc::signal(number, libc::SIG_IGN) };
+}
+
+/// Where the program starts.
+///
+/// # Errors
+/// The kernel's.
+pub fn change_directory(path: &CStr) -> io::Result<()> {
+    // SAFETY: the path is a C string.
+    check_int(unsafe { libc::chdir(path.as_ptr()) }).map(drop)
+}
+
+/// Sets the bits that new files do not get; returns the ones before.
+#[must_use]
+pub fn change_mode_mask(mask: u32) -> u32 {
+    // SAFETY: umask cannot fail.
+    unsafe { libc::umask(mask) }
+}

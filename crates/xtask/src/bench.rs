@@ -1,0 +1,160 @@
+//! `cargo xtask bench run`: how fast, against peers and against work outside.
+//!
+//! All contenders of one benchmark take turns, so that a slow moment of the
+//! machine hits all of them. Each user measures in a process of its own.
+//! Start reading at [`run`]; the benchmarks themselves are in `scenarios.rs`.
+
+mod machine;
+mod measure;
+mod peers;
+mod report;
+mod scenarios;
+mod statistics;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+
+use crate::command;
+use crate::person::{self, Person, Stage};
+use crate::tree;
+use measure::Measured;
+use report::Column;
+use scenarios::{Benchmark, Place};
+
+#[derive(Subcommand)]
+pub(crate) enum Task {
+    /// Measure everything, print a table, keep the raw numbers
+    Run(Options),
+    /// What one user measures; started by `run`
+    #[command(hide = true)]
+    Measure(Measurement),
+}
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only this benchmark
+    #[arg(long)]
+    only: Option<Benchmark>,
+    /// How often each contender takes its turn
+    #[arg(long)]
+    rounds: Option<usize>,
+}
+
+#[derive(Args)]
+pub(crate) struct Measurement {
+    benchmark: Benchmark,
+    #[arg(long)]
+    rounds: usize,
+    /// The program to measure
+    #[arg(long)]
+    program: PathBuf,
+    /// An empty directory on the disk that is measured
+    #[arg(long)]
+    directory: PathBuf,
+    /// Where the numbers go
+    #[arg(long)]
+    out: PathBuf,
+}
+
+pub(crate) fn run(task: &Task) -> Result<bool> {
+    match task {
+        Task::Run(options) => run_all(options),
+        Task::Measure(measurement) => measure_one(measurement),
+    }
+}
+
+fn run_all(options: &Options) -> Result<bool> {
+    let root = tree::root()?;
+    let program = crate::suite::program(&root)?;
+    // `/tmp` may be memory; state and workspaces of users are on a disk.
+    let stage = Stage::below(Path::new("/var/tmp"), "atoll-bench-")?;
+    let program = stage.place(&program, "atoll")?;
+    let runner = stage.place(&std::env::current_exe()?, "xtask")?;
+    let people: Vec<Person> = person::everyone()?
+        .into_iter()
+        .map(|who| stage.person(who))
+        .collect::<Result<_>>()?;
+    let machine = machine::describe(&root, stage.path())?;
+    let mut whole = true;
+    for benchmark in Benchmark::ALL {
+        if options.only.is_some_and(|only| only != benchmark) {
+            continue;
+        }
+        let rounds = options.rounds.unwrap_or(benchmark.rounds());
+        let mut columns = Vec::new();
+        for person in &people {
+            eprintln!("{} as {}: {rounds} rounds", benchmark.name(), person.label);
+            let measured = as_person(benchmark, rounds, person, &runner, &program)?;
+            columns.push(Column {
+                user: person.label,
+                measured,
+            });
+        }
+        let result = report::Report {
+            benchmark,
+            rounds,
+            machine: &machine,
+            columns: &columns,
+        };
+        let path = result.write(&root.join("bench/results"))?;
+        print!("{}", result.table());
+        println!(
+            "\nraw numbers: {}\n",
+            path.strip_prefix(&root).unwrap_or(&path).display()
+        );
+        whole &= result.is_whole();
+    }
+    stage.close()?;
+    Ok(whole)
+}
+
+fn as_person(
+    benchmark: Benchmark,
+    rounds: usize,
+    person: &Person,
+    runner: &Path,
+    program: &Path,
+) -> Result<Vec<Measured>> {
+    let directory = person.temporary.join(benchmark.name());
+    fs::create_dir(&directory)?;
+    person.own(&directory)?;
+    let out = directory.join("measured.json");
+    let mut measure = person.command(runner);
+    measure
+        .args([
+            "bench",
+            "measure",
+            benchmark.name(),
+            "--rounds",
+            &rounds.to_string(),
+        ])
+        .arg("--program")
+        .arg(program)
+        .arg("--directory")
+        .arg(&directory)
+        .arg("--out")
+        .arg(&out);
+    if !command::succeeds(&mut measure)? {
+        bail!("measuring {} as {} failed", benchmark.name(), person.label);
+    }
+    let text = fs::read_to_string(&out)?;
+    serde_json::from_str(&text).context("the measured numbers have an unexpected form")
+}
+
+/// Runs as the user whose numbers these are.
+fn measure_one(measurement: &Measurement) -> Result<bool> {
+    let place = Place::new(&measurement.program, &measurement.directory)?;
+    let prepared = scenarios::prepare(measurement.benchmark, &place)?;
+    let mut measured = measure::take_turns(&prepared, measurement.rounds)?;
+    if measurement.benchmark == Benchmark::Start {
+        measured.extend(peers::hyperfine(&prepared, measurement.rounds)?);
+    }
+    fs::write(&measurement.out, serde_json::to_string(&measured)?)?;
+    Ok(true)
+}

@@ -1,0 +1,156 @@
+//! Tables for people, files for later comparison.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::machine::Machine;
+use super::measure::Measured;
+use super::scenarios::{Benchmark, Target};
+use super::statistics::{Summary, summarise};
+
+/// What one user measured.
+pub(crate) struct Column {
+    pub(crate) user: &'static str,
+    pub(crate) measured: Vec<Measured>,
+}
+
+pub(crate) struct Report<'a> {
+    pub(crate) benchmark: Benchmark,
+    pub(crate) rounds: usize,
+    pub(crate) machine: &'a Machine,
+    pub(crate) columns: &'a [Column],
+}
+
+/// How a target was met; a failed contender never counts as met.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    Met(f64),
+    Missed(f64),
+    NotMeasured(String),
+}
+
+impl Report<'_> {
+    /// Whether every contender could be measured.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.columns.iter().all(|column| {
+            !column.measured.is_empty()
+                && column
+                    .measured
+                    .iter()
+                    .all(|measured| measured.failure.is_none())
+        })
+    }
+
+    pub(crate) fn table(&self) -> String {
+        let mut table = format!(
+            "\n**{}**: {}\n\n",
+            self.benchmark.name(),
+            self.benchmark.what()
+        );
+        table.push_str("| user | contender | median ms | min | p95 | max | whole process ms |\n");
+        table.push_str("|---|---|---|---|---|---|---|\n");
+        for column in self.columns {
+            for measured in &column.measured {
+                let _ = writeln!(table, "| {} | {} |", column.user, row(measured));
+            }
+        }
+        table.push_str("\n| user | ratio | target | measured | verdict |\n|---|---|---|---|---|\n");
+        for column in self.columns {
+            for target in self.benchmark.targets() {
+                let (measured, word) = match verdict(&column.measured, &target) {
+                    Verdict::Met(ratio) => (format!("{ratio:.2}"), "met".to_owned()),
+                    Verdict::Missed(ratio) => (format!("{ratio:.2}"), "missed".to_owned()),
+                    Verdict::NotMeasured(reason) => {
+                        (String::new(), format!("not measured: {reason}"))
+                    }
+                };
+                let _ = writeln!(
+                    table,
+                    "| {} | {} / {} | ≤ {} | {measured} | {word} |",
+                    column.user, target.of, target.to, target.at_most
+                );
+            }
+        }
+        table
+    }
+
+    /// Keeps every single number; never writes over an earlier file.
+    pub(crate) fn write(&self, directory: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(directory)?;
+        let columns: Vec<_> = self
+            .columns
+            .iter()
+            .map(|column| json!({"user": column.user, "contenders": contenders(column)}))
+            .collect();
+        let content = json!({
+            "benchmark": self.benchmark.name(),
+            "what": self.benchmark.what(),
+            "how": "contenders take turns; `whole_ms` is spawn to wait; `work_ms` is what the \
+                    script measured itself, without the start of the sandbox",
+            "rounds": self.rounds,
+            "machine": self.machine,
+            "users": columns,
+        });
+        let stem = format!("{}-{}", self.machine.date, self.benchmark.name());
+        let path = (1..)
+            .map(|number| match number {
+                1 => directory.join(format!("{stem}.json")),
+                _ => directory.join(format!("{stem}-{number}.json")),
+            })
+            .find(|path| !path.exists())
+            .context("no free name for the results")?;
+        fs::write(&path, format!("{content}\n"))?;
+        Ok(path)
+    }
+}
+
+fn contenders(column: &Column) -> Vec<serde_json::Value> {
+    let one = |measured: &Measured| {
+        json!({
+            "measured": measured,
+            "whole": summarise(&measured.whole_ms),
+            "work": summarise(&measured.work_ms),
+        })
+    };
+    column.measured.iter().map(one).collect()
+}
+
+/// The work alone where a script measured it, else the whole process.
+fn decisive(measured: &Measured) -> Option<Summary> {
+    summarise(&measured.work_ms).or_else(|| summarise(&measured.whole_ms))
+}
+
+fn row(measured: &Measured) -> String {
+    if let Some(failure) = &measured.failure {
+        return format!("{} | failed: {failure} | | | |", measured.name);
+    }
+    let Some(summary) = decisive(measured) else {
+        return format!("{} | not measured | | | |", measured.name);
+    };
+    let whole = summarise(&measured.whole_ms).map_or(f64::NAN, |whole| whole.median);
+    format!(
+        "{} | {:.2} | {:.2} | {:.2} | {:.2} | {whole:.2}",
+        measured.name, summary.median, summary.min, summary.p95, summary.max
+    )
+}
+
+pub(crate) fn verdict(all: &[Measured], target: &Target) -> Verdict {
+    let median = |name: &str| -> Result<f64, String> {
+        let measured = all.iter().find(|measured| measured.name == name);
+        let measured = measured.ok_or_else(|| format!("{name} did not take part"))?;
+        if let Some(failure) = &measured.failure {
+            return Err(format!("{name}: {failure}"));
+        }
+        let summary = decisive(measured).ok_or_else(|| format!("{name} has no numbers"))?;
+        Ok(summary.median)
+    };
+    match (median(target.of), median(target.to)) {
+        (Ok(of), Ok(to)) if of / to <= target.at_most => Verdict::Met(of / to),
+        (Ok(of), Ok(to)) => Verdict::Missed(of / to),
+        (Err(reason), _) | (_, Err(reason)) => Verdict::NotMeasured(reason),
+    }
+}

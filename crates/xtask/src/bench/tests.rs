@@ -1,0 +1,158 @@
+//! Numbers, verdicts and the reading of what others wrote.
+
+use super::machine::{date, field};
+use super::measure::{Contender, Measured, Prepared, elapsed_ms, take_turns};
+use super::peers::times;
+use super::report::{Verdict, verdict};
+use super::scenarios::{Target, c_source};
+use super::statistics::summarise;
+
+fn measured(name: &str, numbers: &[f64]) -> Measured {
+    Measured {
+        name: name.to_owned(),
+        whole_ms: numbers.to_vec(),
+        ..Measured::default()
+    }
+}
+
+#[test]
+fn summaries_are_right() {
+    assert_eq!(summarise(&[]), None);
+    let odd = summarise(&[3.0, 1.0, 2.0]).unwrap();
+    assert_eq!(
+        (odd.median, odd.min, odd.max, odd.mean),
+        (2.0, 1.0, 3.0, 2.0)
+    );
+    let numbers: Vec<f64> = (1..=100).map(f64::from).collect();
+    let hundred = summarise(&numbers).unwrap();
+    assert_eq!(
+        (hundred.median, hundred.p95, hundred.count),
+        (50.5, 95.0, 100)
+    );
+}
+
+#[test]
+fn verdicts_need_numbers_of_both() {
+    let target = Target {
+        of: "a",
+        to: "b",
+        at_most: 1.5,
+    };
+    let b = || measured("b", &[2.0]);
+    assert_eq!(
+        verdict(&[measured("a", &[3.0]), b()], &target),
+        Verdict::Met(1.5)
+    );
+    assert_eq!(
+        verdict(&[measured("a", &[4.0]), b()], &target),
+        Verdict::Missed(2.0)
+    );
+    let failed = Measured {
+        failure: Some("exit status: 1".to_owned()),
+        ..measured("a", &[1.0])
+    };
+    let cases = [vec![failed, b()], vec![b()], vec![measured("a", &[]), b()]];
+    for all in cases {
+        assert!(
+            matches!(verdict(&all, &target), Verdict::NotMeasured(_)),
+            "{all:?}"
+        );
+    }
+}
+
+#[test]
+fn work_decides_where_it_was_measured() {
+    let target = Target {
+        of: "a",
+        to: "b",
+        at_most: 1.0,
+    };
+    let inside = Measured {
+        work_ms: vec![1.0],
+        ..measured("a", &[9.0])
+    };
+    assert_eq!(
+        verdict(&[inside, measured("b", &[1.0])], &target),
+        Verdict::Met(1.0)
+    );
+}
+
+#[test]
+fn turns_are_taken_and_failures_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let contender = |name, script: &str, times_itself| Contender {
+        name,
+        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        directory: directory.path().to_path_buf(),
+        afterwards: None,
+        times_itself,
+    };
+    let prepared = Prepared {
+        contenders: vec![
+            contender("good", "exit 0", false),
+            contender("bad", "echo why >&2; exit 3", false),
+            contender("timed", "echo elapsed-nanoseconds 1500000", true),
+            contender("silent", "exit 0", true),
+        ],
+        absent: vec![("gone", "not installed".to_owned())],
+        directory: directory.path().to_path_buf(),
+    };
+    let all = take_turns(&prepared, 2).unwrap();
+    let seen: Vec<_> = all
+        .iter()
+        .map(|one| {
+            (
+                one.name.as_str(),
+                one.whole_ms.len(),
+                one.work_ms.clone(),
+                one.failure.as_deref(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("good", 2, vec![], None),
+            ("bad", 0, vec![], Some("exit status: 3: why")),
+            ("timed", 2, vec![1.5, 1.5], None),
+            (
+                "silent",
+                0,
+                vec![],
+                Some("the script did not print its time")
+            ),
+            ("gone", 0, vec![], Some("not installed")),
+        ]
+    );
+}
+
+#[test]
+fn dates_and_fields_are_read() {
+    let cases = [
+        (0, "1970-01-01"),
+        (951_782_400, "2000-02-29"),
+        (1_795_219_200, "2026-11-21"),
+        (4_107_542_400, "2100-03-01"),
+    ];
+    for (seconds, expected) in cases {
+        assert_eq!(date(seconds), expected);
+    }
+    assert_eq!(
+        field("a\t: 1\nmodel name\t: x y\n", "model name"),
+        Some("x y")
+    );
+    assert_eq!(
+        elapsed_ms("noise\nelapsed-nanoseconds 2000000\r\n"),
+        Some(2.0)
+    );
+    assert_eq!(
+        times(r#"{"results":[{"times":[0.001,0.002]}]}"#).unwrap(),
+        [1.0, 2.0]
+    );
+}
+
+#[test]
+fn generated_sources_are_the_same_each_time() {
+    assert_eq!(c_source(1), c_source(1));
+    assert!(c_source(1).starts_with("int part1_0(int x)"));
+}

@@ -1,0 +1,66 @@
+//! Running other programs, with errors that name the program.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The cargo that started this task, so that one toolchain does everything.
+pub(crate) fn cargo() -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end and gives back standard output; any failure is an error
+/// that carries what the program said.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let name = display(command);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {name}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{name}: {}: {}", output.status, said.trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{name} wrote what is not UTF-8"))
+}
+
+/// Runs with this terminal's output; `false` when the program failed.
+pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
+    let name = display(command);
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("cannot start {name}"))?;
+    Ok(status.success())
+}
+
+/// Runs with this terminal's output; any failure is an error.
+pub(crate) fn required(command: &mut Command) -> Result<()> {
+    if succeeds(command)? {
+        return Ok(());
+    }
+    bail!("{} failed", display(command))
+}
+
+/// Where a program is, in `PATH` or in the directories of administrators,
+/// which an ordinary user's `PATH` often lacks.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+fn display(command: &Command) -> String {
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect();
+    words.join(" ")
+}

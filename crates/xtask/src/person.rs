@@ -1,0 +1,192 @@
+//! Who runs something: this user, or an ordinary user made of nothing but a
+//! number, in a fresh home and with a clean environment.
+//!
+//! The ordinary user needs no entry in any file of the system. Everything he
+//! has to read lies in a [`Stage`], because the project itself may be in a
+//! home that nobody else can enter.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::command;
+
+/// A number that no account has.
+const ORDINARY_ID: u32 = 61234;
+
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Variables of this environment that tests and benchmarks may see.
+const PASSED_ON: [&str; 5] = ["CI", "LANG", "TERM", "TZ", "RUST_TEST_THREADS"];
+
+/// A directory that everyone can read, gone when this is dropped.
+pub(crate) struct Stage {
+    directory: TempDir,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The user who started this task.
+    Caller,
+    Ordinary,
+}
+
+pub(crate) struct Person {
+    pub(crate) label: &'static str,
+    pub(crate) home: PathBuf,
+    pub(crate) temporary: PathBuf,
+    who: Who,
+    path: String,
+}
+
+/// The user id of this process.
+pub(crate) fn caller_id() -> Result<u32> {
+    let status = fs::metadata("/proc/self").context("/proc has to be mounted")?;
+    Ok(status.uid())
+}
+
+/// Root runs everything twice, others once.
+pub(crate) fn everyone() -> Result<Vec<Who>> {
+    let root = caller_id()? == 0;
+    let both = root && command::find("setpriv").is_some();
+    Ok(if both {
+        vec![Who::Caller, Who::Ordinary]
+    } else {
+        vec![Who::Caller]
+    })
+}
+
+impl Stage {
+    pub(crate) fn below(base: &Path, prefix: &str) -> Result<Self> {
+        let directory = tempfile::Builder::new()
+            .prefix(prefix)
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir_in(base)
+            .with_context(|| format!("cannot make a directory in {}", base.display()))?;
+        // The umask may have taken rights away.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+        Ok(Self { directory })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Copies a program to where everyone can start it.
+    pub(crate) fn place(&self, source: &Path, name: &str) -> Result<PathBuf> {
+        let target = self.path().join(name);
+        fs::copy(source, &target).with_context(|| format!("cannot copy {}", source.display()))?;
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o755))?;
+        Ok(target)
+    }
+
+    /// Gives someone a fresh home and a directory for temporary files here.
+    pub(crate) fn person(&self, who: Who) -> Result<Person> {
+        let (label, folder) = match who {
+            Who::Caller if caller_id()? == 0 => ("root", "root"),
+            Who::Caller => ("ordinary user", "caller"),
+            Who::Ordinary => ("ordinary user", "ordinary"),
+        };
+        let own = self.path().join(folder);
+        let (home, temporary) = (own.join("home"), own.join("tmp"));
+        for directory in [&own, &home, &temporary] {
+            fs::create_dir(directory)?;
+            let mode = if *directory == own { 0o755 } else { 0o700 };
+            fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
+        }
+        let person = Person {
+            label,
+            home,
+            temporary,
+            who,
+            path: reachable_path(),
+        };
+        for directory in [&own, &person.home, &person.temporary] {
+            person.own(directory)?;
+        }
+        Ok(person)
+    }
+
+    /// Removes everything; what cannot be removed is told, not hidden.
+    pub(crate) fn close(self) -> Result<()> {
+        let path = self.path().to_path_buf();
+        self.directory
+            .close()
+            .with_context(|| format!("{} is left behind", path.display()))
+    }
+}
+
+impl Person {
+    /// A command that this person runs, with a clean environment.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = match self.who {
+            Who::Caller => Command::new(program),
+            Who::Ordinary => {
+                let mut command = Command::new("setpriv");
+                command.arg(format!("--reuid={ORDINARY_ID}"));
+                command.arg(format!("--regid={ORDINARY_ID}"));
+                command.args(["--clear-groups", "--"]).arg(program);
+                command
+            }
+        };
+        command.env_clear().current_dir(&self.home);
+        for name in PASSED_ON {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+            .env("PATH", &self.path)
+            .env("HOME", &self.home)
+            .env("TMPDIR", &self.temporary)
+            .stdin(std::process::Stdio::null());
+        command
+    }
+
+    /// Hands a file or directory over to this person.
+    pub(crate) fn own(&self, path: &Path) -> Result<()> {
+        if self.who == Who::Ordinary {
+            chown(path, Some(ORDINARY_ID), Some(ORDINARY_ID))?;
+        }
+        Ok(())
+    }
+
+    /// Whether this person can reach a directory of the caller's.
+    pub(crate) fn can_enter(&self, directory: &Path) -> bool {
+        self.who == Who::Caller || everyone_can_enter(directory)
+    }
+
+    /// Adds directories in front of the others that programs are found in.
+    pub(crate) fn prefer(&mut self, directory: &Path) {
+        self.path = format!("{}:{}", directory.display(), self.path);
+    }
+}
+
+/// `PATH` without directories in a home, which neither another user nor a
+/// sandbox can enter.
+fn reachable_path() -> String {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let inherited = std::env::var("PATH").unwrap_or_default();
+    let mut kept: Vec<&str> = Vec::new();
+    for directory in inherited.split(':').chain(SYSTEM_PATH.split(':')) {
+        let at_home = home
+            .as_ref()
+            .is_some_and(|home| home.parent().is_some() && Path::new(directory).starts_with(home));
+        let usable = directory.starts_with('/') && everyone_can_enter(Path::new(directory));
+        if usable && !at_home && !kept.contains(&directory) {
+            kept.push(directory);
+        }
+    }
+    kept.join(":")
+}
+
+/// Whether any user can enter the directory and all above it.
+pub(crate) fn everyone_can_enter(directory: &Path) -> bool {
+    directory.ancestors().all(|ancestor| {
+        fs::metadata(ancestor).is_ok_and(|status| status.is_dir() && status.mode() & 0o001 != 0)
+    })
+}

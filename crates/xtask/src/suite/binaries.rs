@@ -1,0 +1,127 @@
+//! Building the test executables and the program, and finding them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use super::END_TO_END;
+use crate::command;
+
+/// One test executable of one crate.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TestBinary {
+    /// The crate's folder and the test's own name, as in `model/lib`.
+    pub(crate) name: String,
+    pub(crate) executable: PathBuf,
+    /// The directory of the crate, from which cargo would start it.
+    pub(crate) package: PathBuf,
+}
+
+pub(crate) struct Built {
+    pub(crate) unit: Vec<TestBinary>,
+    /// The program and the tests that start it.
+    pub(crate) end_to_end: Option<(PathBuf, Vec<TestBinary>)>,
+}
+
+/// The part of cargo's messages that is read here.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+pub(crate) fn unit_tests(root: &Path, end_to_end: bool) -> Result<Vec<TestBinary>> {
+    let mut arguments = vec!["test", "--workspace", "--no-run"];
+    if end_to_end {
+        arguments.extend(["--exclude", END_TO_END]);
+    }
+    tests_in(&messages(root, &arguments)?)
+}
+
+pub(crate) fn end_to_end_tests(root: &Path) -> Result<Vec<TestBinary>> {
+    tests_in(&messages(
+        root,
+        &["test", "--package", END_TO_END, "--no-run"],
+    )?)
+}
+
+/// The program as users get it.
+pub(crate) fn program(root: &Path) -> Result<PathBuf> {
+    let text = messages(
+        root,
+        &["build", "--release", "--package", "atoll", "--bin", "atoll"],
+    )?;
+    let mut found = None;
+    for message in parse(&text)? {
+        let is_program = message.target.is_some_and(|target| target.name == "atoll");
+        if is_program && message.executable.is_some() {
+            found = message.executable;
+        }
+    }
+    found.context("cargo built no program called atoll")
+}
+
+fn messages(root: &Path, arguments: &[&str]) -> Result<String> {
+    let mut command = command::cargo();
+    command
+        .current_dir(root)
+        .args(arguments)
+        .args(["--quiet", "--message-format=json-render-diagnostics"])
+        .stderr(std::process::Stdio::inherit());
+    let output = command.output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cargo {} failed", arguments.join(" "));
+    }
+    String::from_utf8(output.stdout).context("cargo wrote what is not UTF-8")
+}
+
+fn parse(text: &str) -> Result<Vec<Message>> {
+    text.lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).context("cargo's message has an unexpected form"))
+        .collect()
+}
+
+pub(crate) fn tests_in(text: &str) -> Result<Vec<TestBinary>> {
+    let mut found = Vec::new();
+    for message in parse(text)? {
+        let is_test = message.profile.is_some_and(|profile| profile.test);
+        if message.reason != "compiler-artifact" || !is_test {
+            continue;
+        }
+        let (Some(target), Some(executable)) = (message.target, message.executable) else {
+            continue;
+        };
+        let package = message.manifest_path.as_deref().and_then(Path::parent);
+        let package = package.context("a test without a manifest")?.to_path_buf();
+        let folder = package.file_name().unwrap_or_default().to_string_lossy();
+        let is_library = target.kind.iter().any(|kind| kind == "lib");
+        let own = if is_library {
+            "lib"
+        } else {
+            target.name.as_str()
+        };
+        found.push(TestBinary {
+            name: format!("{folder}/{own}"),
+            executable,
+            package,
+        });
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}

@@ -1,0 +1,202 @@
+//! What the tests use of the host, and how it is installed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::command;
+use crate::person;
+
+/// A package of the system and how to see that it is there.
+struct Package {
+    name: &'static str,
+    seen_by: Sign,
+}
+
+enum Sign {
+    Program(&'static str),
+    /// A program in one of the versioned directories of PostgreSQL.
+    Postgres,
+    /// Modules that the system's own Python can import.
+    PythonModules(&'static str),
+}
+
+/// The system's own Python: one from a home would be of no use in a sandbox.
+const PYTHON: &str = "/usr/bin/python3";
+
+const PACKAGES: [Package; 15] = [
+    program("bubblewrap", "bwrap"),
+    program("runc", "runc"),
+    program("hyperfine", "hyperfine"),
+    program("uidmap", "newuidmap"),
+    program("acl", "setfacl"),
+    program("attr", "setfattr"),
+    program("sqlite3", "sqlite3"),
+    program("strace", "strace"),
+    program("git", "git"),
+    program("make", "make"),
+    program("busybox-static", "busybox"),
+    program("nodejs", "node"),
+    program("npm", "npm"),
+    Package {
+        name: "postgresql",
+        seen_by: Sign::Postgres,
+    },
+    Package {
+        name: "python3-venv",
+        seen_by: Sign::PythonModules("venv, ensurepip"),
+    },
+];
+
+/// Packages of npm, each in the cache, none of them global.
+const NPM: [&str; 1] = ["@openai/codex@0.169.0"];
+
+/// Packages of pip, kept as files for an installation without a network.
+const PIP: [&str; 1] = ["six==1.17.0"];
+
+const fn program(name: &'static str, program: &'static str) -> Package {
+    Package {
+        name,
+        seen_by: Sign::Program(program),
+    }
+}
+
+/// Says what is missing, installs it if that is allowed, and gives back the
+/// project's own cache.
+pub(crate) fn provide(install: bool) -> Result<PathBuf> {
+    let cache = cache_directory()?;
+    let missing: Vec<&str> = PACKAGES
+        .iter()
+        .filter(|package| !is_there(&package.seen_by))
+        .map(|package| package.name)
+        .collect();
+    let npm: Vec<&str> = NPM
+        .into_iter()
+        .filter(|name| !npm_has(&cache, name))
+        .collect();
+    let pip: Vec<&str> = PIP
+        .into_iter()
+        .filter(|name| !pip_has(&cache, name))
+        .collect();
+    let lists = [("apt", &missing), ("npm", &npm), ("pip", &pip)];
+    let verb = if install {
+        "installing"
+    } else {
+        "would install (give --install)"
+    };
+    for (from, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
+        println!("{verb} from {from}: {}", names.join(" "));
+    }
+    if install {
+        for (from, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
+            let installed = match *from {
+                "apt" => install_apt(names),
+                "npm" => install_npm(&cache, names),
+                _ => install_pip(&cache, names),
+            };
+            // Tests that need it skip, and say so; the others still run.
+            if let Err(error) = installed {
+                println!("not installed from {from}: {error:#}");
+            }
+        }
+    }
+    Ok(cache)
+}
+
+/// Below `/var` for root, because other users cannot enter root's home.
+fn cache_directory() -> Result<PathBuf> {
+    let directory = if person::caller_id()? == 0 {
+        PathBuf::from("/var/cache/atoll-test")
+    } else {
+        let home = std::env::var_os("HOME").context("HOME is not set")?;
+        Path::new(&home).join(".cache/atoll-test")
+    };
+    fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755))?;
+    Ok(directory)
+}
+
+fn is_there(sign: &Sign) -> bool {
+    match sign {
+        Sign::Program(name) => command::find(name).is_some(),
+        Sign::Postgres => {
+            let versions = fs::read_dir("/usr/lib/postgresql")
+                .into_iter()
+                .flatten()
+                .flatten();
+            let mut programs = versions.map(|version| version.path().join("bin/initdb"));
+            programs.any(|program| program.is_file()) || command::find("initdb").is_some()
+        }
+        Sign::PythonModules(names) => {
+            let mut ask = Command::new(PYTHON);
+            command::output(ask.args(["-c", &format!("import {names}")])).is_ok()
+        }
+    }
+}
+
+fn npm_has(cache: &Path, package: &str) -> bool {
+    let name = package.rsplit_once('@').map_or(package, |(name, _)| name);
+    cache.join("npm/node_modules").join(name).is_dir()
+}
+
+fn pip_has(cache: &Path, package: &str) -> bool {
+    let prefix = package.replace("==", "-");
+    let files = fs::read_dir(cache.join("pip/wheels"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    files
+        .into_iter()
+        .any(|file| file.file_name().to_string_lossy().starts_with(&prefix))
+}
+
+fn install_apt(names: &[&str]) -> Result<()> {
+    anyhow::ensure!(
+        person::caller_id()? == 0,
+        "needs root: apt-get install {}",
+        names.join(" ")
+    );
+    let apt = || {
+        let mut apt = Command::new("apt-get");
+        apt.env("DEBIAN_FRONTEND", "noninteractive")
+            .arg("--quiet=2");
+        apt
+    };
+    command::output(apt().arg("update"))?;
+    command::output(
+        apt()
+            .args(["install", "--yes", "--no-install-recommends"])
+            .args(names),
+    )?;
+    Ok(())
+}
+
+fn install_npm(cache: &Path, names: &[&str]) -> Result<()> {
+    let mut npm = Command::new("npm");
+    npm.args([
+        "install",
+        "--no-audit",
+        "--no-fund",
+        "--ignore-scripts",
+        "--prefix",
+    ]);
+    command::output(npm.arg(cache.join("npm")).args(names)).map(drop)
+}
+
+fn install_pip(cache: &Path, names: &[&str]) -> Result<()> {
+    let environment = cache.join("pip/environment");
+    let mut create = Command::new(PYTHON);
+    command::output(create.args(["-m", "venv"]).arg(&environment))?;
+    let mut pip = Command::new(environment.join("bin/pip"));
+    pip.args([
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary=:all:",
+    ]);
+    command::output(pip.arg("--dest").arg(cache.join("pip/wheels")).args(names)).map(drop)
+}

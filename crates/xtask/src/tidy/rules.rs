@@ -1,0 +1,78 @@
+//! The tables of `tidy.toml` as types. What each means is said in that file.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rules {
+    pub(crate) budgets: Budgets,
+    #[serde(default)]
+    pub(crate) long_files: Vec<LongFile>,
+    pub(crate) audited: Audited,
+    pub(crate) crates: BTreeMap<String, Member>,
+    #[serde(default)]
+    pub(crate) facades: Vec<Facade>,
+    pub(crate) words: Words,
+    pub(crate) specification: Specification,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Budgets {
+    pub(crate) file_lines_soft: usize,
+    pub(crate) file_lines_hard: usize,
+    pub(crate) function_lines: usize,
+    pub(crate) audited_lines: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LongFile {
+    pub(crate) path: String,
+    pub(crate) reason: String,
+    /// A table of data, which may be as long as the data is.
+    #[serde(default)]
+    pub(crate) data: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Audited {
+    pub(crate) crates: Vec<String>,
+    pub(crate) unsafe_only_in: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Member {
+    pub(crate) own: Vec<String>,
+    pub(crate) third_party: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Facade {
+    #[serde(rename = "crate")]
+    pub(crate) user: String,
+    pub(crate) of: String,
+    pub(crate) names: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Words {
+    pub(crate) names: Vec<String>,
+    pub(crate) left_over: Vec<String>,
+    pub(crate) macros: Vec<String>,
+    pub(crate) common_directories: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Specification {
+    pub(crate) file: String,
+    pub(crate) end_to_end: String,
+    pub(crate) clauses: BTreeMap<String, usize>,
+}
