@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use atoll_model::Principal;
 use atoll_policy::{HostFacts, NoProfiles, ProfileSource, SourceFile, Sources, TrustList};
 use atoll_store::StateDir;
+use rustix::fs::OFlags;
 
 use crate::failure::{Doing, Failure};
 
@@ -193,13 +194,20 @@ impl ProfileSource for UserProfiles {
 /// When it is there and cannot be read, or is larger than any such file.
 pub fn read_optional(path: &Path) -> Result<Option<SourceFile<'static>>, Failure> {
     use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
     let failed = |why: String| Failure::new(format!("{} cannot be read", path.display())).because(why);
-    let file = match std::fs::File::open(path) {
+    // A pipe that an earlier program has left there must not hold Atoll up.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let opened = std::fs::File::options().read(true).custom_flags(flags).open(path);
+    let file = match opened {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
         other => other.map_err(|error| failed(error.to_string()))?,
     };
+    if !file.metadata().map_err(|error| failed(error.to_string()))?.is_file() {
+        return Err(failed("it is not a regular file".to_owned()));
+    }
     let mut content = Vec::new();
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut content)

@@ -27,6 +27,8 @@ pub enum Decision {
     Keep,
     /// Throw them away.
     Discard,
+    /// Nothing: they were never kept.
+    Gone,
 }
 
 /// Asks the person, on the terminal, until there is an answer.
@@ -92,6 +94,7 @@ impl Work<'_> {
     ) -> Result<Afterwards, Failure> {
         record.changes = Some(changes::counts(groups));
         match decision {
+            Decision::Gone => Ok(Afterwards::Discarded),
             Decision::Discard => {
                 self.discard(record)?;
                 Ok(Afterwards::Discarded)
@@ -289,7 +292,7 @@ impl Work<'_> {
     /// When it is running, or cannot be removed.
     pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
         if record.mode == WorkspaceMode::Live {
-            return self.update(record, |kept| kept.state = RunState::Kept);
+            self.restore(record, false)?;
         }
         remove_run(self.state, &record.run).doing("the run could not be removed")?;
         record.state = RunState::Discarded;

@@ -1,7 +1,8 @@
 //! `atoll run`: from what was typed to a run and the decision about its changes.
 
 use std::hash::{BuildHasher, Hasher};
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -10,6 +11,7 @@ use atoll_model::{Call, Reason, RunId, parse_duration, parse_limit};
 use atoll_policy::{Facts, Grant, Requested, Rules, compile};
 use atoll_sandbox::Signals;
 use atoll_store::{Ledger, Refused, RunRecord, RunState, StateDir, find_run, load_run};
+use rustix::fs::OFlags;
 use serde_json::json;
 
 use crate::arguments::RunArguments;
@@ -25,6 +27,11 @@ use crate::{LAUNCHER, changes};
 /// Runs a command in a boundary; returns its exit status.
 pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
     refuse_nesting()?;
+    if arguments.discard && arguments.resume.is_some() {
+        return Err(Failure::new("--resume and --discard contradict each other")
+            .because("the earlier run's changes would be thrown away with this one's")
+            .advise("atoll discard RUN throws them away knowingly"));
+    }
     let places = Places::read()?;
     let state = places.open_state()?;
     let resume = match &arguments.resume {
@@ -44,6 +51,11 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
         output.warn(&notice.to_string());
     }
     let terminal = wants_terminal(&arguments)?;
+    let json = match arguments.json.as_deref() {
+        None => None,
+        Some(path) if path == Path::new("-") => None,
+        Some(path) => Some(open_json(path)?),
+    };
     let ledger = Ledger::open(&state, SystemTime::now).doing("the ledger cannot be opened")?;
     for interrupted in ledger.interrupted() {
         output.warn(&format!(
@@ -69,6 +81,7 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
         ledger: &ledger,
         launcher: LAUNCHER,
         terminal: if terminal { terminal_size() } else { None },
+        scratch: is_scratch(&arguments),
         resume: resume.as_ref(),
         now,
     };
@@ -78,7 +91,14 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
     for notice in &called.notices {
         output.warn(notice);
     }
-    conclude(&Concluding { arguments: &arguments, state: &state, ledger: &ledger, output }, called)
+    let json = json.as_ref();
+    let with = Concluding { arguments: &arguments, state: &state, ledger: &ledger, output, json };
+    conclude(&with, called)
+}
+
+/// Whether nothing of the run is kept, and nobody asks what it changed.
+fn is_scratch(arguments: &RunArguments) -> bool {
+    arguments.discard && arguments.json.is_none() && !arguments.live
 }
 
 /// A sandbox inside a sandbox needs what the outer one has taken away.
@@ -217,6 +237,7 @@ struct Concluding<'a> {
     state: &'a StateDir,
     ledger: &'a Ledger,
     output: &'a Output,
+    json: Option<&'a File>,
 }
 
 /// After the program: what changed, what becomes of it, the summary.
@@ -225,17 +246,18 @@ fn conclude(with: &Concluding<'_>, called: Called<Console>) -> Result<u8, Failur
     let removed_sequences = attachment.finish();
     let status = outcome.ending.exit_status();
     let arguments = with.arguments;
-    let quick = arguments.discard && arguments.json.is_none();
-    // Nobody looks at what is thrown away; counting it would cost as much as the
-    // rest of a short run.
-    let all = if quick && record_is_empty(with.state, &record) {
+    let all = if is_scratch(arguments) {
+        // Gone already: nobody looks at what is thrown away.
+        record.layers.clear();
         Vec::new()
     } else {
         changes::read(with.state, &record)?
     };
     let groups = changes::grouped(&all);
-    let decision = if arguments.discard {
+    let decision = if arguments.discard && !is_scratch(arguments) {
         Decision::Discard
+    } else if is_scratch(arguments) {
+        Decision::Gone
     } else if arguments.apply {
         Decision::Apply
     } else if arguments.keep || groups.total() == 0 || !with.output.can_ask {
@@ -255,7 +277,11 @@ fn conclude(with: &Concluding<'_>, called: Called<Console>) -> Result<u8, Failur
         with.output.say(&text);
     }
     if let Some(path) = &arguments.json {
-        write_json(path, &record, &outcome, &groups)?;
+        let text = format!("{:#}\n", as_json(&record, &outcome, &groups));
+        match with.json {
+            None => with.output.say(&text),
+            Some(file) => write_json(file, path, &text)?,
+        }
     }
     if outcome.ending == atoll_model::Ending::NotFound {
         with.output.warn(&decision::not_found_hint(&record));
@@ -264,14 +290,6 @@ fn conclude(with: &Concluding<'_>, called: Called<Console>) -> Result<u8, Failur
         crate::arguments::STATUS_OWN_ERROR
     } else {
         status
-    })
-}
-
-/// Whether no layer of the run holds anything.
-fn record_is_empty(state: &StateDir, record: &RunRecord) -> bool {
-    record.layers.iter().all(|layer| {
-        std::fs::read_dir(layer.upper_path(state, &record.run))
-            .is_ok_and(|mut entries| entries.next().is_none())
     })
 }
 
@@ -298,17 +316,42 @@ fn summary_text(
     )
 }
 
-fn write_json(
-    path: &Path,
+/// Opens the file for `--json` before the program runs: a link that the program
+/// puts in its place afterwards leads nowhere.
+fn open_json(path: &Path) -> Result<File, Failure> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let failed = format!("--json {} cannot be written", path.display());
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
+        .open(path)
+        .doing(&failed)?;
+    if file.metadata().doing(&failed)?.is_file() {
+        Ok(file)
+    } else {
+        Err(Failure::new(failed).because("it is not a regular file"))
+    }
+}
+
+fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
+    file.set_len(0)
+        .and_then(|()| file.write_all(text.as_bytes()))
+        .doing(&format!("--json {} cannot be written", path.display()))
+}
+
+/// How a run went, for machines.
+fn as_json(
     record: &RunRecord,
     outcome: &atoll_model::Outcome,
     groups: &render::Changes,
-) -> Result<(), Failure> {
+) -> serde_json::Value {
     let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let group = |group: &render::Group| {
         json!({ "added": group.added, "changed": group.changed, "removed": group.removed })
     };
-    let value = json!({
+    json!({
         "run": record.run,
         "state": record.state,
         "profile": record.profile,
@@ -325,7 +368,5 @@ fn write_json(
             "caches": group(&groups.caches),
             "ignored": group(&groups.ignored),
         },
-    });
-    std::fs::write(path, format!("{value:#}\n"))
-        .doing(&format!("--json {} cannot be written", path.display()))
+    })
 }

@@ -3,6 +3,9 @@ use crate::wire::{Malformed, Reader, Writer};
 /// The longest message besides a spec, bytes.
 pub const MESSAGE_BYTES_MAX: usize = 512;
 
+/// The longest detail of a failure, bytes; the rest of the message fits beside it.
+const DETAIL_BYTES_MAX: usize = 400;
+
 /// What the host tells `init`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -110,7 +113,8 @@ impl Order {
             [1, 0] => Ok(Self::Continue),
             [2, 0] => Ok(Self::End),
             [_, _] => Err(Malformed::Tag),
-            _ => Err(Malformed::Short),
+            [] | [_] => Err(Malformed::Short),
+            _ => Err(Malformed::Long),
         }
     }
 }
@@ -131,7 +135,7 @@ impl Report {
                 out.u8(3);
                 out.u8(*stage as u8);
                 out.u32(*error as u32);
-                out.text(detail.get(..detail.len().min(400)).unwrap_or_default());
+                out.text(detail.get(..detail.len().min(DETAIL_BYTES_MAX)).unwrap_or_default());
             }
             Self::NotExecuted { error } => {
                 out.u8(4);
@@ -175,7 +179,13 @@ impl Report {
                     *STAGES.get(number).ok_or(Malformed::Tag)?
                 },
                 error: from.u32()? as i32,
-                detail: from.bytes()?,
+                detail: {
+                    let detail = from.bytes()?;
+                    if detail.len() > DETAIL_BYTES_MAX {
+                        return Err(Malformed::TooMany);
+                    }
+                    detail
+                },
             },
             4 => Self::NotExecuted { error: from.u32()? as i32 },
             5 => Self::Stopped { signal: from.u8()? },

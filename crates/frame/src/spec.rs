@@ -228,6 +228,9 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         cgroup_unified: {
             let present = from.flag()?;
             let path = from.text()?;
+            if !present && !path.is_empty() {
+                return Err(Malformed::Tag);
+            }
             present.then_some(path)
         },
         cgroup_directories: texts(from)?,
@@ -250,6 +253,9 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         terminal: {
             let present = from.flag()?;
             let terminal = Terminal { rows: from.u16()?, columns: from.u16()? };
+            if !present && (terminal.rows, terminal.columns) != (0, 0) {
+                return Err(Malformed::Tag);
+            }
             present.then_some(terminal)
         },
         arguments: texts(from)?,
@@ -272,9 +278,11 @@ fn write_identity(out: &mut Writer, identity: Identity) {
 fn read_identity(from: &mut Reader<'_>) -> Result<Identity, Malformed> {
     let tag = from.u8()?;
     let (uid, gid, base, count) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
+    // The kernel's numbers of a shifted identity lie within its own block.
+    let fits = uid < count && gid < count && base.checked_add(count).is_some();
     match (tag, base, count) {
         (0, 0, 0) => Ok(Identity::Own { uid, gid }),
-        (1, 1.., 1..) => Ok(Identity::Shifted { uid, gid, base, count }),
+        (1, 1.., 1..) if fits => Ok(Identity::Shifted { uid, gid, base, count }),
         _ => Err(Malformed::Tag),
     }
 }

@@ -1,1 +1,794 @@
+//! The fixed form, byte for byte; that it is the only one; and that no bytes,
+//! whoever sends them, do more than be refused.
 
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use crate::wire::{LIST_MAX, TEXT_BYTES_MAX};
+use crate::*;
+
+/// A description in which every part is there, with numbers that tell where
+/// they belong.
+fn full_spec() -> Spec {
+    Spec {
+        identity: Identity::Shifted {
+            uid: 1000,
+            gid: 1001,
+            base: 0x7000_0000,
+            count: 65_536,
+        },
+        host_name: b"atoll".to_vec(),
+        cgroup_tasks: vec![b"/c/memory/tasks".to_vec(), b"/c/pids/tasks".to_vec()],
+        cgroup_unified: Some(b"/c/unified".to_vec()),
+        cgroup_directories: vec![b"/c/memory".to_vec()],
+        operations: every_operation(),
+        permissions: vec![Permission {
+            path: b"/w".to_vec(),
+            read: true,
+            execute: false,
+            change: true,
+            device: false,
+        }],
+        landlock_version: 7,
+        resource_limits: vec![ResourceLimit {
+            resource: 6,
+            value: 4_096,
+        }],
+        watch: Watch {
+            memory_bytes: 1 << 30,
+        },
+        deny_debugging: true,
+        deny_sockets: false,
+        terminal: Some(Terminal {
+            rows: 24,
+            columns: 80,
+        }),
+        arguments: vec![b"sh".to_vec(), b"-c".to_vec(), b"exit 3".to_vec()],
+        environment: vec![b"PATH=/usr/bin".to_vec()],
+        directory: b"/w".to_vec(),
+    }
+}
+
+fn every_operation() -> Vec<Operation> {
+    let path = || b"p".to_vec();
+    let source = |name: &[u8], inode: u64| Source {
+        path: name.to_vec(),
+        device: 0x0801,
+        inode,
+    };
+    vec![
+        Operation::Directory {
+            path: path(),
+            mode: 0o755,
+            owned: true,
+        },
+        Operation::Link {
+            path: path(),
+            to: b"/run".to_vec(),
+        },
+        Operation::File {
+            path: path(),
+            mode: 0o600,
+            content: b"a\0b".to_vec(),
+        },
+        Operation::Memory {
+            path: path(),
+            bytes: 1 << 20,
+            inodes: 256,
+            mode: 0o1777,
+        },
+        Operation::ReadOnly {
+            path: path(),
+            source: source(b"/usr", 1),
+            empty: source(b"/empty", 2),
+            as_caller: true,
+        },
+        Operation::ReadOnlyFile {
+            path: path(),
+            source: source(b"/etc/hosts", 3),
+            as_caller: false,
+        },
+        Operation::Layer {
+            path: path(),
+            lower: source(b"/l", 4),
+            upper: source(b"/u", 5),
+            work: source(b"/k", 6),
+        },
+        Operation::Writable {
+            path: path(),
+            source: source(b"/w", 7),
+        },
+        Operation::Seal { path: path() },
+        Operation::Device {
+            path: path(),
+            source: source(b"/dev/null", 8),
+        },
+        Operation::Terminals {
+            path: path(),
+            max: 64,
+        },
+        Operation::Processes { path: path() },
+        Operation::HideFile {
+            path: path(),
+            null: source(b"/dev/null", 8),
+        },
+        Operation::HideDirectory { path: path() },
+    ]
+}
+
+fn every_report() -> Vec<(Report, Vec<u8>)> {
+    let failed = Report::Failed {
+        stage: Stage::Tree,
+        error: 2,
+        detail: b"usr".to_vec(),
+    };
+    vec![
+        (Report::Started { pid: 0x0102_0304 }, vec![0, 4, 3, 2, 1]),
+        (Report::Terminal, vec![1]),
+        (Report::Running, vec![2]),
+        (
+            failed,
+            [&[3, 5, 2, 0, 0, 0, 3, 0, 0, 0][..], b"usr"].concat(),
+        ),
+        (
+            Report::NotExecuted { error: -2 },
+            vec![4, 0xfe, 0xff, 0xff, 0xff],
+        ),
+        (Report::Stopped { signal: 20 }, vec![5, 20]),
+        (Report::MemoryReached, vec![6]),
+        (
+            Report::Ended {
+                signalled: true,
+                number: 9,
+            },
+            vec![7, 1, 9],
+        ),
+        (
+            Report::Ended {
+                signalled: false,
+                number: 3,
+            },
+            vec![7, 0, 3],
+        ),
+        (
+            Report::Gone {
+                cpu_us: 0x1_0000_0002,
+                memory_peak_bytes: 3,
+            },
+            vec![8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0],
+        ),
+    ]
+}
+
+const ORDERS: [(Order, [u8; 2]); 4] = [
+    (Order::Signal(15), [0, 15]),
+    (Order::Signal(0), [0, 0]),
+    (Order::Continue, [1, 0]),
+    (Order::End, [2, 0]),
+];
+
+/// Bytes as text: 32 a line.
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes
+        .chunks(32)
+        .map(|line| {
+            line.iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+                + "\n"
+        })
+        .collect()
+}
+
+#[test]
+fn the_bytes_of_a_description_are_fixed() {
+    let bytes = full_spec().to_bytes();
+    assert_eq!(
+        hexadecimal(&bytes),
+        include_str!("golden/spec.hex"),
+        "another form is another VERSION: launchers refuse what they do not know"
+    );
+    assert_eq!(Spec::from_bytes(&bytes), Ok(full_spec()));
+}
+
+#[test]
+fn the_bytes_of_orders_and_reports_are_fixed() {
+    for (order, bytes) in ORDERS {
+        assert_eq!(order.to_bytes(), bytes, "{order:?}");
+        assert_eq!(Order::from_bytes(&bytes), Ok(order));
+    }
+    for (report, bytes) in every_report() {
+        assert_eq!(report.to_bytes(), bytes, "{report:?}");
+        assert_eq!(Report::from_bytes(&bytes), Ok(report));
+    }
+}
+
+#[test]
+fn the_numbers_of_stages_are_fixed() {
+    let numbers = [
+        (Stage::Description, 0),
+        (Stage::Namespaces, 1),
+        (Stage::Ids, 2),
+        (Stage::ControlGroups, 3),
+        (Stage::Network, 4),
+        (Stage::Tree, 5),
+        (Stage::Root, 6),
+        (Stage::Limits, 7),
+        (Stage::Rights, 8),
+        (Stage::Terminal, 9),
+        (Stage::Landlock, 10),
+        (Stage::Filter, 11),
+        (Stage::Start, 12),
+        (Stage::Directory, 13),
+    ];
+    for (stage, number) in numbers {
+        let report = Report::Failed {
+            stage,
+            error: 1,
+            detail: Vec::new(),
+        };
+        assert_eq!(report.to_bytes()[1], number, "{stage:?}");
+        assert_eq!(Report::from_bytes(&report.to_bytes()), Ok(report));
+    }
+    assert_eq!(
+        Report::from_bytes(&[3, 14, 0, 0, 0, 0, 0, 0, 0, 0]),
+        Err(Malformed::Tag)
+    );
+}
+
+/// What one reader makes of some bytes: nothing, or what it writes again.
+type Rewrite = fn(&[u8]) -> Option<Vec<u8>>;
+
+fn rewrite_spec(bytes: &[u8]) -> Option<Vec<u8>> {
+    Spec::from_bytes(bytes).ok().map(|spec| spec.to_bytes())
+}
+
+fn rewrite_report(bytes: &[u8]) -> Option<Vec<u8>> {
+    Report::from_bytes(bytes)
+        .ok()
+        .map(|report| report.to_bytes())
+}
+
+fn rewrite_order(bytes: &[u8]) -> Option<Vec<u8>> {
+    Order::from_bytes(bytes).ok().map(Order::to_bytes)
+}
+
+const READERS: [Rewrite; 3] = [rewrite_spec, rewrite_report, rewrite_order];
+
+/// Every message of this crate once, with its reader.
+fn every_message() -> Vec<(Vec<u8>, Rewrite)> {
+    let mut messages: Vec<(Vec<u8>, Rewrite)> = Vec::new();
+    messages.push((full_spec().to_bytes(), rewrite_spec));
+    let own = Spec {
+        identity: Identity::Own {
+            uid: 1000,
+            gid: 100,
+        },
+        cgroup_unified: None,
+        terminal: None,
+        operations: Vec::new(),
+        ..full_spec()
+    };
+    messages.push((own.to_bytes(), rewrite_spec));
+    for (_, bytes) in every_report() {
+        messages.push((bytes, rewrite_report));
+    }
+    for (_, bytes) in ORDERS {
+        messages.push((bytes.to_vec(), rewrite_order));
+    }
+    messages
+}
+
+#[test]
+fn every_message_that_is_cut_or_goes_on_is_refused() {
+    for (bytes, rewrite) in every_message() {
+        for length in 0..bytes.len() {
+            assert_eq!(rewrite(&bytes[..length]), None, "{length} of {bytes:?}");
+        }
+        for more in [0, 1, 255] {
+            let longer = [&bytes[..], &[more]].concat();
+            assert_eq!(rewrite(&longer), None, "{bytes:?} and {more}");
+        }
+    }
+}
+
+#[test]
+fn every_message_with_one_other_byte_is_refused_or_means_something_else() {
+    for (bytes, rewrite) in every_message() {
+        let mut changed = bytes.clone();
+        for position in 0..bytes.len() {
+            for flip in 1..=255_u8 {
+                changed[position] = bytes[position] ^ flip;
+                if let Some(again) = rewrite(&changed) {
+                    assert_eq!(again, changed, "byte {position} of {bytes:?}");
+                }
+            }
+            changed[position] = bytes[position];
+        }
+    }
+}
+
+#[test]
+fn what_is_absent_has_no_second_form() {
+    let absent = Spec {
+        cgroup_unified: None,
+        terminal: None,
+        ..full_spec()
+    };
+    let empty = Spec {
+        cgroup_unified: Some(Vec::new()),
+        terminal: Some(Terminal {
+            rows: 0,
+            columns: 0,
+        }),
+        ..full_spec()
+    };
+    for spec in [absent, empty] {
+        assert_eq!(Spec::from_bytes(&spec.to_bytes()), Ok(spec));
+    }
+}
+
+#[test]
+fn identities_outside_of_their_block_are_refused() {
+    let shifted = |uid, gid, base, count| Identity::Shifted {
+        uid,
+        gid,
+        base,
+        count,
+    };
+    let cases = [
+        (Identity::Own { uid: 0, gid: 0 }, true),
+        (
+            Identity::Own {
+                uid: u32::MAX,
+                gid: u32::MAX,
+            },
+            true,
+        ),
+        (shifted(0, 0, 1, 1), true),
+        (shifted(65_535, 65_535, 0x7000_0000, 65_536), true),
+        (shifted(65_536, 0, 0x7000_0000, 65_536), false),
+        (shifted(0, 65_536, 0x7000_0000, 65_536), false),
+        // The kernel's id 0 is nobody's.
+        (shifted(0, 0, 0, 65_536), false),
+        (shifted(0, 0, 1, 0), false),
+        (shifted(0, 0, u32::MAX - 5, 5), true),
+        (shifted(0, 0, u32::MAX - 5, 6), false),
+    ];
+    for (identity, expected) in cases {
+        let spec = Spec {
+            identity,
+            ..full_spec()
+        };
+        let read = Spec::from_bytes(&spec.to_bytes());
+        assert_eq!(read.is_ok(), expected, "{identity:?}");
+    }
+}
+
+#[test]
+fn another_version_is_refused() {
+    let mut bytes = full_spec().to_bytes();
+    for version in [0, 2, 255] {
+        bytes[0] = version;
+        assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::Tag));
+    }
+}
+
+#[test]
+fn nul_bytes_are_refused_where_a_path_or_argument_stands() {
+    let nul = || b"a\0b".to_vec();
+    let operation = |operation| Spec {
+        operations: vec![operation],
+        ..full_spec()
+    };
+    let cases = [
+        Spec {
+            host_name: nul(),
+            ..full_spec()
+        },
+        Spec {
+            cgroup_tasks: vec![nul()],
+            ..full_spec()
+        },
+        Spec {
+            cgroup_unified: Some(nul()),
+            ..full_spec()
+        },
+        Spec {
+            cgroup_directories: vec![nul()],
+            ..full_spec()
+        },
+        Spec {
+            arguments: vec![nul()],
+            ..full_spec()
+        },
+        Spec {
+            environment: vec![nul()],
+            ..full_spec()
+        },
+        Spec {
+            directory: nul(),
+            ..full_spec()
+        },
+        operation(Operation::Seal { path: nul() }),
+        operation(Operation::Link {
+            path: b"p".to_vec(),
+            to: nul(),
+        }),
+        operation(Operation::Device {
+            path: b"p".to_vec(),
+            source: Source {
+                path: nul(),
+                device: 0,
+                inode: 0,
+            },
+        }),
+    ];
+    for spec in cases {
+        assert_eq!(
+            Spec::from_bytes(&spec.to_bytes()),
+            Err(Malformed::Nul),
+            "{spec:?}"
+        );
+    }
+}
+
+#[test]
+fn a_text_has_its_longest_length() {
+    for (length, expected) in [
+        (TEXT_BYTES_MAX, Ok(())),
+        (TEXT_BYTES_MAX + 1, Err(Malformed::TooMany)),
+    ] {
+        let spec = Spec {
+            arguments: vec![vec![b'a'; length]],
+            ..full_spec()
+        };
+        assert_eq!(
+            Spec::from_bytes(&spec.to_bytes()).map(drop),
+            expected,
+            "{length}"
+        );
+    }
+}
+
+#[test]
+fn a_list_has_its_longest_length() {
+    for (length, expected) in [(LIST_MAX, Ok(())), (LIST_MAX + 1, Err(Malformed::TooMany))] {
+        let spec = Spec {
+            arguments: vec![b"a".to_vec(); length],
+            ..full_spec()
+        };
+        assert_eq!(
+            Spec::from_bytes(&spec.to_bytes()).map(drop),
+            expected,
+            "{length}"
+        );
+    }
+}
+
+#[test]
+fn a_description_has_its_longest_length() {
+    let without = full_spec().to_bytes().len();
+    let mut left = SPEC_BYTES_MAX - without;
+    let mut spec = full_spec();
+    while left > 0 {
+        // Each argument costs four bytes beside its own.
+        let length = (left - 4).min(TEXT_BYTES_MAX);
+        let length = if left - 4 - length < 4 {
+            left - 4
+        } else {
+            length
+        };
+        let length = if length > TEXT_BYTES_MAX {
+            TEXT_BYTES_MAX / 2
+        } else {
+            length
+        };
+        spec.arguments.push(vec![b'a'; length]);
+        left -= length + 4;
+    }
+    let bytes = spec.to_bytes();
+    assert_eq!(bytes.len(), SPEC_BYTES_MAX);
+    assert!(Spec::from_bytes(&bytes).is_ok());
+    spec.directory.push(b'a');
+    assert_eq!(Spec::from_bytes(&spec.to_bytes()), Err(Malformed::TooMany));
+}
+
+#[test]
+fn a_detail_is_cut_to_what_a_message_holds() {
+    let failed = |length: usize| Report::Failed {
+        stage: Stage::Tree,
+        error: 2,
+        detail: vec![b'a'; length],
+    };
+    for (length, kept) in [(0, 0), (399, 399), (400, 400), (401, 400), (100_000, 400)] {
+        let bytes = failed(length).to_bytes();
+        assert!(bytes.len() <= MESSAGE_BYTES_MAX);
+        assert_eq!(Report::from_bytes(&bytes), Ok(failed(kept)), "{length}");
+    }
+    let mut longer = failed(400).to_bytes();
+    longer.push(b'a');
+    longer[6..10].copy_from_slice(&401_u32.to_le_bytes());
+    assert_eq!(Report::from_bytes(&longer), Err(Malformed::TooMany));
+    let too_long = vec![3; MESSAGE_BYTES_MAX + 1];
+    assert_eq!(Report::from_bytes(&too_long), Err(Malformed::TooMany));
+}
+
+/// Memory that a description holds, bytes.
+fn held(spec: &Spec) -> usize {
+    let texts = |list: &Vec<Vec<u8>>| -> usize {
+        list.capacity() * size_of::<Vec<u8>>() + list.iter().map(Vec::capacity).sum::<usize>()
+    };
+    let source = |source: &Source| source.path.capacity();
+    let operation = |operation: &Operation| -> usize {
+        match operation {
+            Operation::Directory { path, .. }
+            | Operation::Memory { path, .. }
+            | Operation::Seal { path }
+            | Operation::Terminals { path, .. }
+            | Operation::Processes { path }
+            | Operation::HideDirectory { path } => path.capacity(),
+            Operation::Link { path, to } => path.capacity() + to.capacity(),
+            Operation::File { path, content, .. } => path.capacity() + content.capacity(),
+            Operation::ReadOnly {
+                path,
+                source: from,
+                empty,
+                ..
+            } => path.capacity() + source(from) + source(empty),
+            Operation::ReadOnlyFile {
+                path, source: from, ..
+            }
+            | Operation::Writable { path, source: from }
+            | Operation::Device { path, source: from }
+            | Operation::HideFile { path, null: from } => path.capacity() + source(from),
+            Operation::Layer {
+                path,
+                lower,
+                upper,
+                work,
+            } => path.capacity() + source(lower) + source(upper) + source(work),
+        }
+    };
+    texts(&spec.cgroup_tasks)
+        + texts(&spec.cgroup_directories)
+        + texts(&spec.arguments)
+        + texts(&spec.environment)
+        + spec.operations.capacity() * size_of::<Operation>()
+        + spec.operations.iter().map(operation).sum::<usize>()
+        + spec.permissions.capacity() * size_of::<Permission>()
+        + spec
+            .permissions
+            .iter()
+            .map(|one| one.path.capacity())
+            .sum::<usize>()
+        + spec.resource_limits.capacity() * size_of::<ResourceLimit>()
+        + spec.host_name.capacity()
+        + spec.directory.capacity()
+}
+
+/// A decoded description holds at most this many times the message's bytes: the
+/// smallest operation takes five bytes in a message and a whole `Operation` in
+/// memory, and a list that grows holds up to twice what is in it.
+const MEMORY_TIMES_MAX: usize = 80;
+
+#[test]
+fn no_message_takes_more_memory_than_a_small_multiple_of_its_length() {
+    let smallest = Spec {
+        operations: vec![Operation::Seal { path: Vec::new() }; LIST_MAX],
+        arguments: vec![Vec::new(); LIST_MAX],
+        ..full_spec()
+    };
+    let bytes = smallest.to_bytes();
+    let decoded = Spec::from_bytes(&bytes).unwrap();
+    assert!(
+        held(&decoded) <= MEMORY_TIMES_MAX * bytes.len(),
+        "{}",
+        held(&decoded)
+    );
+}
+
+#[test]
+fn a_length_that_lies_sets_no_memory_aside() {
+    // A list of the longest length, of which nothing is there: refused at its
+    // first item, before anything was allocated for the others.
+    let empty = Spec {
+        host_name: Vec::new(),
+        cgroup_tasks: Vec::new(),
+        ..full_spec()
+    };
+    let mut bytes = empty.to_bytes();
+    let tasks_at = 4 + 17 + 4;
+    bytes[tasks_at..tasks_at + 4].copy_from_slice(&(LIST_MAX as u32).to_le_bytes());
+    bytes.truncate(tasks_at + 4);
+    assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::Short));
+    bytes[tasks_at..].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
+    // The same for a text.
+    let mut bytes = empty.to_bytes();
+    bytes[21..25].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
+}
+
+fn texts() -> impl Strategy<Value = Vec<u8>> {
+    vec(1..=255_u8, 0..24)
+}
+
+fn lists() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    vec(texts(), 0..4)
+}
+
+fn identities() -> impl Strategy<Value = Identity> {
+    prop_oneof![
+        any::<(u32, u32)>().prop_map(|(uid, gid)| Identity::Own { uid, gid }),
+        (1..u32::MAX, 1..100_000_u32, any::<u32>(), any::<u32>()).prop_map(
+            |(base, count, uid, gid)| {
+                let count = count.min(u32::MAX - base);
+                Identity::Shifted {
+                    uid: uid % count,
+                    gid: gid % count,
+                    base,
+                    count,
+                }
+            }
+        ),
+    ]
+}
+
+fn sources() -> impl Strategy<Value = Source> {
+    (texts(), any::<u64>(), any::<u64>()).prop_map(|(path, device, inode)| Source {
+        path,
+        device,
+        inode,
+    })
+}
+
+fn operations() -> impl Strategy<Value = Operation> {
+    let numbers = (any::<u32>(), any::<u64>(), any::<u64>(), any::<bool>());
+    let places = (sources(), sources(), sources());
+    let content = vec(any::<u8>(), 0..24);
+    (0..14_u8, texts(), texts(), content, numbers, places).prop_map(
+        |(which, path, to, content, (small, bytes, inodes, flag), (one, two, three))| match which {
+            0 => Operation::Directory {
+                path,
+                mode: small,
+                owned: flag,
+            },
+            1 => Operation::Link { path, to },
+            2 => Operation::File {
+                path,
+                mode: small,
+                content,
+            },
+            3 => Operation::Memory {
+                path,
+                bytes,
+                inodes,
+                mode: small,
+            },
+            4 => Operation::ReadOnly {
+                path,
+                source: one,
+                empty: two,
+                as_caller: flag,
+            },
+            5 => Operation::ReadOnlyFile {
+                path,
+                source: one,
+                as_caller: flag,
+            },
+            6 => Operation::Layer {
+                path,
+                lower: one,
+                upper: two,
+                work: three,
+            },
+            7 => Operation::Writable { path, source: one },
+            8 => Operation::Seal { path },
+            9 => Operation::Device { path, source: one },
+            10 => Operation::Terminals { path, max: small },
+            11 => Operation::Processes { path },
+            12 => Operation::HideFile { path, null: one },
+            _ => Operation::HideDirectory { path },
+        },
+    )
+}
+
+fn permissions() -> impl Strategy<Value = Permission> {
+    (texts(), any::<[bool; 4]>()).prop_map(|(path, [read, execute, change, device])| Permission {
+        path,
+        read,
+        execute,
+        change,
+        device,
+    })
+}
+
+fn specs() -> impl Strategy<Value = Spec> {
+    let groups = (lists(), option::of(texts()), lists());
+    let tree = (vec(operations(), 0..8), vec(permissions(), 0..4));
+    let limits = vec(any::<(u32, u64)>(), 0..4);
+    let numbers = (any::<u32>(), any::<u64>(), any::<bool>(), any::<bool>());
+    let terminal = option::of(any::<(u16, u16)>());
+    let program = (lists(), lists(), texts(), texts());
+    (
+        identities(),
+        groups,
+        tree,
+        limits,
+        numbers,
+        terminal,
+        program,
+    )
+        .prop_map(
+            |(identity, groups, tree, limits, numbers, terminal, program)| Spec {
+                identity,
+                host_name: program.3,
+                cgroup_tasks: groups.0,
+                cgroup_unified: groups.1,
+                cgroup_directories: groups.2,
+                operations: tree.0,
+                permissions: tree.1,
+                landlock_version: numbers.0,
+                resource_limits: limits
+                    .into_iter()
+                    .map(|(resource, value)| ResourceLimit { resource, value })
+                    .collect(),
+                watch: Watch {
+                    memory_bytes: numbers.1,
+                },
+                deny_debugging: numbers.2,
+                deny_sockets: numbers.3,
+                terminal: terminal.map(|(rows, columns)| Terminal { rows, columns }),
+                arguments: program.0,
+                environment: program.1,
+                directory: program.2,
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn descriptions_are_read_as_they_were_written(spec in specs()) {
+        let bytes = spec.to_bytes();
+        let read = Spec::from_bytes(&bytes).unwrap();
+        prop_assert!(held(&read) <= MEMORY_TIMES_MAX * bytes.len());
+        prop_assert_eq!(read, spec);
+    }
+
+    #[test]
+    fn failures_are_read_as_they_were_written(
+        error in any::<i32>(),
+        detail in vec(any::<u8>(), 0..=400),
+    ) {
+        let report = Report::Failed { stage: Stage::Landlock, error, detail };
+        prop_assert_eq!(Report::from_bytes(&report.to_bytes()), Ok(report));
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_canonical(bytes in vec(any::<u8>(), 0..700)) {
+        for rewrite in READERS {
+            if let Some(again) = rewrite(&bytes) {
+                prop_assert_eq!(&again, &bytes);
+            }
+        }
+    }
+
+    /// Random bytes alone seldom come behind the first tag.
+    #[test]
+    fn any_bytes_amid_a_description_are_refused_or_canonical(
+        spec in specs(),
+        at in any::<prop::sample::Index>(),
+        noise in vec(any::<u8>(), 1..12),
+    ) {
+        let mut bytes = spec.to_bytes();
+        let at = at.index(bytes.len());
+        for (to, from) in bytes[at..].iter_mut().zip(noise) {
+            *to = from;
+        }
+        if let Some(again) = rewrite_spec(&bytes) {
+            prop_assert_eq!(again, bytes);
+        }
+    }
+}

@@ -7,7 +7,7 @@ use atoll_sandbox::{
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
-    StateDir, create_run, update_run,
+    StateDir, create_run, create_scratch, remove_scratch, update_run,
 };
 use serde_json::{Value, json};
 
@@ -31,6 +31,9 @@ pub struct Request<'a> {
     pub launcher: &'a [u8],
     /// The terminal's size, if the program gets one.
     pub terminal: Option<Size>,
+    /// Nothing of the run is kept but what the ledger says; not for live or
+    /// resumed runs.
+    pub scratch: bool,
     /// The run whose layers this one goes on with.
     pub resume: Option<&'a RunRecord>,
     /// The time of the call.
@@ -110,29 +113,46 @@ fn carry_out(
     let host = Host::read()?;
     let held = detect_groups(&host);
     let mut record = new_record(request, armed.grant());
-    create_run(request.state, &record)?;
+    if request.scratch {
+        create_scratch(request.state, &record.run)?;
+    } else {
+        create_run(request.state, &record)?;
+    }
     let run = (|| {
         let placed = place(request, boundary, &host, &mut record)?;
         let outcome = execute(request, launcher, armed, &host, &held, &placed, attachment)?;
         Ok((outcome, placed.notices))
     })();
-    let (outcome, notices) = match run {
-        Ok(ended) => ended,
-        Err(error) => {
-            let failed = |record: &mut RunRecord| record.state = RunState::Failed;
-            update_run(request.state, &record.run, Durability::Buffered, failed)?;
-            return Err(error);
+    if request.scratch {
+        remove_scratch(request.state, &record.run)?;
+    }
+    match run {
+        Ok((outcome, notices)) => {
+            record.ending = Some(outcome.ending);
+            record.exit = Some(outcome.ending.exit_status());
+            let record = note_end(request, record, RunState::Kept)?;
+            Ok((outcome, record, notices))
         }
-    };
-    let ended = |kept: &mut RunRecord| {
-        kept.layers.clone_from(&record.layers);
-        kept.base = record.base;
-        kept.state = RunState::Kept;
-        kept.ending = Some(outcome.ending);
-        kept.exit = Some(outcome.ending.exit_status());
-    };
-    let record = update_run(request.state, &record.run, Durability::Buffered, ended)?;
-    Ok((outcome, record, notices))
+        Err(error) => {
+            note_end(request, record, RunState::Failed)?;
+            Err(error)
+        }
+    }
+}
+
+/// Writes down what became of a run, unless nothing is kept of it.
+fn note_end(
+    request: &Request<'_>,
+    mut record: RunRecord,
+    state: RunState,
+) -> Result<RunRecord, CallError> {
+    record.state = state;
+    if request.scratch {
+        record.state = RunState::Discarded;
+        return Ok(record);
+    }
+    let ended = |kept: &mut RunRecord| kept.clone_from(&record);
+    Ok(update_run(request.state, &record.run, Durability::Buffered, ended)?)
 }
 
 fn execute(

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_layer::{CheckpointError, checkpoint};
+use atoll_layer::{CheckpointError, SealError, checkpoint, control_paths};
 use atoll_model::{Access, Boundary, Keep, RunId, View, ViewKind, WorkspaceMode};
 use atoll_sandbox::{Host, Placement, SandboxError, WorkspacePlace, identity_base, make_layer};
 use atoll_store::{
@@ -32,6 +32,9 @@ pub enum PlaceError {
     /// The workspace could not be copied.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The workspace's control files cannot be kept read-only.
+    #[error(transparent)]
+    Seal(#[from] SealError),
     /// The earlier run's layers could not be taken over.
     #[error("the layers of run {run} could not be taken over: {error}")]
     Resume {
@@ -184,7 +187,7 @@ impl Placing<'_> {
         let since = self.checkpoint(&self.run_dir().join(&below))?;
         self.note_workspace(LayerHow::Live, below, since);
         let workspace = &self.request.call.workspace;
-        let sealed = control_paths(workspace);
+        let sealed = control_paths(workspace)?;
         Ok(WorkspacePlace::Live { sealed })
     }
 
@@ -315,11 +318,14 @@ impl Placing<'_> {
     }
 
     fn run_dir(&self) -> PathBuf {
-        self.request.state.run_dir(&self.request.call.run)
+        let run = &self.request.call.run;
+        if self.request.scratch {
+            self.request.state.scratch_dir(run)
+        } else {
+            self.request.state.run_dir(run)
+        }
     }
 }
-
-fn control_paths(_workspace: &Path) -> Vec<PathBuf> { Vec::new() } // PLACEHOLDER
 
 /// An empty directory, the lower half of read-only overlays.
 fn make_empty(state: &Path) -> Result<PathBuf, PlaceError> {

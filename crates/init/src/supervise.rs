@@ -22,6 +22,10 @@ const O_NOCTTY: i32 = 0o400;
 /// How often the memory of all processes is added up, milliseconds.
 const WATCH_INTERVAL_MS: u32 = 100;
 
+/// How many ended processes are taken before orders are looked at again:
+/// otherwise a program that forks without end would never be told to end.
+const REAPED_AT_ONCE_MAX: u32 = 64;
+
 /// Runs the program and returns when it has ended, or the host side has.
 pub(crate) fn supervise(
     spec: &Spec,
@@ -90,18 +94,33 @@ enum Next {
     End,
 }
 
+/// What was taken of the processes that have ended.
+enum Reaped {
+    /// All of them.
+    All,
+    /// So many that others may be left.
+    Some,
+    /// The program itself.
+    Program,
+}
+
 impl Overseer<'_> {
     fn run(&mut self, children: &OwnedFd) -> io::Result<()> {
         let interval = (self.watch_bytes > 0).then_some(WATCH_INTERVAL_MS);
+        let mut more = false;
         loop {
             let mut waiting = [
                 Waiting { fd: children.as_fd(), ready: false },
                 Waiting { fd: self.control.as_fd(), ready: false },
             ];
-            descriptor::wait_readable(&mut waiting, interval)?;
+            descriptor::wait_readable(&mut waiting, if more { Some(0) } else { interval })?;
             let [died, ordered] = waiting.map(|one| one.ready);
-            if died && self.reap(children)? == Next::End {
-                return Ok(());
+            if died || more {
+                match self.reap(children)? {
+                    Reaped::All => more = false,
+                    Reaped::Some => more = true,
+                    Reaped::Program => return Ok(()),
+                }
             }
             if ordered && self.obey()? == Next::End {
                 return Ok(());
@@ -114,9 +133,10 @@ impl Overseer<'_> {
     }
 
     /// Takes every child that changed; the program's end is the sandbox's end.
-    fn reap(&self, children: &OwnedFd) -> io::Result<Next> {
+    fn reap(&self, children: &OwnedFd) -> io::Result<Reaped> {
         while process::next_signal(children.as_fd())?.is_some() {}
-        while let Some(waited) = process::wait(None, false)? {
+        for _ in 0..REAPED_AT_ONCE_MAX {
+            let Some(waited) = process::wait(None, false)? else { return Ok(Reaped::All) };
             if waited.pid != self.program {
                 continue;
             }
@@ -129,9 +149,9 @@ impl Overseer<'_> {
                 }
             };
             tell(self.control, &Report::Ended { signalled, number });
-            return Ok(Next::End);
+            return Ok(Reaped::Program);
         }
-        Ok(Next::Wait)
+        Ok(Reaped::Some)
     }
 
     fn obey(&self) -> io::Result<Next> {

@@ -94,8 +94,9 @@ impl Maker<'_> {
     }
 
     fn directory(&self, path: &[u8], mode: u32, owned: bool) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        descriptor::make_directory(parent.as_fd(), &name, mode)?;
         let path = text(path)?;
-        descriptor::make_directory(self.root, &path, mode)?;
         match self.owner {
             Some((uid, gid)) if owned => {
                 let place = descriptor::open_beneath(self.root, &path, O_RDONLY, 0)?;
@@ -106,13 +107,41 @@ impl Maker<'_> {
     }
 
     fn link(&self, path: &[u8], to: &[u8]) -> io::Result<()> {
-        descriptor::make_link(self.root, &text(path)?, &text(to)?)
+        let (parent, name) = self.parent(path)?;
+        descriptor::make_link(parent.as_fd(), &name, &text(to)?)
+    }
+
+    /// The directory that a path lies in, and the path's last part. What is
+    /// mounted already may hold links that a former program has left there:
+    /// followed, they would lead to the host's own tree, which is still there.
+    fn parent(&self, path: &[u8]) -> io::Result<(OwnedFd, CString)> {
+        let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            None => (&b"."[..], path),
+            Some(at) => path.split_at(at),
+        };
+        let name = name.strip_prefix(b"/").unwrap_or(name);
+        if matches!(name, b"" | b"." | b"..") {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let place = descriptor::open_beneath(self.root, &text(parent)?, O_PATH, 0)?;
+        Ok((place, text(name)?))
+    }
+
+    /// Attaches a mount at a path inside, following no link on the way either.
+    fn attach(&self, made: &OwnedFd, path: &[u8]) -> io::Result<()> {
+        let place = descriptor::open_beneath(self.root, &text(path)?, O_PATH, 0)?;
+        mount::attach(made.as_fd(), place.as_fd(), c"")
     }
 
     fn file(&self, path: &[u8], mode: u32, content: &[u8]) -> io::Result<()> {
         let flags = O_WRONLY | O_CREAT | O_EXCL;
         let file = descriptor::open_beneath(self.root, &text(path)?, flags, mode)?;
-        descriptor::write_all(&file, content)
+        descriptor::write_all(&file, content)?;
+        match self.owner {
+            // The program's own, which it may read and change.
+            Some((uid, gid)) => descriptor::change_owner(file.as_fd(), uid, gid),
+            None => Ok(()),
+        }
     }
 
     fn memory(&self, path: &[u8], bytes: u64, inodes: u64, mode: u32) -> io::Result<()> {
@@ -129,7 +158,7 @@ impl Maker<'_> {
             options.extend([(c"uid", Some(uid.as_c_str())), (c"gid", Some(gid.as_c_str()))]);
         }
         let made = mount::make(c"tmpfs", &options, INERT)?;
-        mount::attach(made.as_fd(), self.root, &text(path)?)
+        self.attach(&made, path)
     }
 
     /// An overlay without a writable layer: its sockets and pipes are inodes of
@@ -150,7 +179,7 @@ impl Maker<'_> {
         let lower = format!("{}:{}", number_path(shown.fd()), number_path(&empty));
         let lower = CString::new(lower).map_err(io::Error::other)?;
         let made = mount::make(c"overlay", &[(c"lowerdir", Some(&lower))], READ_ONLY)?;
-        mount::attach(made.as_fd(), self.root, &text(path)?)
+        self.attach(&made, path)
     }
 
     fn layer(
@@ -175,7 +204,7 @@ impl Maker<'_> {
             options.push((c"userxattr", None));
         }
         let made = mount::make(c"overlay", &options, INERT)?;
-        mount::attach(made.as_fd(), self.root, &text(path)?)
+        self.attach(&made, path)
     }
 
     /// A host directory as an overlay may use it: itself, or for a shifted
@@ -203,16 +232,15 @@ impl Maker<'_> {
         let source = open(source)?;
         let copied = mount::copy(source.as_fd())?;
         mount::restrict(copied.as_fd(), attributes, ids)?;
-        mount::attach(copied.as_fd(), self.root, &text(path)?)
+        self.attach(&copied, path)
     }
 
     /// What is there already, mounted over itself without the right to write.
     fn seal(&self, path: &[u8]) -> io::Result<()> {
-        let path = text(path)?;
-        let place = descriptor::open_beneath(self.root, &path, O_PATH, 0)?;
+        let place = descriptor::open_beneath(self.root, &text(path)?, O_PATH, 0)?;
         let copied = mount::copy(place.as_fd())?;
         mount::restrict(copied.as_fd(), READ_ONLY, None)?;
-        mount::attach(copied.as_fd(), self.root, &path)
+        mount::attach(copied.as_fd(), place.as_fd(), c"")
     }
 
     fn terminals(&self, path: &[u8], max: u32) -> io::Result<()> {
@@ -224,13 +252,12 @@ impl Maker<'_> {
         ];
         let attributes = Attributes::NO_SETUID.and(Attributes::NO_EXECUTION);
         let made = mount::make(c"devpts", &options, attributes)?;
-        mount::attach(made.as_fd(), self.root, &text(path)?)
+        self.attach(&made, path)
     }
 
     fn processes(&self, path: &[u8]) -> io::Result<()> {
-        let path = text(path)?;
         let made = mount::make(c"proc", &[], INERT.and(Attributes::NO_EXECUTION))?;
-        mount::attach(made.as_fd(), self.root, &path)?;
+        self.attach(&made, path)?;
         if self.ids.is_some() {
             // The launcher has set the limit in the namespace it made.
             return Ok(());
@@ -240,7 +267,7 @@ impl Maker<'_> {
 
     fn hide_directory(&self, path: &[u8]) -> io::Result<()> {
         let made = mount::memory_tree(c"4096", c"2", c"0555", READ_ONLY)?;
-        mount::attach(made.as_fd(), self.root, &text(path)?)
+        self.attach(&made, path)
     }
 }
 

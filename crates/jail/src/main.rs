@@ -201,15 +201,13 @@ fn wait(line: &OwnedFd, child: &Child, directories: &[Vec<u8>]) -> io::Result<()
         process::signal(child.descriptor.as_fd(), SIGKILL)?;
     }
     let waited = process::wait(Some(child.pid), true)?;
-    if host_is_there {
-        if let Some(waited) = waited {
-            let (cpu_us, memory_peak_bytes) = (waited.cpu_us, waited.memory_peak_bytes);
-            let report = Report::Gone { cpu_us, memory_peak_bytes };
-            // The host side may be gone since; then the groups are ours.
-            if socket::send(line.as_fd(), &report.to_bytes(), &[]).is_ok() {
-                let mut rest = [0_u8; 1];
-                let _ = socket::receive(line.as_fd(), &mut rest);
-            }
+    if host_is_there && let Some(waited) = waited {
+        let (cpu_us, memory_peak_bytes) = (waited.cpu_us, waited.memory_peak_bytes);
+        let report = Report::Gone { cpu_us, memory_peak_bytes };
+        // The host side may be gone since; then the groups are ours.
+        if socket::send(line.as_fd(), &report.to_bytes(), &[]).is_ok() {
+            let mut rest = [0_u8; 1];
+            let _ = socket::receive(line.as_fd(), &mut rest);
         }
     }
     remove_groups(directories);

@@ -73,7 +73,11 @@ const UNDO: &str = "undo";
 /// # Errors
 /// [`ApplyError::Conflicts`] when the plan has any; [`ApplyError::TakenBack`] when
 /// something failed and the directory is as it was.
-pub fn apply(plan: Plan, journal: &Path, progress: Show<'_>) -> Result<Applied, ApplyError> {
+pub fn apply(
+    plan: Plan,
+    journal: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Applied, ApplyError> {
     if !plan.conflicts.is_empty() {
         return Err(ApplyError::Conflicts(plan.conflicts));
     }
@@ -345,7 +349,7 @@ fn invert(engine: &Engine, walker: &mut Walker, step: &Step) -> Result<Step, App
         },
         Act::Facts { old, .. } => Step {
             act: Act::Facts {
-                old: walker.one(&engine.tree, &path, Content::Untouched)?,
+                old: Box::new(walker.one(&engine.tree, &path, Content::Untouched)?),
                 new: old.clone(),
             },
             path,
@@ -392,12 +396,12 @@ fn is_unchanged(inverted: &Step, planned: &[(RelativePath, Stamp)]) -> bool {
                     entry.beneath == *beneath && same(entry.stamp.as_ref(), stamp)
                 })
         }
-        Act::Facts { old, .. } => {
-            planned.first().is_some_and(|(_, stamp)| same(old.stamp.as_ref(), stamp))
-        }
-        Act::Rename { directory, .. } => {
-            planned.first().is_some_and(|(_, stamp)| stamp.same_entry(directory))
-        }
+        Act::Facts { old, .. } => planned
+            .first()
+            .is_some_and(|(_, stamp)| same(old.stamp.as_ref(), stamp)),
+        Act::Rename { directory, .. } => planned
+            .first()
+            .is_some_and(|(_, stamp)| stamp.same_entry(directory)),
     }
 }
 

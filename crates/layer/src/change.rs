@@ -33,6 +33,9 @@ pub struct Change {
     pub within: u64,
     /// Where the content after comes from.
     pub(crate) source: Source,
+    /// For what seems to be added: whether it is older than the run, so that it was
+    /// moved here by the program, or removed outside.
+    pub(crate) is_older: bool,
 }
 
 /// Where an entry's content after is to be read.

@@ -6,19 +6,24 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode};
 
 use crate::entries::Walker;
 use crate::error::TreeError;
+use crate::facts::{Facts, system_time};
 use crate::plan::{Content, Entry, Node};
 use crate::read::list_with_kinds;
 use crate::tree::{Tree, os};
 use crate::{Bounds, CheckpointError, Phase, Progress, Refusal, RelativePath, content, host};
 
 /// What a checkpoint holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointFacts {
+    /// When it was complete, by the clock that the kernel stamps files with: it
+    /// lags behind the one that programs read, on a busy machine by many ticks.
+    pub finished: SystemTime,
     /// Regular files, each name counted.
     pub files: u64,
     /// Directories, without the top one.
@@ -48,7 +53,14 @@ pub fn checkpoint(
         to,
         walker: Walker::new(Bounds::default()),
         links: HashMap::new(),
-        facts: CheckpointFacts::default(),
+        facts: CheckpointFacts {
+            finished: SystemTime::UNIX_EPOCH,
+            files: 0,
+            directories: 0,
+            symlinks: 0,
+            bytes: 0,
+            skipped: Vec::new(),
+        },
     };
     let mut waiting = vec![RelativePath::root()];
     let mut directories = Vec::new();
@@ -71,9 +83,16 @@ pub fn checkpoint(
     // Permissions and times of directories come last: they forbid or are changed
     // by what is made within.
     for (path, entry) in directories.iter().rev() {
-        let dressed = copier.to.handle(path).and_then(|handle| host::dress(&handle, entry));
+        let dressed = copier
+            .to
+            .handle(path)
+            .and_then(|handle| host::dress(&handle, entry));
         dressed.map_err(|error| copier.to.error("cannot write", path, error))?;
     }
+    // The root was dressed last: its inode changed at the very end.
+    let root = rustix::fs::fstat(copier.to.root())
+        .map_err(|error| copier.to.error("cannot read", &RelativePath::root(), error))?;
+    copier.facts.finished = system_time(Facts::from(&root).changed);
     Ok(copier.facts)
 }
 
@@ -93,7 +112,9 @@ fn destination(directory: &Path, into: &Path) -> Result<Tree, CheckpointError> {
     }
     let tree = Tree::open(into)?;
     let top = RelativePath::root();
-    let names = tree.names(&top).map_err(|error| tree.error("cannot read", &top, error))?;
+    let names = tree
+        .names(&top)
+        .map_err(|error| tree.error("cannot read", &top, error))?;
     if names.is_empty() {
         Ok(tree)
     } else {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::Path;
+use std::rc::Rc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -49,8 +50,18 @@ pub(crate) struct Classifier<'a> {
     before: &'a Tree,
     after: &'a Tree,
     ignore_file_bytes_max: u64,
-    ignores: HashMap<RelativePath, Option<Gitignore>>,
-    caches: HashMap<RelativePath, bool>,
+    /// What is known of directories: each is asked for once, however deep.
+    directories: HashMap<RelativePath, Rc<Surroundings>>,
+}
+
+/// What a directory means for what is in it.
+struct Surroundings {
+    is_cache: bool,
+    is_ignored: bool,
+    /// Whether the tree before has it: only then can it hold an ignore file.
+    is_before: bool,
+    /// The ignore files that count here, nearest last, with their directories.
+    ignores: Vec<Rc<(RelativePath, Gitignore)>>,
 }
 
 impl<'a> Classifier<'a> {
@@ -59,8 +70,7 @@ impl<'a> Classifier<'a> {
             before,
             after,
             ignore_file_bytes_max: bounds.ignore_file_bytes_max,
-            ignores: HashMap::new(),
-            caches: HashMap::new(),
+            directories: HashMap::new(),
         }
     }
 
@@ -74,11 +84,13 @@ impl<'a> Classifier<'a> {
         let whole = is_link
             || match change.kind {
                 ChangeKind::Type | ChangeKind::Renamed { .. } => true,
-                ChangeKind::Added | ChangeKind::Modified | ChangeKind::Removed | ChangeKind::Mode => {
-                    false
-                }
+                ChangeKind::Added
+                | ChangeKind::Modified
+                | ChangeKind::Removed
+                | ChangeKind::Mode => false,
             };
-        let is_cache = self.is_cache(&change.path);
+        let around = self.surroundings(&change.path.parent().unwrap_or_default());
+        let is_cache = around.is_cache || self.is_cache_directory(&change.path);
         // Packages bring their own editor and CI files; to remove them with the
         // cache that holds them endangers nobody.
         let within = control_within.filter(|_| !is_cache);
@@ -87,25 +99,64 @@ impl<'a> Classifier<'a> {
             Class::Control
         } else if is_cache {
             Class::Cache
-        } else if self.is_ignored(&change.path, is_directory) {
+        } else if around.is_ignored || around.excludes(&change.path, is_directory) {
             Class::Ignored
         } else {
             Class::Ordinary
         };
     }
 
-    fn is_cache(&mut self, path: &RelativePath) -> bool {
-        let mut at = Some(path.clone());
-        while let Some(here) = at.filter(|here| !here.is_root()) {
-            if self.is_cache_directory(&here) {
-                return true;
+    /// What is known of a directory: from the nearest one above that is known
+    /// already, downwards.
+    fn surroundings(&mut self, directory: &RelativePath) -> Rc<Surroundings> {
+        let mut unknown = Vec::new();
+        let mut at = Some(directory.clone());
+        let mut known = None;
+        while let Some(here) = at {
+            if let Some(found) = self.directories.get(&here) {
+                known = Some(Rc::clone(found));
+                break;
             }
             at = here.parent();
+            unknown.push(here);
         }
-        false
+        let mut around = known.unwrap_or_else(|| {
+            Rc::new(Surroundings {
+                is_cache: false,
+                is_ignored: false,
+                is_before: true,
+                ignores: Vec::new(),
+            })
+        });
+        for here in unknown.into_iter().rev() {
+            around = Rc::new(self.enter(&around, &here));
+            self.directories.insert(here, Rc::clone(&around));
+        }
+        around
     }
 
-    fn is_cache_directory(&mut self, path: &RelativePath) -> bool {
+    fn enter(&self, around: &Surroundings, directory: &RelativePath) -> Surroundings {
+        let is_before = around.is_before
+            && self
+                .before
+                .facts(directory)
+                .ok()
+                .flatten()
+                .is_some_and(|facts| facts.kind == Kind::Directory);
+        let mut ignores = around.ignores.clone();
+        if is_before && let Some(ignore) = self.ignore_file(directory) {
+            ignores.push(Rc::new((directory.clone(), ignore)));
+        }
+        Surroundings {
+            is_cache: around.is_cache || self.is_cache_directory(directory),
+            is_ignored: around.is_ignored
+                || (!directory.is_root() && around.excludes(directory, true)),
+            is_before,
+            ignores,
+        }
+    }
+
+    fn is_cache_directory(&self, path: &RelativePath) -> bool {
         let name = path.name();
         if CACHES.contains(&name) {
             return true;
@@ -113,18 +164,16 @@ impl<'a> Classifier<'a> {
         if !WITNESSED.iter().any(|(known, _, _)| *known == name) {
             return false;
         }
-        if let Some(known) = self.caches.get(path) {
-            return *known;
-        }
-        let found = WITNESSED.iter().any(|(known, witness, beside)| {
+        WITNESSED.iter().any(|(known, witness, beside)| {
             let place = match beside {
                 true => path.parent().unwrap_or_default(),
                 false => path.clone(),
             };
-            *known == name && place.join(witness).is_ok_and(|witness| self.has_file(&witness))
-        });
-        self.caches.insert(path.clone(), found);
-        found
+            *known == name
+                && place
+                    .join(witness)
+                    .is_ok_and(|witness| self.has_file(&witness))
+        })
     }
 
     fn has_file(&self, path: &RelativePath) -> bool {
@@ -134,54 +183,24 @@ impl<'a> Classifier<'a> {
         })
     }
 
-    /// Whether the ignore files before exclude the path: from the top down, since
-    /// nothing beneath an excluded directory can be included again.
-    fn is_ignored(&mut self, path: &RelativePath, is_directory: bool) -> bool {
-        let mut above: Vec<RelativePath> = path.ancestors().collect();
-        above.reverse();
-        above.iter().any(|directory| self.is_excluded(directory, true))
-            || self.is_excluded(path, is_directory)
-    }
-
-    fn is_excluded(&mut self, path: &RelativePath, is_directory: bool) -> bool {
-        let mut at = path.parent();
-        while let Some(directory) = at {
-            if let Some(ignore) = self.ignore_file(&directory)
-                && let Some(rest) = path.beneath(&directory)
-            {
-                match ignore.matched(Path::new(os(rest.as_bytes())), is_directory) {
-                    Match::Ignore(_) => return true,
-                    Match::Whitelist(_) => return false,
-                    Match::None => {}
+    fn ignore_file(&self, directory: &RelativePath) -> Option<Gitignore> {
+        let names: &[&[u8]] = match directory.is_root() {
+            true => &[b".git/info/exclude", b".gitignore"],
+            false => &[b".gitignore"],
+        };
+        let mut builder = GitignoreBuilder::new("");
+        let mut lines = 0;
+        for name in names {
+            let rest = RelativePath::new(*name).unwrap_or_default();
+            let text = self.read_bounded(&directory.concat(&rest));
+            for line in text.lines() {
+                // A pattern that git would not understand excludes nothing.
+                if builder.add_line(None, line).is_ok() {
+                    lines += 1;
                 }
             }
-            at = directory.parent();
         }
-        false
-    }
-
-    fn ignore_file(&mut self, directory: &RelativePath) -> Option<&Gitignore> {
-        if !self.ignores.contains_key(directory) {
-            let mut names: Vec<&[u8]> = vec![b".gitignore"];
-            if directory.is_root() {
-                names.insert(0, b".git/info/exclude");
-            }
-            let mut builder = GitignoreBuilder::new("");
-            let mut lines = 0;
-            for name in names {
-                let rest = RelativePath::new(name).unwrap_or_default();
-                let text = self.read_bounded(&directory.concat(&rest));
-                for line in text.lines() {
-                    // A pattern that git would not understand excludes nothing.
-                    if builder.add_line(None, line).is_ok() {
-                        lines += 1;
-                    }
-                }
-            }
-            let built = (lines > 0).then(|| builder.build().ok()).flatten();
-            self.ignores.insert(directory.clone(), built);
-        }
-        self.ignores.get(directory)?.as_ref()
+        (lines > 0).then(|| builder.build().ok()).flatten()
     }
 
     fn read_bounded(&self, path: &RelativePath) -> String {
@@ -189,8 +208,28 @@ impl<'a> Classifier<'a> {
         if let Ok((file, facts)) = self.before.file(path)
             && facts.bytes <= self.ignore_file_bytes_max
         {
-            let _ = file.take(self.ignore_file_bytes_max).read_to_end(&mut bytes);
+            let _ = file
+                .take(self.ignore_file_bytes_max)
+                .read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Surroundings {
+    /// Whether the ignore files exclude an entry of the directory: the nearest that
+    /// has an opinion decides. Nothing beneath an excluded directory can be included
+    /// again, so the directories above are asked first.
+    fn excludes(&self, path: &RelativePath, is_directory: bool) -> bool {
+        for ignore in self.ignores.iter().rev() {
+            let (directory, patterns) = ignore.as_ref();
+            let rest = path.beneath(directory).unwrap_or_default();
+            match patterns.matched(Path::new(os(rest.as_bytes())), is_directory) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => {}
+            }
+        }
+        false
     }
 }

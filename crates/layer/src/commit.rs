@@ -154,7 +154,10 @@ impl Engine {
             .filter_map(|entry| Some((&entry.beneath, entry.stamp?)))
             .collect();
         let root = RelativePath::root();
-        if !planned.get(&root).is_some_and(|stamp| stamp.holds_after_rename(&top)) {
+        if !planned
+            .get(&root)
+            .is_some_and(|stamp| stamp.holds_after_rename(&top))
+        {
             return Ok(false);
         }
         let mut seen = 1;
@@ -195,8 +198,7 @@ impl Engine {
         // The permissions may have been set already by a process that was killed
         // before it could say so: then only identity is left to compare.
         let as_planned = old.stamp.is_some_and(|stamp| {
-            stamp.holds(&now.stamp())
-                || (stamp.same_entry(&now.stamp()) && now.mode == new.mode)
+            stamp.holds(&now.stamp()) || (stamp.same_entry(&now.stamp()) && now.mode == new.mode)
         });
         if !as_planned && !self.work.loose {
             return Err(ApplyError::ChangedMeanwhile(path.clone()));

@@ -7,9 +7,7 @@ use crate::facts::{Facts, Kind, Xattrs, system_time};
 use crate::overlay::{self, Merge};
 use crate::read::{Found, Reader, Shape, Visit, list_with_kinds, xattrs_at};
 use crate::tree::Tree;
-use crate::{
-    Change, ChangeKind, Class, EntryFacts, EntryKind, ReadError, RelativePath, content,
-};
+use crate::{Change, ChangeKind, Class, EntryFacts, EntryKind, ReadError, RelativePath, content};
 
 /// The bits that give a file its owner's or group's rights.
 const SET_ID: u32 = 0o6000;
@@ -80,10 +78,12 @@ impl Reader {
         let kind = match (&before, was_directory) {
             (None, _) => ChangeKind::Added,
             (Some(_), None) => ChangeKind::Type,
-            (Some((facts, at)), Some(_)) => match self.difference(&path, facts, at, &after, notes) {
-                Some(kind) => kind,
-                None => return Ok(()),
-            },
+            (Some((facts, at)), Some(_)) => {
+                match self.difference(&path, facts, at, &after, notes) {
+                    Some(kind) => kind,
+                    None => return Ok(()),
+                }
+            }
         };
         self.record(path, kind, before, after, notes)
     }
@@ -204,6 +204,7 @@ impl Reader {
             after: described,
             within,
             source: after.source,
+            is_older: false,
             path,
         });
         Ok(())
@@ -228,7 +229,10 @@ impl Reader {
             Kind::File => self.file_differs(path, before, at, after),
             // Special files: the same kind is still refused, unless it is the very
             // same one, which only a tree that shows through can offer.
-            _ => return (after.source != Source::Before(at.clone())).then_some(ChangeKind::Modified),
+            _ => {
+                return (after.source != Source::Before(at.clone()))
+                    .then_some(ChangeKind::Modified);
+            }
         };
         if content_differs {
             return Some(ChangeKind::Modified);
@@ -290,7 +294,12 @@ impl Reader {
     }
 
     /// Why an entry must not be applied, if so.
-    pub fn objection(&self, found: &Found, before: Option<&Facts>, notes: &Xattrs) -> Option<String> {
+    pub fn objection(
+        &self,
+        found: &Found,
+        before: Option<&Facts>,
+        notes: &Xattrs,
+    ) -> Option<String> {
         let facts = &found.facts;
         match facts.kind {
             Kind::File | Kind::Directory | Kind::Symlink => {}
@@ -333,11 +342,17 @@ impl Reader {
             }
         }
         if !notes.posing.is_empty() {
-            self.note(&path, "extended attributes that pose as overlayfs' own are left out");
+            self.note(
+                &path,
+                "extended attributes that pose as overlayfs' own are left out",
+            );
         }
         let (tree, at) = self.place_of(&path, &after.source);
         let described = self.describe(tree, at, &after.facts);
-        if let Some(EntryFacts { kind: EntryKind::Symlink { target }, .. }) = &described
+        if let Some(EntryFacts {
+            kind: EntryKind::Symlink { target },
+            ..
+        }) = &described
             && leads_out(&path, target)
         {
             self.note(&path, "the symbolic link leads out of the directory");
@@ -347,7 +362,15 @@ impl Reader {
             Some((facts, at)) if kind == ChangeKind::Type => self.count_within(&path, facts, at)?,
             _ => 0,
         };
+        let is_older = match self.shape {
+            Shape::Overlay(_) => notes.overlay("origin").is_some(),
+            Shape::Copy(finished) | Shape::Live(finished) => self
+                .after
+                .born(&path)
+                .is_ok_and(|born| system_time(born) <= finished),
+        };
         self.set.changes.push(Change {
+            is_older,
             kind,
             class: Class::Ordinary,
             reason: None,

@@ -24,10 +24,12 @@ pub(crate) fn equal(left: &File, right: &File, bytes: u64) -> io::Result<bool> {
         if at >= bytes {
             break;
         }
-        let wanted = usize::try_from(bytes - at).map_or(BUFFER_BYTES, |rest| rest.min(BUFFER_BYTES));
-        let (Some(left_part), Some(right_part)) =
-            (left_buffer.get_mut(..wanted), right_buffer.get_mut(..wanted))
-        else {
+        let wanted =
+            usize::try_from(bytes - at).map_or(BUFFER_BYTES, |rest| rest.min(BUFFER_BYTES));
+        let (Some(left_part), Some(right_part)) = (
+            left_buffer.get_mut(..wanted),
+            right_buffer.get_mut(..wanted),
+        ) else {
             break;
         };
         let read_left = read_full(left, left_part, at)?;
@@ -68,7 +70,9 @@ pub(crate) fn copy(from: &File, to: &File, bytes: u64) -> io::Result<()> {
 fn copy_stretch(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> {
     let (mut read_at, mut write_at) = (start, start);
     while read_at < end {
-        let wanted = usize::try_from(end - read_at).unwrap_or(usize::MAX).min(1 << 30);
+        let wanted = usize::try_from(end - read_at)
+            .unwrap_or(usize::MAX)
+            .min(1 << 30);
         match rustix::fs::copy_file_range(
             from.as_fd(),
             Some(&mut read_at),

@@ -36,7 +36,10 @@ const TOOLS: &str = "a tool manager runs what it names on entering the directory
 pub const CONTROL_FILES: &[ControlFile] = &[
     row(".git/hooks", GIT),
     row(".git/config*", GIT),
-    row(".git/info", "git takes attributes, and with them filter programs, from it"),
+    row(
+        ".git/info",
+        "git takes attributes, and with them filter programs, from it",
+    ),
     row(".git/modules/*/hooks", GIT),
     row(".git/modules/*/config*", GIT),
     row(".git/worktrees/*/config*", GIT),
@@ -52,7 +55,10 @@ pub const CONTROL_FILES: &[ControlFile] = &[
     row(".git/rebase-apply", GIT_STATE),
     row(".git/sequencer", GIT_STATE),
     row(".gitmodules", GIT_ELSEWHERE),
-    row(".gitattributes", "git runs the filters and merge drivers named there"),
+    row(
+        ".gitattributes",
+        "git runs the filters and merge drivers named there",
+    ),
     row(".gitconfig", GIT),
     row(".husky", HOOKS),
     row(".githooks", HOOKS),
@@ -119,12 +125,30 @@ pub const CONTROL_FILES: &[ControlFile] = &[
     row(".lvimrc", EDITOR),
     row(".dir-locals.el", EDITOR),
     row(".dir-locals-2.el", EDITOR),
-    row(".devcontainer", "an editor builds and starts the container it describes"),
-    row(".devcontainer.json", "an editor builds and starts the container it describes"),
-    row(".cargo/config", "cargo runs the linkers, runners and wrappers named there"),
-    row(".cargo/config.toml", "cargo runs the linkers, runners and wrappers named there"),
-    row("rust-toolchain", "rustup takes the compiler from the path named there"),
-    row("rust-toolchain.toml", "rustup takes the compiler from the path named there"),
+    row(
+        ".devcontainer",
+        "an editor builds and starts the container it describes",
+    ),
+    row(
+        ".devcontainer.json",
+        "an editor builds and starts the container it describes",
+    ),
+    row(
+        ".cargo/config",
+        "cargo runs the linkers, runners and wrappers named there",
+    ),
+    row(
+        ".cargo/config.toml",
+        "cargo runs the linkers, runners and wrappers named there",
+    ),
+    row(
+        "rust-toolchain",
+        "rustup takes the compiler from the path named there",
+    ),
+    row(
+        "rust-toolchain.toml",
+        "rustup takes the compiler from the path named there",
+    ),
     row(".npmrc", PACKAGES),
     row(".yarnrc*", PACKAGES),
     row(".yarn/releases", "yarn runs itself from there"),
@@ -211,8 +235,16 @@ fn plain_form(name: &[u8]) -> Vec<u8> {
 }
 
 fn matches(pattern: &str, names: &[Vec<u8>], whole: bool) -> bool {
-    (0..names.len())
-        .any(|start| matches_from(pattern, names.get(start..).unwrap_or_default(), whole))
+    let first = pattern.bytes().next().unwrap_or_default();
+    (0..names.len()).any(|start| {
+        let rest = names.get(start..).unwrap_or_default();
+        let head = rest
+            .first()
+            .and_then(|name| name.first())
+            .copied()
+            .unwrap_or_default();
+        (first == b'*' || first.eq_ignore_ascii_case(&head)) && matches_from(pattern, rest, whole)
+    })
 }
 
 fn matches_from(pattern: &str, names: &[Vec<u8>], whole: bool) -> bool {
@@ -225,9 +257,8 @@ fn matches_from(pattern: &str, names: &[Vec<u8>], whole: bool) -> bool {
     };
     match rest {
         // A lone star stands for one or more names: submodules have submodules.
-        Some(rest) if part == "*" => {
-            (0..names.len()).any(|at| matches_from(rest, names.get(at + 1..).unwrap_or_default(), whole))
-        }
+        Some(rest) if part == "*" => (0..names.len())
+            .any(|at| matches_from(rest, names.get(at + 1..).unwrap_or_default(), whole)),
         Some(rest) => matches_name(part, name) && matches_from(rest, after, whole),
         None => matches_name(part, name),
     }
@@ -242,6 +273,10 @@ fn matches_name(part: &str, name: &[u8]) -> bool {
     let (start, end) = (part.get(..star), part.get(star + 1..));
     let (start, end) = (start.unwrap_or_default(), end.unwrap_or_default());
     name.len() >= start.len() + end.len()
-        && name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
-        && name.get(name.len() - end.len()..).is_some_and(|tail| tail.eq_ignore_ascii_case(end))
+        && name
+            .get(..start.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(start))
+        && name
+            .get(name.len() - end.len()..)
+            .is_some_and(|tail| tail.eq_ignore_ascii_case(end))
 }

@@ -86,7 +86,9 @@ impl Side {
             EntryKind::File => {}
         }
         let mut bytes = Vec::new();
-        let read = tree.file(path).and_then(|(file, _)| file.take(bytes_max).read_to_end(&mut bytes));
+        let read = tree
+            .file(path)
+            .and_then(|(file, _)| file.take(bytes_max).read_to_end(&mut bytes));
         match read {
             Err(_) => Self::Unreadable,
             Ok(_) if bytes.contains(&0) => Self::Binary(facts.bytes),
@@ -171,7 +173,9 @@ fn write_change(reader: &Reader, change: &Change, page: &mut Page<'_>) -> io::Re
             let (old_size, new_size) = (size(&old), size(&new));
             page.line(
                 CYAN,
-                &format!("Binary files {old_label} ({old_size}) and {new_label} ({new_size}) differ"),
+                &format!(
+                    "Binary files {old_label} ({old_size}) and {new_label} ({new_size}) differ"
+                ),
             )
         }
     }
@@ -193,7 +197,9 @@ fn write_facts(change: &Change, page: &mut Page<'_>) -> io::Result<()> {
             page.line(CYAN, &format!("rename from {from}"))?;
             page.line(CYAN, &format!("rename to {to}{entries}"))
         }
-        (_, None, Some(after)) => page.line(GREEN, &format!("new {} mode {}", noun(after), mode(after))),
+        (_, None, Some(after)) => {
+            page.line(GREEN, &format!("new {} mode {}", noun(after), mode(after)))
+        }
         (_, Some(before), None) => {
             let text = format!("deleted {} mode {}{entries}", noun(before), mode(before));
             page.line(RED, &text)
@@ -287,7 +293,9 @@ fn write_line(colour: &str, sign: &str, line: &[u8], page: &mut Page<'_>) -> io:
         Some(body) => (body, true),
         None => (line, false),
     };
-    let shown = body.get(..page.options.line_bytes_max.min(body.len())).unwrap_or(body);
+    let shown = body
+        .get(..page.options.line_bytes_max.min(body.len()))
+        .unwrap_or(body);
     let mut text = escape::line(shown);
     if shown.len() < body.len() {
         text.push_str(&format!(" … ({} bytes more)", body.len() - shown.len()));

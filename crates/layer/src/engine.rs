@@ -46,17 +46,22 @@ impl Engine {
     fn with(journal: Journal, work: Work) -> Result<Self, ApplyError> {
         let root = Path::new(os(&work.root.0));
         let tree = Tree::open(root)?;
-        let facts = Facts::from(&rustix::fs::fstat(tree.root()).map_err(|error| {
-            tree.error("cannot read", &RelativePath::root(), error)
-        })?);
+        let facts = Facts::from(
+            &rustix::fs::fstat(tree.root())
+                .map_err(|error| tree.error("cannot read", &RelativePath::root(), error))?,
+        );
         if (facts.device, facts.inode) != work.root_identity {
             return Err(ApplyError::OtherRoot(root.to_owned()));
         }
-        let from_layer = work
-            .steps
-            .iter()
-            .flat_map(Step::new_entries)
-            .any(|entry| matches!(entry.node, Node::File { content: Content::Layer(_), .. }));
+        let from_layer = work.steps.iter().flat_map(Step::new_entries).any(|entry| {
+            matches!(
+                entry.node,
+                Node::File {
+                    content: Content::Layer(_),
+                    ..
+                }
+            )
+        });
         let source = match from_layer {
             true => Some(Tree::open(Path::new(os(&work.content.0)))?),
             false => None,
@@ -117,7 +122,10 @@ impl Engine {
                 done: done as u64,
                 total,
             });
-            if let Node::File { content: Content::Kept { number, from }, .. } = &entry.node
+            if let Node::File {
+                content: Content::Kept { number, from },
+                ..
+            } = &entry.node
                 && kept.insert(*number)
             {
                 self.keep_one(&step.path, entry, *number, from)?;
@@ -138,9 +146,9 @@ impl Engine {
         let copy = self.journal.keep(number)?;
         content::copy(&file, &copy, facts.bytes).map_err(failed)?;
         let after = Facts::from(&rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?);
-        let unchanged = entry.stamp.is_none_or(|stamp| {
-            stamp.holds(&facts.stamp()) && stamp.holds(&after.stamp())
-        });
+        let unchanged = entry
+            .stamp
+            .is_none_or(|stamp| stamp.holds(&facts.stamp()) && stamp.holds(&after.stamp()));
         if unchanged || self.work.loose {
             Ok(())
         } else {
@@ -152,7 +160,12 @@ impl Engine {
     /// is for, and makes it durable. A full disk is found here, before any change.
     fn prepare(&self, show: Show<'_>) -> Result<(), ApplyError> {
         self.widen()?;
-        let total = self.work.steps.iter().map(|step| step.new_entries().len() as u64).sum();
+        let total = self
+            .work
+            .steps
+            .iter()
+            .map(|step| step.new_entries().len() as u64)
+            .sum();
         let mut builder = Builder {
             engine: self,
             links: HashMap::new(),
@@ -236,7 +249,9 @@ impl Engine {
                 vec![walker.one(&self.tree, &step.path, Content::Untouched)?]
             }
         };
-        let stamped = entries.into_iter().filter_map(|entry| Some((entry.beneath, entry.stamp?)));
+        let stamped = entries
+            .into_iter()
+            .filter_map(|entry| Some((entry.beneath, entry.stamp?)));
         Ok(stamped.collect())
     }
 
@@ -292,10 +307,11 @@ impl Engine {
     /// Notes that a step is done. The page cache outlives a killed process; after a
     /// power cut the step itself is looked at.
     pub fn note_done(&self, log: &mut File, index: usize) -> Result<(), ApplyError> {
-        log.write_all(format!("{index}\n").as_bytes()).map_err(|error| {
-            let path = self.journal.path().join("log");
-            ApplyError::from_tree(TreeError::new("cannot write", path.display(), error))
-        })
+        log.write_all(format!("{index}\n").as_bytes())
+            .map_err(|error| {
+                let path = self.journal.path().join("log");
+                ApplyError::from_tree(TreeError::new("cannot write", path.display(), error))
+            })
     }
 }
 
@@ -322,7 +338,11 @@ impl Builder<'_> {
         // Directories get their permissions last and from the bottom up: they could
         // forbid what is still to be made in them.
         self.place = None;
-        for entry in new.iter().rev().filter(|entry| entry.node == Node::Directory) {
+        for entry in new
+            .iter()
+            .rev()
+            .filter(|entry| entry.node == Node::Directory)
+        {
             let path = temporary.concat(&entry.beneath);
             let dressed = self
                 .engine
@@ -353,7 +373,9 @@ impl Builder<'_> {
                 rustix::fs::symlinkat(os(&target.0), &place, os(name))
                     .map_err(|error| failed(error.into()))?;
                 let handle = self.engine.tree.handle(path);
-                handle.and_then(|handle| host::dress(&handle, entry)).map_err(failed)?;
+                handle
+                    .and_then(|handle| host::dress(&handle, entry))
+                    .map_err(failed)?;
             }
             Node::File { content, .. } => {
                 if !self.link(place.as_fd(), name, entry) {
@@ -392,7 +414,9 @@ impl Engine {
         let from = match (content, &self.source) {
             (Content::Layer(at), Some(source)) => {
                 let opened = source.file(at);
-                opened.map_err(|error| source.error("cannot read", at, error))?.0
+                opened
+                    .map_err(|error| source.error("cannot read", at, error))?
+                    .0
             }
             (Content::Kept { number, .. }, _) => self.journal.kept(*number)?,
             (Content::Outer { number }, _) => self.journal.kept_outside(*number)?,

@@ -188,7 +188,8 @@ pub(crate) fn layer_entry(
         Kind::Directory => inherited_mode,
         _ => 0,
     };
-    let several = facts.kind == Kind::File && facts.links > 1 && !matches!(change.source, Source::Before(_));
+    let several =
+        facts.kind == Kind::File && facts.links > 1 && !matches!(change.source, Source::Before(_));
     Ok(Entry {
         beneath: change.path.beneath(top).unwrap_or_default(),
         node,
@@ -219,7 +220,9 @@ fn group(
         return root.gid;
     }
     match found.source {
-        Source::After | Source::AfterAt(_) => reader.ids.to_host(found.facts.gid).unwrap_or(root.gid),
+        Source::After | Source::AfterAt(_) => {
+            reader.ids.to_host(found.facts.gid).unwrap_or(root.gid)
+        }
         Source::Before(_) => found.facts.gid,
     }
 }

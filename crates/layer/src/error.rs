@@ -43,7 +43,7 @@ pub enum ReadError {
     #[error(transparent)]
     Tree(#[from] TreeError),
     /// The layer holds more entries than may be looked at.
-    #[error("the layer holds more than {entries_max} entries")]
+    #[error("the layer holds more than {entries_max} entries, or longer paths than can be kept")]
     TooManyEntries {
         /// The bound.
         entries_max: u64,
@@ -147,7 +147,7 @@ pub enum CheckpointError {
 }
 
 fn first(conflicts: &[Conflict]) -> String {
-    conflicts
-        .first()
-        .map_or_else(String::new, |conflict| format!("{}: {}", conflict.path, conflict.why))
+    conflicts.first().map_or_else(String::new, |conflict| {
+        format!("{}: {}", conflict.path, conflict.why)
+    })
 }

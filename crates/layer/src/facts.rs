@@ -118,8 +118,7 @@ impl Stamp {
     /// As [`Stamp::holds`] but for the change time, which a rename moves on.
     pub fn holds_after_rename(&self, now: &Self) -> bool {
         let same = self.same_entry(now) && self.mode == now.mode;
-        same && (self.is_directory()
-            || (self.bytes == now.bytes && self.modified == now.modified))
+        same && (self.is_directory() || (self.bytes == now.bytes && self.modified == now.modified))
     }
 
     /// Whether it is the same inode of the same type.
@@ -239,7 +238,10 @@ fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
             Ok(length) => {
                 buffer.truncate(length);
                 let names = buffer.split(|byte| *byte == 0);
-                return Ok(names.filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect());
+                return Ok(names
+                    .filter(|name| !name.is_empty())
+                    .map(<[u8]>::to_vec)
+                    .collect());
             }
         }
     }

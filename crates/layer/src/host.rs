@@ -3,9 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid, XattrFlags,
-};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use crate::RelativePath;
@@ -67,7 +65,9 @@ pub(crate) fn remove_all(tree: &Tree, top: &RelativePath) -> Result<(), TreeErro
     match facts.map(|facts| facts.kind) {
         None => return Ok(()),
         Some(Kind::Directory) => {}
-        Some(_) => return remove_one(tree, top, AtFlags::empty()).map_err(|error| failed(top, error)),
+        Some(_) => {
+            return remove_one(tree, top, AtFlags::empty()).map_err(|error| failed(top, error));
+        }
     }
     while let Some(path) = directories.pop() {
         let directory = open_up(tree, &path).map_err(|error| failed(&path, error))?;
@@ -75,7 +75,8 @@ pub(crate) fn remove_all(tree: &Tree, top: &RelativePath) -> Result<(), TreeErro
             let Ok(inner) = path.join(&name) else {
                 continue;
             };
-            let facts = facts_at(directory.as_fd(), &name).map_err(|error| failed(&inner, error))?;
+            let facts =
+                facts_at(directory.as_fd(), &name).map_err(|error| failed(&inner, error))?;
             match facts.map(|facts| facts.kind) {
                 None => {}
                 Some(Kind::Directory) => directories.push(inner),
@@ -112,7 +113,12 @@ fn open_up(tree: &Tree, path: &RelativePath) -> io::Result<OwnedFd> {
 /// Makes an empty file that nobody else can have made.
 pub(crate) fn create_file(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(place, os(name), flags, Mode::from_raw_mode(0o600))?)
+    Ok(rustix::fs::openat(
+        place,
+        os(name),
+        flags,
+        Mode::from_raw_mode(0o600),
+    )?)
 }
 
 /// Gives a new entry its owner, attributes, permissions and times, in this order:
@@ -121,24 +127,42 @@ pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
     let now = Facts::from(&rustix::fs::fstat(handle)?);
     give_owner(handle, &now, entry)?;
     if let Node::Symlink { .. } = entry.node {
-        return Ok(rustix::fs::utimensat(handle, "", &times(entry), AtFlags::EMPTY_PATH)?);
+        return Ok(rustix::fs::utimensat(
+            handle,
+            "",
+            &times(entry),
+            AtFlags::EMPTY_PATH,
+        )?);
     }
     let path = by_handle(handle);
     for (name, value) in &entry.xattrs {
-        match rustix::fs::setxattr(path.as_str(), name.0.as_slice(), &value.0, XattrFlags::empty()) {
+        match rustix::fs::setxattr(
+            path.as_str(),
+            name.0.as_slice(),
+            &value.0,
+            XattrFlags::empty(),
+        ) {
             // A file system without them, or a capability that only root can give back.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
     }
     rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(entry.mode & 0o7777))?;
-    Ok(rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), &times(entry), AtFlags::empty())?)
+    Ok(rustix::fs::utimensat(
+        rustix::fs::CWD,
+        path.as_str(),
+        &times(entry),
+        AtFlags::empty(),
+    )?)
 }
 
 /// Changes an existing entry's owner, attributes and permissions.
 pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<()> {
     let now = Facts::from(&rustix::fs::fstat(handle)?);
     give_owner(handle, &now, new)?;
+    if let Node::Symlink { .. } = old.node {
+        return Ok(());
+    }
     let path = by_handle(handle);
     for (name, _) in &old.xattrs {
         let stays = new.xattrs.iter().any(|(other, _)| other == name);
@@ -150,12 +174,20 @@ pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<
         }
     }
     for (name, value) in &new.xattrs {
-        match rustix::fs::setxattr(path.as_str(), name.0.as_slice(), &value.0, XattrFlags::empty()) {
+        match rustix::fs::setxattr(
+            path.as_str(),
+            name.0.as_slice(),
+            &value.0,
+            XattrFlags::empty(),
+        ) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(new.mode & 0o7777))?)
+    Ok(rustix::fs::chmod(
+        path.as_str(),
+        Mode::from_raw_mode(new.mode & 0o7777),
+    )?)
 }
 
 fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<()> {

@@ -85,7 +85,15 @@ pub(crate) struct Results {
 pub(crate) struct Journal {
     path: PathBuf,
     directory: File,
-    _lock: File,
+    lock: File,
+}
+
+/// A child process that is being started elsewhere in this process holds a copy of
+/// every descriptor for a moment: closing alone would leave the lock with it.
+impl Drop for Journal {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl Journal {
@@ -112,7 +120,7 @@ impl Journal {
         Ok(Self {
             path: path.to_owned(),
             directory,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -168,7 +176,12 @@ impl Journal {
         let fresh = self.path.join(format!("{name}.new"));
         let write = || -> io::Result<()> {
             let mut options = OpenOptions::new();
-            let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+            let mut file = options
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .mode(0o600)
+                .open(&fresh)?;
             file.write_all(bytes)?;
             file.sync_all()?;
             std::fs::rename(&fresh, &path)?;

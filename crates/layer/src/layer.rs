@@ -29,14 +29,16 @@ pub enum AfterTree {
     Copy {
         /// The copy.
         path: PathBuf,
-        /// When the copy was complete: older entries are not the program's.
+        /// When the copy was complete, from [`crate::CheckpointFacts`]: older entries
+        /// are not the program's.
         finished: SystemTime,
     },
     /// The person's directory itself; `before` is its checkpoint.
     Live {
         /// The person's directory.
         path: PathBuf,
-        /// When the checkpoint was complete: older entries are not the program's.
+        /// When the checkpoint was complete, from [`crate::CheckpointFacts`]: older
+        /// entries are not the program's.
         finished: SystemTime,
     },
 }
@@ -71,6 +73,10 @@ pub struct Bounds {
     pub entries_max: u64,
     /// Directories above each other.
     pub depth_max: usize,
+    /// One path, bytes: four times what programs can name at once.
+    pub path_bytes_max: usize,
+    /// All paths of changes together, bytes.
+    pub all_paths_bytes_max: u64,
     /// Extended attributes of one file, names and values, bytes.
     pub xattr_bytes_max: usize,
     /// The size of an ignore file that is heeded, bytes.
@@ -82,6 +88,8 @@ impl Default for Bounds {
         Self {
             entries_max: 20_000_000,
             depth_max: 1_000,
+            path_bytes_max: 32 << 10,
+            all_paths_bytes_max: 1 << 30,
             xattr_bytes_max: 128 << 10,
             ignore_file_bytes_max: 1 << 20,
         }

@@ -38,6 +38,8 @@ mod plan;
 mod planning;
 mod read;
 mod restoring;
+mod sealing;
+mod selecting;
 mod tree;
 
 pub use apply::{
@@ -54,6 +56,7 @@ pub use plan::{Conflict, Plan, Selection, Step, StepAction};
 pub use planning::plan_apply;
 pub use read::changes;
 pub use restoring::plan_restore;
+pub use sealing::{SealError, control_paths};
 
 #[cfg(test)]
 mod tests;

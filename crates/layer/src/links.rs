@@ -26,11 +26,15 @@ impl Reader {
         }
         match (kind, before) {
             (ChangeKind::Modified, Some(facts)) if facts.links > 1 => {
-                self.shared.insert((facts.device, facts.inode), path.clone());
+                self.shared
+                    .insert((facts.device, facts.inode), path.clone());
             }
             // Permissions belong to the file, whatever it is called.
             (ChangeKind::Mode | ChangeKind::Modified, _) => {}
-            _ => self.note(path, "it is a further name of a file; other names keep their content"),
+            _ => self.note(
+                path,
+                "it is a further name of a file; other names keep their content",
+            ),
         }
     }
 
@@ -78,6 +82,7 @@ impl Reader {
             after: self.describe(&self.after, changed, &new),
             within: 0,
             source: Source::AfterAt(changed.clone()),
+            is_older: false,
             path,
         });
     }
@@ -90,10 +95,9 @@ impl Reader {
         match self.after.facts(path) {
             Ok(None) => true,
             Ok(Some(facts)) if facts.kind == Kind::Directory => {
-                let notes = self
-                    .after
-                    .directory(path)
-                    .and_then(|directory| xattrs(directory, Some(flavour), self.bounds.xattr_bytes_max));
+                let notes = self.after.directory(path).and_then(|directory| {
+                    xattrs(directory, Some(flavour), self.bounds.xattr_bytes_max)
+                });
                 notes.is_ok_and(|notes| {
                     notes.overlay("opaque").is_none() && notes.overlay("redirect").is_none()
                 })

@@ -54,7 +54,9 @@ pub(crate) fn merge(notes: &Xattrs, lower: Option<&RelativePath>) -> Result<Merg
     };
     let invalid = "its overlayfs redirect leads nowhere";
     match redirect.strip_prefix(b"/") {
-        Some(absolute) => RelativePath::new(absolute).map(Merge::Moved).map_err(|_| invalid),
+        Some(absolute) => RelativePath::new(absolute)
+            .map(Merge::Moved)
+            .map_err(|_| invalid),
         None => match lower {
             Some(lower) => lower.join(redirect).map(Merge::Moved).map_err(|_| invalid),
             None => Ok(Merge::Opaque),

@@ -175,7 +175,9 @@ impl From<RelativePath> for Bytes {
 impl TryFrom<String> for Bytes {
     type Error = InvalidPath;
     fn try_from(text: String) -> Result<Self, InvalidPath> {
-        escape::parse_record(&text).map(Self).ok_or(InvalidPath(text))
+        escape::parse_record(&text)
+            .map(Self)
+            .ok_or(InvalidPath(text))
     }
 }
 

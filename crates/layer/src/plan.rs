@@ -59,9 +59,12 @@ pub(crate) enum Act {
     /// the path itself, the others lie beneath it, parents first.
     Replace { old: Vec<Entry>, new: Vec<Entry> },
     /// Changes permissions, owner and extended attributes in place.
-    Facts { old: Entry, new: Entry },
+    Facts { old: Box<Entry>, new: Box<Entry> },
     /// Moves a directory as it is.
-    Rename { from: RelativePath, directory: Stamp },
+    Rename {
+        from: RelativePath,
+        directory: Stamp,
+    },
 }
 
 /// One file, directory or symbolic link, complete.
@@ -85,9 +88,14 @@ pub(crate) struct Entry {
 /// What an entry is, with where its content is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Node {
-    File { content: Content, bytes: u64 },
+    File {
+        content: Content,
+        bytes: u64,
+    },
     Directory,
-    Symlink { target: Bytes },
+    Symlink {
+        target: Bytes,
+    },
     /// A socket, FIFO or device of the host's, which cannot be kept.
     Special,
 }
@@ -175,8 +183,12 @@ impl Step {
     #[must_use]
     pub fn action(&self) -> StepAction {
         match &self.act {
-            Act::Replace { old, new } if old.is_empty() => StepAction::Create { entries: new.len() },
-            Act::Replace { old, new } if new.is_empty() => StepAction::Remove { entries: old.len() },
+            Act::Replace { old, new } if old.is_empty() => {
+                StepAction::Create { entries: new.len() }
+            }
+            Act::Replace { old, new } if new.is_empty() => {
+                StepAction::Remove { entries: old.len() }
+            }
             Act::Replace { .. } => StepAction::Replace,
             Act::Facts { .. } => StepAction::Facts,
             Act::Rename { .. } => StepAction::Rename,

@@ -1,6 +1,6 @@
 //! Makes a plan: what is wanted of the changes, against what is on the host now.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use crate::change::Source;
 use crate::entries::{Walker, layer_entry};
@@ -9,7 +9,7 @@ use crate::plan::{Act, Content, Entry, Node};
 use crate::read::Reader;
 use crate::tree::is_absence;
 use crate::{
-    AfterTree, Bounds, Change, ChangeKind, ChangeSet, Class, Conflict, EntryKind, LayerPaths, Plan,
+    AfterTree, Bounds, Change, ChangeKind, ChangeSet, Conflict, EntryKind, LayerPaths, Plan,
     PlanError, ReadError, Refusal, RelativePath, Selection, Step,
 };
 
@@ -33,7 +33,10 @@ pub fn plan_apply(
     for (path, group) in tops {
         planner.plan_one(&path, &group)?;
     }
-    planner.plan.conflicts.sort_by(|left, right| left.path.cmp(&right.path));
+    planner
+        .plan
+        .conflicts
+        .sort_by(|left, right| left.path.cmp(&right.path));
     Ok(planner.plan)
 }
 
@@ -45,9 +48,9 @@ pub(crate) struct Planner<'a> {
     pub walker: Walker,
     pub plan: Plan,
     /// Paths that reading refused.
-    refused: HashSet<&'a RelativePath>,
+    pub refused: HashSet<&'a RelativePath>,
     /// Directories that the layer makes, with their change.
-    made: HashMap<&'a RelativePath, &'a Change>,
+    pub made: HashMap<&'a RelativePath, &'a Change>,
 }
 
 /// What the host says about a step's path.
@@ -79,7 +82,10 @@ impl<'a> Planner<'a> {
             .facts(&top)
             .and_then(|facts| facts.ok_or_else(|| std::io::Error::other("it is gone")))
             .map_err(|error| tree.error("cannot read", &top, error))?;
-        let made = changes.changes.iter().filter(|change| makes_directory(change));
+        let made = changes
+            .changes
+            .iter()
+            .filter(|change| makes_directory(change));
         Ok(Self {
             paths,
             selection,
@@ -94,83 +100,14 @@ impl<'a> Planner<'a> {
                 root_identity: (root.device, root.inode),
                 content: content.clone(),
             },
-            refused: changes.refused.iter().map(|refusal| &refusal.path).collect(),
+            refused: changes
+                .refused
+                .iter()
+                .map(|refusal| &refusal.path)
+                .collect(),
             made: made.map(|change| (&change.path, change)).collect(),
             reader,
         })
-    }
-
-    /// The changes that are wanted, with the directories that they need.
-    fn choose(&mut self, changes: &'a ChangeSet) -> BTreeMap<&'a RelativePath, &'a Change> {
-        let mut wanted = BTreeMap::new();
-        for change in &changes.changes {
-            if !self.is_selected(change) {
-                continue;
-            }
-            let above: Vec<RelativePath> = change.path.ancestors().collect();
-            if above.iter().any(|path| self.refused.contains(path)) {
-                self.plan.refused.push(Refusal {
-                    path: change.path.clone(),
-                    why: "a directory above it is refused".into(),
-                });
-                continue;
-            }
-            let needed: Vec<&Change> =
-                above.iter().filter_map(|path| self.made.get(path).copied()).collect();
-            let held = needed
-                .iter()
-                .any(|needed| needed.class == Class::Control && !self.selection.control);
-            if held {
-                self.plan.held_control.push(change.path.clone());
-                continue;
-            }
-            wanted.extend(needed.into_iter().map(|needed| (&needed.path, needed)));
-            wanted.insert(&change.path, change);
-        }
-        wanted
-    }
-
-    pub fn is_selected(&mut self, change: &Change) -> bool {
-        let paths = &self.selection.paths;
-        if !paths.is_empty() && !paths.iter().any(|path| change.path.starts_with(path)) {
-            return false;
-        }
-        match change.class {
-            Class::Ordinary => true,
-            Class::Cache => self.selection.caches,
-            Class::Ignored => self.selection.ignored,
-            Class::Control => {
-                if !self.selection.control {
-                    self.plan.held_control.push(change.path.clone());
-                }
-                self.selection.control
-            }
-        }
-    }
-
-    /// Gathers what lies in new directories under the topmost of these: it is built
-    /// as a whole and appears at once.
-    fn group(
-        &self,
-        wanted: &BTreeMap<&'a RelativePath, &'a Change>,
-    ) -> BTreeMap<RelativePath, Vec<&'a Change>> {
-        let is_new = |path: &RelativePath| {
-            wanted.get(path).is_some_and(|change| {
-                makes_directory(change)
-                    && !(change.kind == ChangeKind::Added && self.is_host_directory(path))
-            })
-        };
-        let mut tops: BTreeMap<RelativePath, Vec<&Change>> = BTreeMap::new();
-        for (path, change) in wanted {
-            let top = path.ancestors().filter(is_new).last();
-            tops.entry(top.unwrap_or_else(|| (*path).clone())).or_default().push(change);
-        }
-        tops
-    }
-
-    fn is_host_directory(&self, path: &RelativePath) -> bool {
-        let facts = self.reader.before.facts(path).ok().flatten();
-        facts.is_some_and(|facts| facts.kind == Kind::Directory)
     }
 
     /// Plans the step for one path that stands on its own.
@@ -202,7 +139,9 @@ impl<'a> Planner<'a> {
                 let why = "its directory is gone outside, or something else took its place";
                 return Now::Unreachable(why.into());
             }
-            Err(error) => return Now::Unreachable(format!("its directory cannot be opened: {error}")),
+            Err(error) => {
+                return Now::Unreachable(format!("its directory cannot be opened: {error}"));
+            }
         };
         match crate::tree::facts_at(std::os::fd::AsFd::as_fd(&place), path.name()) {
             Ok(None) => Now::Nothing,
@@ -219,7 +158,26 @@ impl<'a> Planner<'a> {
     ) -> Result<(), PlanError> {
         let new = self.new_entries(top, group, None);
         let Some(facts) = now else {
-            self.push(&top.path, Act::Replace { old: Vec::new(), new });
+            // Moved here by the program, or removed outside? Where the directory on
+            // the host did not change, it was the program.
+            let place = self
+                .reader
+                .before
+                .facts(&top.path.parent().unwrap_or_default());
+            let touched = place
+                .ok()
+                .flatten()
+                .is_some_and(|place| place.changed_after(self.paths.since));
+            let gone = top.is_older && touched;
+            if !gone || !self.conflict(&top.path, "it seems to have been removed outside") {
+                self.push(
+                    &top.path,
+                    Act::Replace {
+                        old: Vec::new(),
+                        new,
+                    },
+                );
+            }
             return Ok(());
         };
         let is_directory = facts.kind == Kind::Directory;
@@ -244,7 +202,13 @@ impl<'a> Planner<'a> {
         let Some(facts) = now else {
             if !self.conflict(&top.path, "it is gone outside") {
                 let new = self.new_entries(top, group, None);
-                self.push(&top.path, Act::Replace { old: Vec::new(), new });
+                self.push(
+                    &top.path,
+                    Act::Replace {
+                        old: Vec::new(),
+                        new,
+                    },
+                );
             }
             return Ok(());
         };
@@ -281,7 +245,13 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         if let Some(old) = self.old_entries(&top.path)? {
-            self.push(&top.path, Act::Replace { old, new: Vec::new() });
+            self.push(
+                &top.path,
+                Act::Replace {
+                    old,
+                    new: Vec::new(),
+                },
+            );
         }
         Ok(())
     }
@@ -328,13 +298,23 @@ impl<'a> Planner<'a> {
             self.conflict(&top.path, "it is gone outside");
             return Ok(());
         };
+        let other_type = top.before.as_ref().is_some_and(|before| {
+            matches!(before.kind, EntryKind::Directory) != (facts.kind == Kind::Directory)
+        });
+        if other_type {
+            self.refuse(&top.path, "it is of another type outside now");
+            return Ok(());
+        }
         if facts.changed_after(self.paths.since)
             && facts.kind != Kind::Directory
             && self.conflict(&top.path, "it changed outside meanwhile")
         {
             return Ok(());
         }
-        let old = match self.walker.one(&self.reader.before, &top.path, Content::Untouched) {
+        let old = match self
+            .walker
+            .one(&self.reader.before, &top.path, Content::Untouched)
+        {
             Ok(old) => old,
             Err(error) => {
                 self.refuse(&top.path, &error.to_string());
@@ -346,6 +326,7 @@ impl<'a> Planner<'a> {
                 new.node = old.node.clone();
                 new.mode |= facts.mode & 0o7000;
                 new.modified = old.modified;
+                let (old, new) = (Box::new(old), Box::new(new));
                 self.push(&top.path, Act::Facts { old, new });
             }
             Err(why) => self.refuse(&top.path, &why),
@@ -360,7 +341,10 @@ impl<'a> Planner<'a> {
         now: Option<Facts>,
     ) -> Result<(), PlanError> {
         if now.is_some() {
-            self.refuse(&top.path, "something is there outside now, the directory cannot move");
+            self.refuse(
+                &top.path,
+                "something is there outside now, the directory cannot move",
+            );
             return Ok(());
         }
         match self.reader.before.facts(from) {
@@ -392,10 +376,18 @@ impl<'a> Planner<'a> {
             let is_top = change.path == top.path;
             let old = replaced.filter(|_| is_top);
             let facts = old.map(|(facts, _)| facts);
-            let missing = change.path.ancestors().any(|path| left_out.contains(&path));
+            let missing = !left_out.is_empty()
+                && change.path.ancestors().any(|path| left_out.contains(&path));
             let made = match missing {
                 true => Err("a directory above it is refused".to_owned()),
-                false => layer_entry(&self.reader, &self.root, change, &top.path, facts, inherited),
+                false => layer_entry(
+                    &self.reader,
+                    &self.root,
+                    change,
+                    &top.path,
+                    facts,
+                    inherited,
+                ),
             };
             match made {
                 Ok(mut entry) => {
@@ -420,7 +412,10 @@ impl<'a> Planner<'a> {
     /// A replaced file keeps the host's access control list; a layer's is never taken.
     fn keep_access_list(&self, entry: &mut Entry, old: Option<&Entry>) {
         if let (Some(old), Node::File { .. }) = (old, &entry.node) {
-            let lists = old.xattrs.iter().filter(|(name, _)| name.0.starts_with(b"system.posix_acl_"));
+            let lists = old
+                .xattrs
+                .iter()
+                .filter(|(name, _)| name.0.starts_with(b"system.posix_acl_"));
             entry.xattrs.extend(lists.cloned());
         }
     }
@@ -481,7 +476,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn makes_directory(change: &Change) -> bool {
+pub(crate) fn makes_directory(change: &Change) -> bool {
     let directory = change
         .after
         .as_ref()

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use crate::change::Source;
 use crate::classify::Classifier;
 use crate::error::TreeError;
-use crate::facts::{Facts, Kind, Xattrs, xattrs};
+use crate::facts::{Facts, Kind, Xattrs, system_time, xattrs};
 use crate::layer::XattrFlavour;
 use crate::links::Shared;
 use crate::overlay;
@@ -20,11 +20,12 @@ use crate::{
     RelativePath,
 };
 
-/// The kernel stamps inodes with the time of its last tick, which lags behind
-/// the clock that `finished` was read from.
+/// The kernel stamps inodes with the time of its last tick, which lags behind the
+/// clock that `finished` was read from, unless it is a checkpoint's own.
 const TICK_MAX: Duration = Duration::from_millis(20);
 
-/// Reads everything that differs between the two trees.
+/// Reads everything that differs between the two trees, except for the permissions
+/// of the roots themselves.
 ///
 /// # Errors
 /// When a tree cannot be opened or holds more than the bounds allow. A single
@@ -49,8 +50,10 @@ pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadErr
         let within = control_within.get(&change.path).copied();
         classifier.classify(change, within);
     }
-    set.changes.sort_by(|left, right| left.path.cmp(&right.path));
-    set.refused.sort_by(|left, right| left.path.cmp(&right.path));
+    set.changes
+        .sort_by(|left, right| left.path.cmp(&right.path));
+    set.refused
+        .sort_by(|left, right| left.path.cmp(&right.path));
     set.notes.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(set)
 }
@@ -70,6 +73,7 @@ pub(crate) struct Reader {
     pub bounds: Bounds,
     pub set: ChangeSet,
     pub ids: IdShift,
+    since: SystemTime,
     /// The owner of the workspace: who new files may belong to.
     pub owner: u32,
     /// Where renamed directories were.
@@ -80,6 +84,8 @@ pub(crate) struct Reader {
     pub shared: Shared,
     /// Entries looked at.
     looked: u64,
+    /// Bytes of the paths seen.
+    path_bytes: u64,
 }
 
 /// One directory of the merged view, still to be compared.
@@ -136,7 +142,8 @@ impl Reader {
         };
         let before = Tree::open(&paths.before)?;
         let root = before.facts(&RelativePath::root());
-        let root = root.map_err(|error| before.error("cannot read", &RelativePath::root(), error))?;
+        let root =
+            root.map_err(|error| before.error("cannot read", &RelativePath::root(), error))?;
         Ok(Self {
             after: Tree::open(after)?,
             before,
@@ -144,18 +151,21 @@ impl Reader {
             bounds: *bounds,
             set: ChangeSet::default(),
             ids: paths.ids,
+            since: paths.since,
             owner: root.map_or(0, |facts| facts.uid),
             moved: BTreeSet::new(),
             control_within: HashMap::new(),
             shared: Shared::new(),
             looked: 0,
+            path_bytes: 0,
         })
     }
 
     pub fn walk(&mut self, top: Visit) -> Result<(), ReadError> {
         let mut visits = vec![top];
         while let Some(visit) = visits.pop() {
-            if visit.path.depth() >= self.bounds.depth_max {
+            let too_long = visit.path.as_bytes().len() > self.bounds.path_bytes_max;
+            if too_long || visit.path.depth() >= self.bounds.depth_max {
                 self.refuse(&visit.path, "the directories are nested too deeply");
                 continue;
             }
@@ -228,6 +238,12 @@ impl Reader {
         let Ok(path) = visit.path.join(name) else {
             return Ok(());
         };
+        self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len() as u64);
+        if self.path_bytes > self.bounds.all_paths_bytes_max {
+            return Err(ReadError::TooManyEntries {
+                entries_max: self.bounds.entries_max,
+            });
+        }
         let looked = self
             .facts_in(&open.before, name)
             .and_then(|before| Ok((before, self.merged(visit, open, name)?)));
@@ -242,7 +258,12 @@ impl Reader {
         let before = before.zip(before_path);
         match (before, after) {
             (None, None) => Ok(()),
-            (Some((facts, at)), None) => self.removed(path, &facts, &at),
+            (Some((facts, at)), None) => {
+                let said = open
+                    .upper_names
+                    .binary_search_by(|known| known.as_slice().cmp(name));
+                self.removed(path, &facts, &at, said.is_ok())
+            }
             (before, Some(found)) => {
                 if self.older_than_the_copy(&found.facts) {
                     self.descend_only(visit, path, &found, before.map(|(_, at)| at), visits);
@@ -263,7 +284,10 @@ impl Reader {
     /// What the program saw under this name.
     fn merged(&self, visit: &Visit, open: &Open, name: &[u8]) -> io::Result<Option<Found>> {
         if let Some(upper) = &open.upper
-            && open.upper_names.binary_search_by(|known| known.as_slice().cmp(name)).is_ok()
+            && open
+                .upper_names
+                .binary_search_by(|known| known.as_slice().cmp(name))
+                .is_ok()
         {
             let Some(facts) = facts_at(upper.as_fd(), name)? else {
                 return Ok(None);
@@ -317,11 +341,23 @@ impl Reader {
         path: RelativePath,
         facts: &Facts,
         at: &RelativePath,
+        said: bool,
     ) -> Result<(), ReadError> {
-        if let Shape::Copy(finished) = self.shape
-            && facts.changed_after(finished)
+        // A whiteout says that the program removed it. Where it is only missing, it
+        // can have come to the host later, and then it is none of the program's.
+        let start = match self.shape {
+            Shape::Overlay(_) if said => None,
+            Shape::Overlay(_) => Some(self.since),
+            Shape::Copy(finished) => Some(finished),
+            Shape::Live(_) => None,
+        };
+        if let Some(start) = start.filter(|start| facts.changed_after(*start))
+            && self
+                .before
+                .born(at)
+                .is_ok_and(|born| system_time(born) > start)
         {
-            // It came to the host after the copy was made: the program never saw it.
+            self.note(&path, "it came into being outside meanwhile, and stays");
             return Ok(());
         }
         let within = self.count_within(&path, facts, at)?;
@@ -335,6 +371,7 @@ impl Reader {
             after: None,
             within,
             source: Source::After,
+            is_older: false,
         });
         Ok(())
     }
@@ -365,7 +402,9 @@ impl Reader {
             for (entry, kind) in entries {
                 let is_directory = kind == Kind::Directory;
                 let rest = entry.beneath(at).unwrap_or_default();
-                if let Some(reason) = crate::control::reason(&path.concat(&rest), is_directory, false) {
+                if let Some(reason) =
+                    crate::control::reason(&path.concat(&rest), is_directory, false)
+                {
                     self.control_within.entry(path.clone()).or_insert(reason);
                 }
                 if is_directory {
@@ -406,7 +445,13 @@ impl Reader {
             (Source::After | Source::AfterAt(_), Shape::Overlay(flavour)) => Some(flavour),
             (_, Shape::Copy(_) | Shape::Live(_)) | (Source::Before(_), _) => None,
         };
-        xattrs_at(tree, at, found.facts.kind, flavour, self.bounds.xattr_bytes_max)
+        xattrs_at(
+            tree,
+            at,
+            found.facts.kind,
+            flavour,
+            self.bounds.xattr_bytes_max,
+        )
     }
 }
 

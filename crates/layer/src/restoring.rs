@@ -34,7 +34,10 @@ pub fn plan_restore(
     planner.plan.refused.clear();
     let mut covered: BTreeSet<&RelativePath> = BTreeSet::new();
     for change in &changes.changes {
-        let within = change.path.ancestors().any(|above| covered.contains(&above));
+        let within = change
+            .path
+            .ancestors()
+            .any(|above| covered.contains(&above));
         if within || !planner.is_selected(change) {
             continue;
         }
@@ -70,8 +73,8 @@ impl Planner<'_> {
                 new: self.walker.checkpoint(checkpoint, path)?,
             },
             ChangeKind::Mode => Act::Facts {
-                old: self.walker.one(host, path, Content::Untouched)?,
-                new: self.walker.one(checkpoint, path, Content::Untouched)?,
+                old: Box::new(self.walker.one(host, path, Content::Untouched)?),
+                new: Box::new(self.walker.one(checkpoint, path, Content::Untouched)?),
             },
             ChangeKind::Renamed { .. } => return Ok(()),
         };

@@ -5,5 +5,4 @@ mod kinds;
 mod modes;
 mod names;
 mod random;
-mod stands;
 mod support;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::RelativePath;
@@ -88,6 +88,23 @@ impl Tree {
             Err(error) => return Err(error),
         };
         facts_at(place.as_fd(), path.name())
+    }
+
+    /// When an entry came into being, where the file system remembers; else when it
+    /// last changed.
+    pub fn born(&self, path: &RelativePath) -> io::Result<(i64, u32)> {
+        let place = self.place_of(path)?;
+        let (flags, wanted) = (
+            AtFlags::SYMLINK_NOFOLLOW,
+            StatxFlags::BTIME | StatxFlags::CTIME,
+        );
+        let facts = rustix::fs::statx(place, os(path.name()), flags, wanted)?;
+        let known = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::BTIME);
+        let time = match known {
+            true => facts.stx_btime,
+            false => facts.stx_ctime,
+        };
+        Ok((time.tv_sec, time.tv_nsec))
     }
 
     /// Opens a regular file for reading, and nothing but a regular file: opening

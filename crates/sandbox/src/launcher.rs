@@ -10,7 +10,7 @@ use crate::SandboxError;
 #[derive(Debug)]
 pub struct Launcher {
     pub(crate) line: OwnedFd,
-    pid: u32,
+    pub(crate) pid: u32,
 }
 
 impl Launcher {

@@ -98,7 +98,9 @@ pub fn make_layer(
         }
         let mode = std::fs::Permissions::from_mode(facts.mode() & 0o7777);
         std::fs::set_permissions(&upper, mode)?;
-        let since = std::fs::metadata(&work)?.modified()?;
+        // The time of its making, which use does not change.
+        let facts = std::fs::metadata(&work)?;
+        let since = facts.created().or_else(|_| facts.modified())?;
         let (lower, inside) = (lower.to_path_buf(), inside.to_path_buf());
         Ok((PlacedLayer { lower, inside, upper, work }, since))
     };

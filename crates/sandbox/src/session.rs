@@ -73,6 +73,7 @@ impl Running {
             ended: None,
             active: Instant::now(),
             kill_at: None,
+            abandon_at: None,
             typed: Vec::new(),
             input_open: true,
             control_open: true,
@@ -129,6 +130,7 @@ struct Session<'a> {
     ended: Option<Instant>,
     active: Instant,
     kill_at: Option<Instant>,
+    abandon_at: Option<Instant>,
     typed: Vec<u8>,
     input_open: bool,
     control_open: bool,
@@ -212,15 +214,17 @@ impl Session<'_> {
         if let Some(signals) = attachment.signals() {
             waiting.add(signals, PollFlags::IN, Waits::Signals);
         }
-        if self.input_open && self.typed.is_empty() && self.ended.is_none() {
-            if let Some(input) = attachment.input() {
-                waiting.add(input, PollFlags::IN, Waits::Typing);
-            }
+        if self.input_open
+            && self.typed.is_empty()
+            && self.ended.is_none()
+            && let Some(input) = attachment.input()
+        {
+            waiting.add(input, PollFlags::IN, Waits::Typing);
         }
-        if !self.typed.is_empty() {
-            if let Some(input) = self.terminal.as_ref().or(self.lines.input.as_ref()) {
-                waiting.add(input.as_fd(), PollFlags::OUT, Waits::ProgramReads);
-            }
+        if !self.typed.is_empty()
+            && let Some(input) = self.terminal.as_ref().or(self.lines.input.as_ref())
+        {
+            waiting.add(input.as_fd(), PollFlags::OUT, Waits::ProgramReads);
         }
         for stream in [Stream::Output, Stream::Error] {
             let pending = self.shown.get(stream as usize).map_or(0, Vec::len);
@@ -256,6 +260,7 @@ impl Session<'_> {
             wall.map(|limit| self.started + limit),
             idle.map(|limit| self.active + limit),
             self.kill_at.filter(|_| self.line.is_some()),
+            self.abandon_at.filter(|_| self.line.is_some()),
             self.disk.next().filter(|_| running),
         ];
         let next = next.into_iter().flatten().min()?;
@@ -307,7 +312,12 @@ impl Session<'_> {
     fn hear_launcher(&mut self) -> Result<(), SandboxError> {
         let Some(line) = self.line else { return Ok(()) };
         match hear(line)? {
-            None => self.line = None,
+            None => {
+                // A launcher that was ended by someone else takes its child
+                // along, but for a moment while that child changes its ids.
+                self.line = None;
+                self.order(Order::End);
+            }
             Some((Report::Gone { cpu_us, memory_peak_bytes }, _)) => {
                 self.used = Some((cpu_us, memory_peak_bytes));
                 self.line = None;
@@ -474,7 +484,16 @@ impl Session<'_> {
     fn watch(&mut self, now: Instant) {
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
-            self.order(Order::End);
+            self.order_end(now);
+        }
+        if self.abandon_at.is_some_and(|at| now >= at) {
+            // The first process does not obey, or cannot: the launcher, which
+            // ends it without asking, is let go right after this.
+            self.abandon_at = None;
+            self.line = None;
+            self.ended.get_or_insert(now);
+            self.close(Stream::Output);
+            self.close(Stream::Error);
         }
         if self.hit.is_some() || self.ended.is_some() {
             return;
@@ -492,8 +511,14 @@ impl Session<'_> {
             self.kill_at = Some(now + GRACE);
         } else if let Some(hit) = self.disk.check(now) {
             self.hit = Some(hit);
-            self.order(Order::End);
+            self.order_end(now);
         }
+    }
+
+    /// Ends everything now, by the first process or without it.
+    fn order_end(&mut self, now: Instant) {
+        self.order(Order::End);
+        self.abandon_at = Some(now + GRACE);
     }
 
     fn finish(&mut self) -> Result<(Ending, Usage), SandboxError> {

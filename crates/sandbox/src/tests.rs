@@ -1,1 +1,53 @@
+//! What is read from a host, what is planned for it, and what is watched. What
+//! needs a real sandbox is tested end to end.
 
+mod disk;
+mod groups;
+mod host;
+mod placement;
+mod session;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use atoll_model::{
+    Access, Boundary, Limits, SyscallRights, TerminalRights, View, ViewKind, WorkspaceMode,
+};
+
+use crate::{Host, MountPoint};
+
+/// A host that has nothing but what a test gives it.
+fn host() -> Host {
+    Host { mounts: Vec::new(), groups: Vec::new(), landlock: 7, uid: 1000, gid: 1000 }
+}
+
+fn mount(path: &Path, kind: &str, options: &str) -> MountPoint {
+    MountPoint {
+        path: path.to_path_buf(),
+        kind: kind.to_owned(),
+        options: options.to_owned(),
+    }
+}
+
+fn limits() -> Limits {
+    Limits { tmp_bytes: 1 << 26, ..Limits::for_run(4 << 30) }
+}
+
+fn boundary(home: &Path, views: Vec<View>) -> Boundary {
+    Boundary {
+        profile: "test".to_owned(),
+        workspace: WorkspaceMode::CopyOnWrite,
+        home: home.to_path_buf(),
+        views,
+        environment: Vec::new(),
+        limits: limits(),
+        terminal: TerminalRights::default(),
+        syscalls: SyscallRights::default(),
+        programs: Vec::new(),
+    }
+}
+
+fn view(host: impl Into<PathBuf>, kind: ViewKind) -> View {
+    let host = host.into();
+    View { inside: host.clone(), host, access: Access::ReadOnly, kind, required: true }
+}

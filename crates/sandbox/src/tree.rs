@@ -167,6 +167,11 @@ impl Plan {
         // read stays unread; what the person named is the person's.
         let as_caller = view.kind != ViewKind::System;
         if !facts.is_dir() {
+            // Through a mount of its own a socket leads to whoever listens on
+            // the host, a pipe to whoever reads there.
+            if !facts.is_file() {
+                return if view.required { Err(special(&view.host)) } else { Ok(()) };
+            }
             self.file_place(&view.inside);
             let source = source(&view.host)?;
             let path = relative(&view.inside);
@@ -350,6 +355,12 @@ fn refuse_mounts_within(outer: &Path, host: &Host) -> Result<(), SandboxError> {
             inner: inner.path.clone(),
         }),
     }
+}
+
+/// The error for what is neither a file nor a directory.
+fn special(path: &Path) -> SandboxError {
+    let error = std::io::Error::other("it is a socket, a pipe or a device, not a file");
+    SandboxError::Source { path: path.to_path_buf(), error }
 }
 
 /// Whether a mount holds files, rather than showing the kernel or a daemon.

@@ -32,6 +32,7 @@ mod repair;
 mod retention;
 mod run_error;
 mod runs;
+mod scratch;
 mod segment;
 mod state;
 mod tail;
@@ -59,6 +60,7 @@ pub use retention::{
 };
 pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
+pub use scratch::{create_scratch, remove_scratch};
 pub use state::{StateDir, StateError};
 pub use usage::{DiskUsage, run_disk_usage};
 pub use verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};

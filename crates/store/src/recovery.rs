@@ -8,6 +8,7 @@ use crate::journal::Journal;
 use crate::open_runs::{Marker, OpenRuns};
 use crate::read::{Events, Filter};
 use crate::runs::update_run;
+use crate::scratch::remove_scratch;
 use crate::{Durability, LedgerError, RunError, RunState, StateDir};
 
 /// A run whose Atoll ended before it could close it.
@@ -109,9 +110,10 @@ fn interrupt(
             record.state = RunState::Interrupted;
         }
     });
+    let scratch = remove_scratch(state, &run);
     marker.remove()?;
     let record = match updated {
-        Ok(_) | Err(RunError::Missing(_)) => None,
+        Ok(_) | Err(RunError::Missing(_)) => scratch.err(),
         Err(error) => Some(error),
     };
     Ok(InterruptedRun { run, record })

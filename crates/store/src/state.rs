@@ -141,6 +141,12 @@ impl StateDir {
         self.path.join(RUNS).join(run.as_str())
     }
 
+    /// Where the files of a run are while it lasts, of which nothing is kept.
+    #[must_use]
+    pub fn scratch_dir(&self, run: &RunId) -> PathBuf {
+        self.path.join(SCRATCH).join(run.as_str())
+    }
+
     /// Where the layers are kept that several runs share.
     #[must_use]
     pub fn shared_layers_dir(&self) -> PathBuf {
@@ -172,4 +178,5 @@ impl StateDir {
 pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const OPEN_RUNS: &str = "open";
 pub(crate) const RUNS: &str = "runs";
+pub(crate) const SCRATCH: &str = "scratch";
 pub(crate) const SHARED_LAYERS: &str = "layers";

@@ -101,7 +101,10 @@ impl Program {
         search_path: &[u8],
     ) -> Option<Self> {
         let name = arguments.first()?.to_bytes();
-        let candidates = if name.contains(&b'/') {
+        let candidates = if name.is_empty() {
+            // Joined to a directory it would name the directory.
+            Vec::new()
+        } else if name.contains(&b'/') {
             vec![CString::new(name).ok()?]
         } else {
             search_path
@@ -171,9 +174,10 @@ pub fn exit_now(status: u8) -> ! {
     unsafe { libc::_exit(libc::c_int::from(status)) }
 }
 
-/// Starts a program from an open file with exactly these descriptors as 0, 1,
-/// 2, 3 …, an empty environment and signals at their defaults, in a process
-/// group of its own (posix_spawn(3): the address space is not copied).
+/// Starts a program from an open file with these descriptors as 0, 1, 2, 3 …,
+/// an empty environment and signals at their defaults, in a process group of
+/// its own (posix_spawn(3): the address space is not copied). Whatever else was
+/// open without close-on-exec stays open: the launcher closes it first of all.
 ///
 /// # Errors
 /// The kernel's.

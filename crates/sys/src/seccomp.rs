@@ -13,8 +13,11 @@ pub enum Action {
     Allow,
     /// It fails with this error number.
     Refuse(u16),
-    /// It is made only where the arguments agree.
+    /// It is made only where the argument agrees.
     If(Condition),
+    /// It is made only where all of these hold; the first one that does not
+    /// says how it fails.
+    All(&'static [Guarded]),
 }
 
 /// A condition on one argument, of which the low 32 bits count: the kernel
@@ -30,6 +33,25 @@ pub struct Condition {
     pub test: Test,
     /// The error number where the condition does not hold.
     pub refuse: u16,
+}
+
+/// A condition that counts only for some calls: a socket's protocol means
+/// something else in each family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guarded {
+    /// For which calls it counts; `None` for all.
+    pub only: Option<Guard>,
+    /// What has to hold there.
+    pub condition: Condition,
+}
+
+/// Picks calls by one argument, of which the low 32 bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// Which argument, 0 to 5.
+    pub argument: u8,
+    /// It is one of these values.
+    pub values: &'static [u32],
 }
 
 /// How a masked argument is compared.
@@ -86,19 +108,12 @@ const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
 const OFFSET_ARGUMENTS: u32 = 16;
 
-/// Leaves of the tree are searched one by one from this size down.
-const LEAF_RULES_MAX: usize = 2;
-
 /// Assembles rules into a filter. Calls without a rule, of another
 /// architecture, and of foreign numberings get `otherwise` as their error.
 /// Of several rules for one call the last one counts.
 #[must_use]
 pub fn assemble(rules: &[Rule], otherwise: u16) -> Vec<Instruction> {
-    let mut sorted: Vec<Rule> = rules.to_vec();
-    sorted.reverse();
-    sorted.sort_by_key(|rule| rule.call);
-    sorted.dedup_by_key(|rule| rule.call);
-    let refuse = instruction(RETURN, RETURN_ERROR | u32::from(otherwise));
+    let refuse = refusal(otherwise);
     let mut program = vec![
         instruction(LOAD, OFFSET_ARCHITECTURE),
         branch(JUMP_EQUAL, ARCHITECTURE, 1, 0),
@@ -107,58 +122,121 @@ pub fn assemble(rules: &[Rule], otherwise: u16) -> Vec<Instruction> {
         branch(JUMP_AT_LEAST, FOREIGN_NUMBERS, 0, 1),
         refuse,
     ];
-    program.extend(tree(&sorted, refuse));
+    program.extend(tree(&spans(rules, otherwise)));
     program
 }
 
-/// The part of the filter that decides among these rules; it always returns.
-fn tree(rules: &[Rule], refuse: Instruction) -> Vec<Instruction> {
-    if rules.len() <= LEAF_RULES_MAX {
-        let mut leaf = Vec::new();
-        for rule in rules {
-            let action = act(rule.action);
-            leaf.push(branch(JUMP_EQUAL, rule.call, 0, action.len() as u8));
-            leaf.extend(action);
+/// Where each run of calls with the same action begins, from 0 on without a gap.
+/// Most neighbours are treated alike, so there are far fewer runs than calls,
+/// and the kernel has far less to translate at each start.
+fn spans(rules: &[Rule], otherwise: u16) -> Vec<(u32, Action)> {
+    let mut sorted: Vec<Rule> = rules.to_vec();
+    sorted.reverse();
+    sorted.sort_by_key(|rule| rule.call);
+    sorted.dedup_by_key(|rule| rule.call);
+    let gap = Action::Refuse(otherwise);
+    let mut spans = vec![(0, gap)];
+    let mut add = |start: u32, action: Action| match spans.last_mut() {
+        Some((_, last)) if *last == action => {}
+        Some((begin, last)) if *begin == start => *last = action,
+        _ => spans.push((start, action)),
+    };
+    let mut expected = 0;
+    for rule in sorted {
+        if rule.call != expected {
+            add(expected, gap);
         }
-        leaf.push(refuse);
-        return leaf;
+        add(rule.call, rule.action);
+        expected = rule.call.saturating_add(1);
     }
-    let (low, high) = rules.split_at(rules.len() / 2);
-    let border = high.first().map_or(0, |rule| rule.call);
-    let low = tree(low, refuse);
-    // A jump's own skip counts are one byte: the far side is reached by an
-    // unconditional jump, whose operand is 32 bits wide.
-    let mut program = vec![
-        branch(JUMP_AT_LEAST, border, 0, 1),
-        instruction(JUMP, low.len() as u32),
-    ];
+    add(expected, gap);
+    spans
+}
+
+/// The part of the filter that decides among these runs; it always returns.
+fn tree(spans: &[(u32, Action)]) -> Vec<Instruction> {
+    let (low, high) = spans.split_at(spans.len() / 2);
+    let Some((border, action)) = high.first() else { return Vec::new() };
+    if low.is_empty() {
+        return act(*action);
+    }
+    let low = tree(low);
+    let mut program = match u8::try_from(low.len()) {
+        Ok(skip) => vec![branch(JUMP_AT_LEAST, *border, skip, 0)],
+        // A jump's own skip counts are one byte: farther sides are reached by an
+        // unconditional jump, whose operand is 32 bits wide.
+        Err(_) => vec![
+            branch(JUMP_AT_LEAST, *border, 0, 1),
+            instruction(JUMP, low.len() as u32),
+        ],
+    };
     program.extend(low);
-    program.extend(tree(high, refuse));
+    program.extend(tree(high));
     program
 }
 
 /// The instructions that carry an action out; they always return.
 fn act(action: Action) -> Vec<Instruction> {
     let allow = instruction(RETURN, RETURN_ALLOW);
-    let refuse = |error: u16| instruction(RETURN, RETURN_ERROR | u32::from(error));
-    let condition = match action {
-        Action::Allow => return vec![allow],
-        Action::Refuse(error) => return vec![refuse(error)],
-        Action::If(condition) => condition,
-    };
-    let low_half = if cfg!(target_endian = "little") { 0 } else { 4 };
-    let offset = OFFSET_ARGUMENTS + 8 * u32::from(condition.argument) + low_half;
-    let mut program = vec![instruction(LOAD, offset), instruction(MASK, condition.mask)];
-    let (values, found, not_found) = match condition.test {
-        Test::In(values) => (values, allow, refuse(condition.refuse)),
-        Test::NotIn(values) => (values, refuse(condition.refuse), allow),
-    };
-    for (index, value) in values.iter().enumerate() {
-        let to_found = (values.len() - index) as u8;
-        program.push(branch(JUMP_EQUAL, *value, to_found, 0));
+    let mut program = Vec::new();
+    match action {
+        Action::Allow => {}
+        Action::Refuse(error) => return vec![refusal(error)],
+        Action::If(condition) => program.extend(demand(&condition)),
+        Action::All(conditions) => {
+            for one in conditions {
+                let demanded = demand(&one.condition);
+                if let Some(guard) = one.only {
+                    program.extend(skip_unless(&guard, demanded.len()));
+                }
+                program.extend(demanded);
+            }
+        }
     }
-    program.extend([not_found, found]);
+    program.push(allow);
     program
+}
+
+/// Goes on behind its end where the condition holds, and returns where not.
+fn demand(condition: &Condition) -> Vec<Instruction> {
+    let mut program = vec![load(condition.argument), instruction(MASK, condition.mask)];
+    let refuse = refusal(condition.refuse);
+    match condition.test {
+        Test::In(values) => {
+            // Behind the last comparison stands the refusal, to be skipped.
+            for (index, value) in values.iter().enumerate() {
+                program.push(branch(JUMP_EQUAL, *value, (values.len() - index) as u8, 0));
+            }
+            program.push(refuse);
+        }
+        Test::NotIn(values) => {
+            for value in values {
+                program.push(branch(JUMP_EQUAL, *value, 0, 1));
+                program.push(refuse);
+            }
+        }
+    }
+    program
+}
+
+/// Skips so many instructions unless the guard picks the call.
+fn skip_unless(guard: &Guard, count: usize) -> Vec<Instruction> {
+    let mut program = vec![load(guard.argument)];
+    for (index, value) in guard.values.iter().enumerate() {
+        program.push(branch(JUMP_EQUAL, *value, (guard.values.len() - index) as u8, 0));
+    }
+    program.push(instruction(JUMP, count as u32));
+    program
+}
+
+/// Loads the low half of an argument.
+const fn load(argument: u8) -> Instruction {
+    let low_half = if cfg!(target_endian = "little") { 0 } else { 4 };
+    instruction(LOAD, OFFSET_ARGUMENTS + 8 * argument as u32 + low_half)
+}
+
+const fn refusal(error: u16) -> Instruction {
+    instruction(RETURN, RETURN_ERROR | error as u32)
 }
 
 const fn instruction(code: u16, operand: u32) -> Instruction {

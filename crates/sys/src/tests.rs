@@ -1,1 +1,100 @@
+//! The kernel itself is asked wherever that can be done: what changes a process
+//! for good happens in a child of the test.
 
+mod descriptors;
+mod files;
+mod filters;
+mod interpreter;
+mod processes;
+mod rights;
+mod sockets;
+
+use std::ffi::CString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use crate::process::{self, Change};
+use crate::seccomp::Instruction;
+
+/// How long a child may take, seconds; an alarm ends it then.
+const CHILD_SECONDS_MAX: u32 = 30;
+
+/// Runs assertions in a new process, which is single-threaded whatever runs
+/// beside this test, and fails where they fail.
+#[track_caller]
+fn in_child(body: impl FnOnce()) {
+    assert_eq!(ending_of(|| {
+        body();
+        0
+    }), Change::Exited(0));
+}
+
+/// How a new process that runs this ends.
+fn ending_of(body: impl FnOnce() -> u8) -> Change {
+    let pid = process::fork(|| guarded(body)).unwrap();
+    process::wait(Some(pid), true).unwrap().unwrap().change
+}
+
+/// Runs the body of a new process; a panic must not come back into the harness.
+fn guarded(body: impl FnOnce() -> u8) -> u8 {
+    // SAFETY: integers only.
+    unsafe { libc::alarm(CHILD_SECONDS_MAX) };
+    std::panic::set_hook(Box::new(|facts| say(&facts.to_string())));
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(101)
+}
+
+/// Says something without the harness, which holds back what a child prints.
+fn say(text: &str) {
+    let line = format!("{text}\n");
+    // SAFETY: the pointer and length describe `line`.
+    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+/// Says why a test could not be made here, also to whoever counts.
+fn skipped(why: &str) {
+    say(&format!("skipped: {why}"));
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    if let Some(path) = std::env::var_os("ATOLL_SKIP_FILE") {
+        let mut file = std::fs::File::options().append(true).create(true).open(path).unwrap();
+        writeln!(file, "{name}\t{why}").unwrap();
+    }
+}
+
+/// One system call; the answer, or the error's number.
+fn call(number: libc::c_long, arguments: [u64; 6]) -> Result<libc::c_long, i32> {
+    let [one, two, three, four, five, six] = arguments;
+    // SAFETY: the tests pass integers, or pointers to values that live longer.
+    let answer = unsafe { libc::syscall(number, one, two, three, four, five, six) };
+    if answer < 0 { Err(last_error()) } else { Ok(answer) }
+}
+
+fn last_error() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap()
+}
+
+/// The error's number of something that must have failed.
+#[track_caller]
+fn number<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
+    result.unwrap_err().raw_os_error().unwrap()
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap()
+}
+
+fn is_root() -> bool {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The numbers of this process's open descriptors.
+fn open_numbers() -> Vec<i32> {
+    let mut numbers: Vec<i32> = (0..1_024)
+        // SAFETY: F_GETFD touches no memory and fails for a closed number.
+        .filter(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0)
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}

@@ -65,7 +65,9 @@ pub struct RunArguments {
     /// Write straight to the workspace, after a checkpoint that `atoll undo` returns to
     ///
     /// For when an editor outside must see changes at once. Control files (git hooks,
-    /// CI files, editor tasks …) stay read-only. Default: off, writes go to a layer.
+    /// CI files, editor tasks …) that exist stay read-only; new ones are shown apart
+    /// at the end. Sockets and pipes in the workspace work. Default: off, writes go
+    /// to a layer.
     #[arg(long, conflicts_with_all = ["apply", "resume"], verbatim_doc_comment)]
     pub live: bool,
 

@@ -129,7 +129,10 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
         let text = format!("not held on this machine: {}", unenforced.join(", "));
         lines.push(line(paint, "limits", &paint.style(Style::Notable, &text)));
     }
-    push_changes(paint, summary.changes, &mut lines);
+    // What was thrown away unseen was not counted.
+    if summary.afterwards != Afterwards::Discarded || summary.changes.total() > 0 {
+        push_changes(paint, summary.changes, &mut lines);
+    }
     push_denied(paint, summary.denied, &mut lines);
     if !summary.removed_sequences.is_empty() {
         let text = removed_sequences(summary.removed_sequences);

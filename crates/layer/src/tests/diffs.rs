@@ -1,1 +1,182 @@
+//! What a person is shown.
 
+use super::support::*;
+use crate::*;
+
+fn shown(stand: &Stand, filter: &[RelativePath], options: &DiffOptions) -> String {
+    let mut out = Vec::new();
+    write_diff(&stand.paths, &stand.changes(), filter, &mut out, options).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_diff_is_unified_and_complete() {
+    let (stand, _) = Stand::copy(
+        &[
+            write("file", "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\n"),
+            write("gone", "bye"),
+            write("tree/a", "1"),
+            write("mode", "m"),
+            link_to("link", "file"),
+        ],
+        &[
+            write("file", "one\ntwo\n3\nfour\nfive\nsix\nseven\neight\n"),
+            remove("gone"),
+            remove("tree"),
+            mode("mode", 0o755),
+            remove("link"),
+            link_to("link", "mode"),
+            write("bin", b"\0\x01\x02"),
+            write(".envrc", "run me\n"),
+            directory("empty"),
+        ],
+    );
+    let text = shown(
+        &stand,
+        &[],
+        &DiffOptions {
+            context: 1,
+            ..DiffOptions::default()
+        },
+    );
+    let expected = "\
+diff --git a/.envrc b/.envrc
+control file: direnv runs it on entering the directory
+new file mode 100644
+--- /dev/null
++++ b/.envrc
+@@ -0,0 +1 @@
++run me
+diff --git a/bin b/bin
+new file mode 100644
+Binary files /dev/null (0 B) and b/bin (3 B) differ
+diff --git a/empty b/empty
+new directory mode 040755
+diff --git a/file b/file
+--- a/file
++++ b/file
+@@ -2,3 +2,3 @@
+ two
+-three
++3
+ four
+diff --git a/gone b/gone
+deleted file mode 100644
+--- a/gone
++++ /dev/null
+@@ -1 +0,0 @@
+-bye
+\\ No newline at end of file
+diff --git a/link b/link
+--- a/link
++++ b/link
+@@ -1 +1 @@
+-file
+\\ No newline at end of file
++mode
+\\ No newline at end of file
+diff --git a/mode b/mode
+old mode 100644
+new mode 100755
+diff --git a/tree b/tree
+deleted directory mode 040755 (1 entry within)
+";
+    assert_eq!(text, expected);
+    let only = shown(&stand, &[path("gone")], &DiffOptions::default());
+    assert_eq!(only.lines().count(), 7);
+}
+
+#[test]
+fn content_cannot_command_the_terminal() {
+    let evil =
+        "\x1b]52;c;ZXZpbA==\x07\x1b[2J\u{9b}31m\rhidden \u{202e}desrever\u{2069} tab\there\n";
+    let (stand, _) = Stand::copy(
+        &[],
+        &[
+            write("evil", evil),
+            write("name\x1b[2J\n+++ b/other", evil),
+            write("raw", b"\xff\x80\x9b31m\n"),
+        ],
+    );
+    for colour in [false, true] {
+        let text = shown(
+            &stand,
+            &[],
+            &DiffOptions {
+                colour,
+                ..DiffOptions::default()
+            },
+        );
+        let ours = [
+            "\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m",
+        ];
+        let mut rest = text.clone();
+        if colour {
+            for code in ours {
+                rest = rest.replace(code, "");
+            }
+        }
+        let bad = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+        assert!(
+            !rest.contains(bad) && !rest.contains('\u{202e}'),
+            "{rest:?}"
+        );
+        assert!(rest.contains("tab\there"), "{rest}");
+        assert!(!rest.lines().any(|line| line == "+++ b/other"), "{rest}");
+    }
+}
+
+#[test]
+fn large_things_are_bounded() {
+    let line = "x".repeat(5_000);
+    let (stand, _) = Stand::copy(
+        &[],
+        &[
+            write("large", vec![b'a'; 3 << 20]),
+            write("long", &line),
+            Edit::Sparse(path("hole"), 1 << 30),
+        ],
+    );
+    let text = shown(&stand, &[], &DiffOptions::default());
+    assert!(text.len() < 10_000, "{}", text.len());
+    assert!(
+        text.contains("b/large (3.0 MiB)") && text.contains("b/hole (1.0 GiB)"),
+        "{text}"
+    );
+    assert!(text.contains("(3000 bytes more)"), "{text}");
+}
+
+/// git must be able to read the result.
+#[test]
+fn git_can_apply_it() {
+    let (stand, seen) = Stand::copy(
+        &[
+            write("a", "1\n2\n3\n"),
+            write("b c", "1"),
+            write("gone", "x\n"),
+            write("mode", "1\n"),
+        ],
+        &[
+            write("a", "1\n2\nthree\n4\n"),
+            write("b c", "2"),
+            remove("gone"),
+            write("new", "n\n"),
+            mode("mode", 0o755),
+        ],
+    );
+    let patch = stand.place.path().join("patch");
+    std::fs::write(&patch, shown(&stand, &[], &DiffOptions::default())).unwrap();
+    let status = std::process::Command::new("git")
+        .args(["apply", "--unsafe-paths"])
+        .arg(&patch)
+        .current_dir(stand.host())
+        .status();
+    match status {
+        Ok(status) => assert!(status.success()),
+        Err(error) => {
+            println!("skipped: no git: {error}");
+            return;
+        }
+    }
+    assert_same("git apply", &seen, &snapshot(&stand.host(), false));
+}

@@ -1,1 +1,239 @@
-pub fn child(_role: &str, _root: &std::path::Path) {}
+//! Killed anywhere, applying can go on to the end or back to the beginning.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::support::*;
+use crate::*;
+
+fn big_before() -> Vec<Edit> {
+    let mut edits = Vec::new();
+    for index in 0..40 {
+        edits.push(write(format!("keep/{index}"), format!("old {index}\n")));
+        edits.push(write(
+            format!("go/{}/{index}", index % 5),
+            vec![b'x'; 5_000],
+        ));
+    }
+    edits.extend([
+        link_to("link", "keep/1"),
+        write("swap/inner/file", "s"),
+        write("plain", "p"),
+    ]);
+    edits.extend([
+        mode("keep/3", 0o600),
+        xattr("keep/4", "user.k", "v"),
+        directory("ro"),
+    ]);
+    edits
+}
+
+fn big_edits() -> Vec<Edit> {
+    let mut edits = vec![remove("go"), remove("swap"), write("swap", "now a file")];
+    for index in 0..40 {
+        if index % 2 == 0 {
+            edits.push(append(&format!("keep/{index}"), "new\n"));
+        }
+        edits.push(write(
+            format!("added/{}/{index}", index % 3),
+            vec![b'y'; 9_000],
+        ));
+    }
+    edits.extend([
+        remove("link"),
+        link_to("link", "keep/2"),
+        remove("plain"),
+        write("plain/x", "1"),
+    ]);
+    edits.extend([mode("keep/5", 0o755), write("ro/f", "1"), mode("ro", 0o555)]);
+    edits
+}
+
+/// What a child does: applies or undoes, and ends by itself where it was told to.
+pub fn child(role: &str, root: &Path) {
+    let (role, at) = role.split_once(' ').unwrap_or((role, "-"));
+    let mut left: i64 = at.parse().unwrap_or(i64::MAX);
+    let mut progress = |_: Progress| {
+        left -= 1;
+        if left < 0 {
+            // As sudden as a kill: nothing is unwound, nothing flushed.
+            std::process::abort();
+        }
+    };
+    let stand_root = root.to_owned();
+    match role {
+        "apply" => {
+            let paths = paths_of(&stand_root);
+            let set = changes(&paths, &Bounds::default()).unwrap();
+            let plan = plan_apply(&paths, &set, &everything()).unwrap();
+            std::fs::write(root.join("begun"), "").unwrap();
+            apply(plan, &root.join("journal"), &mut progress).unwrap();
+        }
+        "undo" => {
+            std::fs::write(root.join("begun"), "").unwrap();
+            undo(&root.join("journal"), false).unwrap();
+        }
+        "take-back" => {
+            std::fs::write(root.join("begun"), "").unwrap();
+            take_back(&root.join("journal")).unwrap();
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+fn paths_of(root: &Path) -> LayerPaths {
+    LayerPaths {
+        before: root.join("host"),
+        after: AfterTree::Copy {
+            path: root.join("copy"),
+            finished: std::fs::metadata(root.join("finished"))
+                .unwrap()
+                .modified()
+                .unwrap(),
+        },
+        since: std::time::SystemTime::now(),
+        ids: IdShift::None,
+    }
+}
+
+fn run_child(root: &Path, role: &str) -> std::process::Child {
+    let _ = std::fs::remove_file(root.join("begun"));
+    let mut command = as_child(Command::new("env"), role, root);
+    let child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while !root.join("begun").exists() && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    child
+}
+
+/// A number that differs from round to round, without a clock.
+fn spread(round: u64, below: u64) -> u64 {
+    round.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) % below
+}
+
+fn make() -> (Stand, Snapshot, Snapshot, Snapshot) {
+    let (stand, seen) = Stand::copy(&big_before(), &big_edits());
+    let before = snapshot(&stand.host(), true);
+    let before_without = snapshot(&stand.host(), false);
+    (stand, before, before_without, seen)
+}
+
+fn settle(stand: &Stand, before: &Snapshot, seen: &Snapshot, onward: bool, what: &str) {
+    let journal = stand.journal();
+    let state = journal_state(&journal).unwrap();
+    match (state, onward) {
+        (JournalState::None, _) => {
+            assert_same(what, before, &snapshot(&stand.host(), true));
+        }
+        (JournalState::Done, _) => assert_same(what, seen, &snapshot(&stand.host(), false)),
+        (JournalState::Interrupted, true) => {
+            finish(&journal).unwrap();
+            assert_same(what, seen, &snapshot(&stand.host(), false));
+            undo(&journal, false).unwrap();
+            assert_same(what, before, &snapshot(&stand.host(), true));
+        }
+        (JournalState::Interrupted, false) => {
+            take_back(&journal).unwrap();
+            assert_same(what, before, &snapshot(&stand.host(), true));
+        }
+        (JournalState::Undone, _) => panic!("{what}: undone by nobody"),
+    }
+}
+
+#[test]
+fn stopped_at_each_step() {
+    let mut stops = 0;
+    for at in (0..).step_by(7) {
+        let (stand, before, _, seen) = make();
+        let mut child = run_child(stand.place.path(), &format!("apply {at}"));
+        let status = child.wait().unwrap();
+        settle(
+            &stand,
+            &before,
+            &seen,
+            at % 2 == 0,
+            &format!("stopped at {at}"),
+        );
+        if status.success() {
+            break;
+        }
+        stops += 1;
+    }
+    assert!(stops > 10, "{stops}");
+}
+
+#[test]
+fn killed_at_random_moments() {
+    let mut interrupted = 0;
+    for round in 0..20 {
+        let (stand, before, _, seen) = make();
+        let mut child = run_child(stand.place.path(), "apply");
+        std::thread::sleep(Duration::from_micros(spread(round, 60_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let state = journal_state(&stand.journal()).unwrap();
+        interrupted += u32::from(state == JournalState::Interrupted);
+        settle(
+            &stand,
+            &before,
+            &seen,
+            round % 2 == 0,
+            &format!("round {round}, {state:?}"),
+        );
+    }
+    println!("{interrupted} of 20 were interrupted in the middle");
+    assert!(interrupted > 0);
+}
+
+#[test]
+fn undo_and_take_back_can_be_killed_too() {
+    for round in 0..10 {
+        let (stand, before, _, seen) = make();
+        let journal = stand.journal();
+        stand.apply_all();
+        let mut child = run_child(stand.place.path(), "undo");
+        std::thread::sleep(Duration::from_micros(spread(round, 60_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let what = format!("round {round}");
+        match (journal_state(&journal).unwrap(), round % 2 == 0) {
+            (JournalState::Done, _) => assert_same(&what, &seen, &snapshot(&stand.host(), false)),
+            (JournalState::Interrupted, true) => {
+                finish(&journal).unwrap();
+                assert_same(&what, &before, &snapshot(&stand.host(), true));
+                assert_eq!(journal_state(&journal).unwrap(), JournalState::Undone);
+            }
+            (JournalState::Interrupted, false) => {
+                take_back(&journal).unwrap();
+                let state = journal_state(&journal).unwrap();
+                let now = snapshot(&stand.host(), false);
+                match state {
+                    JournalState::Done => assert_same(&what, &seen, &now),
+                    _ => assert_same(&what, &before, &snapshot(&stand.host(), true)),
+                }
+            }
+            (_, _) => assert_same(&what, &before, &snapshot(&stand.host(), true)),
+        }
+    }
+    for round in 0..8 {
+        let (stand, before, _, _) = make();
+        let journal = stand.journal();
+        let mut child = run_child(stand.place.path(), &format!("apply {}", 330 + round * 11));
+        child.wait().unwrap();
+        if journal_state(&journal).unwrap() != JournalState::Interrupted {
+            continue;
+        }
+        let mut child = run_child(stand.place.path(), "take-back");
+        std::thread::sleep(Duration::from_micros(spread(round, 40_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        take_back(&journal).unwrap();
+        assert_same("taken back twice", &before, &snapshot(&stand.host(), true));
+    }
+}

@@ -1,1 +1,326 @@
+//! Conflicts, selection, classes.
 
+use std::fs;
+use std::time::Duration;
+
+use super::support::*;
+use crate::*;
+
+fn pause() {
+    std::thread::sleep(Duration::from_millis(30));
+}
+
+#[test]
+fn what_changed_outside_is_a_conflict() {
+    let before = [
+        write("modified", "1"),
+        write("removed", "1"),
+        write("gone", "1"),
+        write("tree/a", "1"),
+        write("tree/b", "1"),
+        write("type", "1"),
+        write("mode", "1"),
+        write("fine", "1"),
+    ];
+    let edits = [
+        append("modified", "2"),
+        remove("removed"),
+        append("gone", "2"),
+        remove("tree"),
+        remove("type"),
+        directory("type"),
+        mode("mode", 0o700),
+        append("fine", "2"),
+        write("new", "layer"),
+        write("same", "both"),
+        write("dir/inner", "layer"),
+    ];
+    let outside = [
+        append("modified", "host"),
+        append("removed", "host"),
+        remove("gone"),
+        write("tree/c", "host"),
+        append("type", "host"),
+        append("mode", "host"),
+        write("new", "host"),
+        write("same", "both"),
+        write("dir/other", "host"),
+    ];
+    let flavours = MOUNTED.map(Some).into_iter().chain([None]);
+    for mounted in flavours {
+        let (stand, _) = match mounted {
+            None => Stand::copy(&before, &edits),
+            Some(mounted) => match Stand::overlay(mounted, &before, &edits, true) {
+                Ok(made) => made,
+                Err(why) => {
+                    println!("skipped {mounted:?}: {why}");
+                    continue;
+                }
+            },
+        };
+        pause();
+        perform(&stand.host(), &outside);
+        let edited = snapshot(&stand.host(), true);
+        let plan = stand.plan(&everything());
+        let conflicts: Vec<_> = plan
+            .conflicts
+            .iter()
+            .map(|it| it.path.to_string())
+            .collect();
+        let mut expected = vec!["gone", "mode", "modified", "new", "removed", "tree", "type"];
+        if mounted == Some(Mounted::Namespace) && rustix::process::geteuid().is_root() {
+            // Here the owner differs.
+            expected.insert(5, "same");
+        }
+        assert_eq!(conflicts, expected, "{mounted:?}");
+        let refused = apply(plan.clone(), &stand.journal(), &mut |_| {});
+        assert!(matches!(refused, Err(ApplyError::Conflicts(_))));
+        assert_same("untouched", &edited, &snapshot(&stand.host(), true));
+        // Without those in conflict.
+        apply(plan.without_conflicts(), &stand.journal(), &mut |_| {}).unwrap();
+        assert_eq!(fs::read(stand.host().join("fine")).unwrap(), b"12");
+        assert_eq!(fs::read(stand.host().join("new")).unwrap(), b"host");
+        assert_eq!(fs::read(stand.host().join("dir/inner")).unwrap(), b"layer");
+        undo(&stand.journal(), false).unwrap();
+        assert_same("undone", &edited, &snapshot(&stand.host(), true));
+        // By force; what is overwritten comes back.
+        let force = Selection {
+            force: true,
+            ..everything()
+        };
+        let journal = stand.place.path().join("forced");
+        apply(stand.plan(&force), &journal, &mut |_| {}).unwrap();
+        assert_eq!(fs::read(stand.host().join("new")).unwrap(), b"layer");
+        assert!(!stand.host().join("tree").exists());
+        undo(&journal, false).unwrap();
+        assert_same("undone by force", &edited, &snapshot(&stand.host(), true));
+    }
+}
+
+#[test]
+fn a_change_between_plan_and_step_takes_all_back() {
+    for edit in [
+        append("z", "host"),
+        write("t/y", "host"),
+        write("n", "host"),
+        remove("z"),
+    ] {
+        let (stand, _) = Stand::copy(
+            &[write("a", "1"), write("z", "1"), write("t/x", "1")],
+            &[
+                append("a", "2"),
+                append("z", "2"),
+                remove("t"),
+                write("n", "1"),
+            ],
+        );
+        let plan = stand.plan(&everything());
+        assert_eq!(plan.conflicts, []);
+        pause();
+        perform(&stand.host(), std::slice::from_ref(&edit));
+        let edited = snapshot(&stand.host(), true);
+        let result = apply(plan, &stand.journal(), &mut |_| {});
+        assert!(
+            matches!(result, Err(ApplyError::TakenBack { .. })),
+            "{edit:?} {result:?}"
+        );
+        assert_same(
+            &format!("{edit:?}"),
+            &edited,
+            &snapshot(&stand.host(), true),
+        );
+    }
+}
+
+#[test]
+fn undo_does_not_overwrite_later_work() {
+    let before = [
+        write("a", "1"),
+        write("b", "1"),
+        write("c", "1"),
+        write("t/x", "1"),
+    ];
+    let edits = [
+        append("a", "2"),
+        remove("b"),
+        write("n/m", "1"),
+        mode("c", 0o600),
+        remove("t"),
+    ];
+    for later in [
+        append("a", "later"),
+        write("b", "later"),
+        write("n/later", "later"),
+        remove("a"),
+        mode("c", 0o640),
+        write("t/later", "later"),
+        mode("n", 0o700),
+    ] {
+        let (stand, _) = Stand::copy(&before, &edits);
+        let before = snapshot(&stand.host(), true);
+        stand.apply_all();
+        pause();
+        perform(&stand.host(), std::slice::from_ref(&later));
+        let edited = snapshot(&stand.host(), true);
+        let result = undo(&stand.journal(), false);
+        assert!(
+            matches!(result, Err(ApplyError::Conflicts(_))),
+            "{later:?}: {result:?}"
+        );
+        assert_same("later work", &edited, &snapshot(&stand.host(), true));
+        assert_eq!(journal_state(&stand.journal()).unwrap(), JournalState::Done);
+        undo(&stand.journal(), true).unwrap();
+        assert_same(
+            &format!("{later:?}"),
+            &before,
+            &snapshot(&stand.host(), true),
+        );
+    }
+}
+
+#[test]
+fn classes() {
+    let before = [
+        write(".gitignore", "*.log\n/out/\n!keep.log\n"),
+        write("sub/.gitignore", "secret\n"),
+        write("rust/Cargo.toml", ""),
+        write("x", ""),
+        write("held/.envrc", ""),
+        write("node_modules/old/.travis.yml", ""),
+    ];
+    // Each with its class; the program's own ignore file must not hide anything.
+    let expected = [
+        ("src/main.rs", Class::Ordinary),
+        ("a.log", Class::Ignored),
+        ("keep.log", Class::Ordinary),
+        ("out/deep/file", Class::Ignored),
+        ("sub/secret", Class::Ignored),
+        ("sub/other", Class::Ordinary),
+        ("hidden", Class::Ordinary),
+        ("rust/target/debug/x", Class::Cache),
+        ("plain/target/x", Class::Ordinary),
+        ("tagged/target/CACHEDIR.TAG", Class::Cache),
+        ("web/node_modules/a/index.js", Class::Cache),
+        ("web/node_modules/a/.npmrc", Class::Control),
+        (".venv/bin/python", Class::Cache),
+        (".git/hooks/pre-commit", Class::Control),
+        (".git/config", Class::Control),
+        (".git/index", Class::Ordinary),
+        (".git/modules/a/modules/b/hooks/x", Class::Control),
+        ("deep/.GIT/Hooks/x", Class::Control),
+        ("deep/git~1/hooks/x", Class::Control),
+        ("deep/.g\u{200c}it/config", Class::Control),
+        ("w/.git", Class::Control),
+        ("bare/HEAD", Class::Control),
+        (".github/workflows/ci.yml", Class::Control),
+        (".github/README.md", Class::Ordinary),
+        ("a/b/.envrc", Class::Control),
+        (".env.local", Class::Control),
+        (".environment", Class::Ordinary),
+        ("claude.md", Class::Control),
+        ("docs/AGENTS.md", Class::Control),
+        (".claude/settings.json", Class::Control),
+        (".cargo/config.toml", Class::Control),
+        (".cargo/other", Class::Ordinary),
+        ("mise.local.toml", Class::Control),
+        ("atoll.toml", Class::Control),
+        ("x.code-workspace", Class::Control),
+    ];
+    let mut edits: Vec<Edit> = expected.iter().map(|(path, _)| write(path, "x")).collect();
+    edits.extend([
+        append(".gitignore", "hidden\n"),
+        directory("h"),
+        link_to("h/.github", "../x"),
+    ]);
+    edits.extend([
+        remove("held"),
+        remove("node_modules"),
+        link_to("h/.config", "/etc"),
+    ]);
+    let (stand, _) = Stand::copy(&before, &edits);
+    let set = stand.changes();
+    let class = |at: &str| {
+        let change = set.changes.iter().find(|change| change.path == path(at));
+        change.unwrap_or_else(|| panic!("{at} is missing")).class
+    };
+    for (at, expected) in expected {
+        assert_eq!(class(at), expected, "{at}");
+    }
+    for at in ["h/.github", "h/.config", "held"] {
+        assert_eq!(class(at), Class::Control, "{at}");
+    }
+    assert_eq!(class("node_modules"), Class::Cache);
+    assert!(set.notes.iter().any(|note| note.path == path("h/.config")));
+    let plan = plan_apply(&stand.paths, &set, &Selection::default()).unwrap();
+    assert!(plan.held_control.contains(&path(".git/config")));
+    apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+    let host = stand.host();
+    for (at, class) in expected {
+        assert_eq!(host.join(at).exists(), class == Class::Ordinary, "{at}");
+    }
+    assert!(host.join("held/.envrc").exists());
+    let all = set.counts_of_all();
+    let classes = [
+        Class::Ordinary,
+        Class::Control,
+        Class::Cache,
+        Class::Ignored,
+    ];
+    let added: u64 = classes.iter().map(|class| set.counts(*class).added).sum();
+    assert_eq!((all.added, all.removed), (added, 2 + 1 + 2));
+}
+
+#[test]
+fn a_selection_brings_its_directories() {
+    let (stand, _) = Stand::copy(
+        &[write("x", "1")],
+        &[
+            write("a/b/c", "1"),
+            write("a/b/d", "1"),
+            write("e", "1"),
+            append("x", "2"),
+            write("a/.vscode/tasks.json", "1"),
+        ],
+    );
+    let selection = Selection {
+        paths: vec![path("a/b/c"), path("a/.vscode")],
+        ..Selection::default()
+    };
+    let plan = stand.plan(&selection);
+    assert_eq!(plan.steps.len(), 1);
+    assert_eq!(plan.steps[0].action(), StepAction::Create { entries: 3 });
+    assert_eq!(
+        plan.held_control,
+        [path("a/.vscode"), path("a/.vscode/tasks.json")]
+    );
+    apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+    let names: Vec<_> = snapshot(&stand.host(), false)
+        .keys()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(names, ["a", "a/b", "a/b/c", "x"]);
+    assert_eq!(fs::read(stand.host().join("x")).unwrap(), b"1");
+}
+
+#[test]
+fn one_journal_one_worker() {
+    let (stand, _) = Stand::copy(&[write("x", "1")], &[append("x", "2")]);
+    let journal = stand.journal();
+    assert_eq!(journal_state(&journal).unwrap(), JournalState::None);
+    let mut inner = None;
+    let plan = stand.plan(&everything());
+    let second = plan.clone();
+    apply(plan, &journal, &mut |_| {
+        if inner.is_none() {
+            inner = Some(apply(second.clone(), &journal, &mut |_| {}));
+        }
+    })
+    .unwrap();
+    assert!(
+        matches!(inner, Some(Err(ApplyError::Locked(_)))),
+        "{inner:?}"
+    );
+    let again = apply(second, &journal, &mut |_| {});
+    assert!(matches!(again, Err(ApplyError::State { .. })), "{again:?}");
+    assert!(matches!(take_back(&journal), Err(ApplyError::State { .. })));
+}

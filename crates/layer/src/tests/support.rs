@@ -125,7 +125,8 @@ impl Edit {
 
 pub fn perform(root: &Path, edits: &[Edit]) {
     for edit in edits {
-        edit.perform(root).unwrap_or_else(|error| panic!("{edit:?}: {error}"));
+        edit.perform(root)
+            .unwrap_or_else(|error| panic!("{edit:?}: {error}"));
     }
 }
 
@@ -191,7 +192,11 @@ pub fn assert_same(what: &str, left: &Snapshot, right: &Snapshot) {
     let mut wrong = Vec::new();
     for path in left.keys().chain(right.keys()) {
         if left.get(path) != right.get(path) {
-            wrong.push(format!("{path}:\n  {:?}\n  {:?}", left.get(path), right.get(path)));
+            wrong.push(format!(
+                "{path}:\n  {:?}\n  {:?}",
+                left.get(path),
+                right.get(path)
+            ));
         }
     }
     wrong.dedup();
@@ -215,6 +220,16 @@ pub const ORDINARY: u32 = 1000;
 pub struct Stand {
     pub place: tempfile::TempDir,
     pub paths: LayerPaths,
+}
+
+/// An ordinary user cannot remove what lies in read-only directories.
+impl Drop for Stand {
+    fn drop(&mut self) {
+        let _ = Command::new("chmod")
+            .args(["-R", "u+rwX"])
+            .arg(self.place.path())
+            .status();
+    }
 }
 
 impl Stand {
@@ -252,11 +267,8 @@ impl Stand {
         if !rustix::process::geteuid().is_root() && mounted != Mounted::Namespace {
             return Err("needs root".into());
         }
-        if mounted == Mounted::Namespace {
-            own(root, ORDINARY);
-        }
         fs::write(root.join("edits"), serde_json::to_vec(edits).unwrap()).unwrap();
-        if mounted == Mounted::Namespace {
+        if mounted == Mounted::Namespace && rustix::process::geteuid().is_root() {
             own(root, ORDINARY);
         }
         let paths = LayerPaths {
@@ -279,9 +291,14 @@ impl Stand {
         let mut command = match mounted {
             Mounted::Trusted | Mounted::User => Command::new("unshare"),
             Mounted::Namespace => {
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid=1000", "--regid=1000", "--clear-groups", "unshare", "-Ur"]);
-                command.arg("--map-current-user");
+                let mut command = match rustix::process::geteuid().is_root() {
+                    true => Command::new("setpriv"),
+                    false => Command::new("env"),
+                };
+                if rustix::process::geteuid().is_root() {
+                    command.args(["--reuid=1000", "--regid=1000", "--clear-groups"]);
+                }
+                command.args(["unshare", "-U", "--map-current-user", "--keep-caps"]);
                 command
             }
         };
@@ -291,7 +308,11 @@ impl Stand {
         if !root.join("seen").exists() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned());
         }
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
         let seen: Vec<(RelativePath, String)> =
             serde_json::from_slice(&fs::read(root.join("seen")).unwrap()).unwrap();
         Ok((Self { place, paths }, seen.into_iter().collect()))
@@ -304,13 +325,19 @@ impl Stand {
         perform(&root.join("host"), before);
         let since = SystemTime::now();
         let copy = root.join("copy");
-        checkpoint(&root.join("host"), &copy, &mut |_| {}).unwrap();
-        let finished = SystemTime::now();
+        let facts = checkpoint(&root.join("host"), &copy, &mut |_| {}).unwrap();
+        let finished = facts.finished;
+        // For children, who read it from there.
+        let mark = fs::File::create(root.join("finished")).unwrap();
+        mark.set_modified(finished).unwrap();
         perform(&copy, edits);
         let seen = snapshot(&copy, false);
         let paths = LayerPaths {
             before: root.join("host"),
-            after: AfterTree::Copy { path: copy, finished },
+            after: AfterTree::Copy {
+                path: copy,
+                finished,
+            },
             since,
             ids: IdShift::None,
         };
@@ -325,12 +352,14 @@ impl Stand {
         perform(&host, before);
         let since = SystemTime::now();
         let copy = root.join("copy");
-        checkpoint(&host, &copy, &mut |_| {}).unwrap();
-        let finished = SystemTime::now();
+        let finished = checkpoint(&host, &copy, &mut |_| {}).unwrap().finished;
         perform(&host, edits);
         let paths = LayerPaths {
             before: copy,
-            after: AfterTree::Live { path: host, finished },
+            after: AfterTree::Live {
+                path: host,
+                finished,
+            },
             since,
             ids: IdShift::None,
         };
@@ -362,15 +391,25 @@ pub fn everything() -> Selection {
 }
 
 fn own(root: &Path, id: u32) {
-    let status = Command::new("chown").args(["-hR", &format!("{id}:{id}")]).arg(root).status();
+    let status = Command::new("chown")
+        .args(["-hR", &format!("{id}:{id}")])
+        .arg(root)
+        .status();
     assert!(status.unwrap().success());
 }
 
 /// Completes a command that runs this test program again, in a role.
 pub fn as_child(mut command: Command, role: &str, root: &Path) -> Command {
     command.arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "tests::support::child", "--ignored", "--nocapture"]);
-    command.env("ATOLL_LAYER_ROLE", role).env("ATOLL_LAYER_ROOT", root);
+    command.args([
+        "--exact",
+        "tests::support::child",
+        "--ignored",
+        "--nocapture",
+    ]);
+    command
+        .env("ATOLL_LAYER_ROLE", role)
+        .env("ATOLL_LAYER_ROOT", root);
     command
 }
 
@@ -378,8 +417,10 @@ pub fn as_child(mut command: Command, role: &str, root: &Path) -> Command {
 #[test]
 #[ignore = "run by other tests as a child process"]
 fn child() {
-    let (Ok(role), Ok(root)) = (std::env::var("ATOLL_LAYER_ROLE"), std::env::var("ATOLL_LAYER_ROOT"))
-    else {
+    let (Ok(role), Ok(root)) = (
+        std::env::var("ATOLL_LAYER_ROLE"),
+        std::env::var("ATOLL_LAYER_ROOT"),
+    ) else {
         return;
     };
     let root = PathBuf::from(root);
@@ -390,7 +431,10 @@ fn child() {
             let merged = root.join("merged");
             for edit in &edits {
                 let done = edit.perform(&merged);
-                assert!(done.is_ok() || role == "edit-leniently", "{edit:?}: {done:?}");
+                assert!(
+                    done.is_ok() || role == "edit-leniently",
+                    "{edit:?}: {done:?}"
+                );
             }
             let seen: Vec<_> = snapshot(&merged, false).into_iter().collect();
             fs::write(root.join("seen"), serde_json::to_vec(&seen).unwrap()).unwrap();

@@ -14,6 +14,7 @@ const RULES: &str = include_str!("../../../../tidy.toml");
 fn rules() -> Rules {
     let mut rules: Rules = toml::from_str(RULES).unwrap();
     rules.specification.clauses = [("C".to_owned(), 1)].into();
+    rules.long_files.clear();
     rules
 }
 
@@ -198,6 +199,23 @@ fn refused_words_are_found() {
     ];
     for (path, text, expected) in cases {
         assert_eq!(found(&[(path, text)]), expected, "{text}");
+    }
+}
+
+#[test]
+fn places_of_the_build_are_not_looked_for() {
+    let cases = [
+        ("fn a() -> &str { env!(\"CARGO_MANIFEST_DIR\") }", 1),
+        (
+            "static A: &str = include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/a\"));",
+            0,
+        ),
+        ("fn a() { std::env::var_os(\"CARGO_MANIFEST_DIR\"); }", 0),
+        ("// env!(\"CARGO_MANIFEST_DIR\")", 0),
+    ];
+    for (text, count) in cases {
+        let files = [("crates/model/src/tests.rs", text)];
+        assert_eq!(found(&files).len(), count, "{text}");
     }
 }
 

@@ -11,6 +11,7 @@ use crate::tree::{SourceFile, Tree};
 const WHY_UNSAFE: &str = "memory safety of everything else is left to the compiler";
 const WHY_NAME: &str = "such a name says nothing, so anything ends up there";
 const WHY_LEFT_OVER: &str = "what is not done is told in SPECIFICATION.md, where users see it";
+const WHY_PLACE: &str = "an ordinary user's run of the tests may not reach the directory";
 const WHY_MACHINE: &str = "the project has to make sense on any machine";
 
 pub(crate) fn check(tree: &Tree, rules: &Rules) -> Vec<Finding> {
@@ -20,6 +21,7 @@ pub(crate) fn check(tree: &Tree, rules: &Rules) -> Vec<Finding> {
         findings.extend(unsafe_code(file, &code, &rules.audited.unsafe_only_in));
         findings.extend(empty_modules(file, &code, &rules.words.names));
         findings.extend(unfinished_macros(file, &code, &rules.words.macros));
+        findings.extend(built_in_places(file, &code));
     }
     let machine = machine_paths(&tree.root, &rules.words.common_directories);
     for file in &tree.files {
@@ -119,6 +121,27 @@ fn unfinished(path: &str, line: usize) -> Finding {
         why: WHY_LEFT_OVER,
         fix: "finish it, or write down in the specification what is missing".to_owned(),
     }
+}
+
+/// Places of the build that a program looks for at run time. The tests also
+/// run from a copy, as a user who cannot reach the original; `include_str!`
+/// and `concat!` are read while building, and may.
+fn built_in_places(file: &SourceFile, code: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, (line, text)) in code.lines().zip(file.text.lines()).enumerate() {
+        let while_building = line.contains("include_") || line.contains("concat!");
+        let named = line.contains("env!(") && text.contains("env!(\"CARGO_MANIFEST_DIR\")");
+        if named && !while_building {
+            findings.push(Finding {
+                path: file.path.clone(),
+                line: number + 1,
+                what: "the place of the build, looked for at run time".to_owned(),
+                why: WHY_PLACE,
+                fix: "use `std::env::var_os(\"CARGO_MANIFEST_DIR\")` or `include_str!`".to_owned(),
+            });
+        }
+    }
+    findings
 }
 
 /// The directory of this checkout and the one it lies in, unless that is a

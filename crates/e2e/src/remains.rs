@@ -1,0 +1,172 @@
+//! What a run could leave behind on the host, and how to look for it.
+//!
+//! Everything is found from outside, without a word from Atoll: processes by
+//! their descent from this test, namespaces by their numbers, control groups by
+//! the ids of the runs in the ledger, mounts and files by their paths.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+
+use crate::processes::{Process, children_of, descendants_of, is_alive};
+
+/// The kinds of namespaces that a sandbox has of its own.
+const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
+
+/// From now on, whatever loses its parent beneath this process becomes its
+/// child, so that nothing hides behind a double fork.
+///
+/// # Panics
+/// When the kernel does not allow it.
+pub fn adopt_orphans() {
+    set_child_subreaper(Some(getpid())).unwrap();
+}
+
+/// What runs beneath this process.
+#[must_use]
+pub fn alive() -> Vec<Process> {
+    let mut all = descendants_of(std::process::id());
+    all.retain(|process| !matches!(process.state, 'Z' | 'X'));
+    all
+}
+
+/// Collects every child of this process that has ended, and so was adopted, but
+/// for the one that somebody else waits for.
+pub fn collect_all_but(other: u32) {
+    for child in children_of(std::process::id()) {
+        let pid = i32::try_from(child.pid).ok().and_then(Pid::from_raw);
+        if child.state == 'Z' && child.pid != other {
+            // It may have been collected meanwhile.
+            let _ = waitpid(pid, WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// The namespaces of a process that this one is not in. Of a process that may
+/// not be inspected there is nothing to learn.
+#[must_use]
+pub fn foreign_namespaces(pid: u32) -> BTreeSet<PathBuf> {
+    let link = |of: &str, kind: &str| fs::read_link(format!("/proc/{of}/ns/{kind}")).ok();
+    NAMESPACES
+        .iter()
+        .filter_map(|kind| {
+            let theirs = link(&pid.to_string(), kind)?;
+            (Some(&theirs) != link("self", kind).as_ref()).then_some(theirs)
+        })
+        .collect()
+}
+
+/// The living processes of the machine that are in one of these namespaces.
+#[must_use]
+pub fn inhabitants(namespaces: &BTreeSet<PathBuf>) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| is_alive(*pid) && !foreign_namespaces(*pid).is_disjoint(namespaces))
+        .collect()
+}
+
+/// The ids of all runs that the ledger in a state directory tells of.
+#[must_use]
+pub fn recorded_runs(state: &Path) -> BTreeSet<String> {
+    const MEMBER: &str = "\"run\":\"";
+    let mut runs = BTreeSet::new();
+    for entry in fs::read_dir(state.join("atoll/ledger"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let text = fs::read(entry.path()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let ids = text
+            .split(MEMBER)
+            .skip(1)
+            .filter_map(|rest| rest.split_once('"'));
+        runs.extend(ids.map(|(run, _)| run.to_owned()));
+    }
+    runs
+}
+
+/// The control groups of these runs.
+#[must_use]
+pub fn groups(runs: &BTreeSet<String>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name
+                .strip_prefix("atoll-")
+                .is_some_and(|run| runs.contains(run))
+            {
+                found.push(entry.path());
+            } else {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// The mounts that this process sees and that tell of a directory, or of a
+/// layer made from open files, as the launcher makes them.
+#[must_use]
+pub fn mounts(directory: &Path) -> Vec<String> {
+    let directory = directory.to_string_lossy().into_owned();
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let is_ours = |line: &&str| line.contains(&directory) || line.contains("/proc/self/fd/");
+    text.lines().filter(is_ours).map(str::to_owned).collect()
+}
+
+/// Everything beneath a directory, with the lengths of files.
+#[must_use]
+pub fn files(directory: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![directory.to_path_buf()];
+    while let Some(one) = waiting.pop() {
+        for entry in fs::read_dir(&one).into_iter().flatten().flatten() {
+            let Ok(facts) = entry.metadata() else {
+                continue;
+            };
+            if facts.is_dir() {
+                waiting.push(entry.path());
+            }
+            found.insert(entry.path(), facts.len());
+        }
+    }
+    found
+}
+
+/// How many sockets this network namespace has: Unix, TCP, TCP over IPv6.
+#[must_use]
+pub fn sockets() -> [usize; 3] {
+    ["unix", "tcp", "tcp6"].map(|kind| {
+        let text = fs::read_to_string(format!("/proc/self/net/{kind}")).unwrap_or_default();
+        text.lines().count().saturating_sub(1)
+    })
+}
+
+/// How many descriptors this process has open.
+#[must_use]
+pub fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// One number of `/proc/meminfo`, bytes.
+#[must_use]
+pub fn memory(name: &str) -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let number = |line: &str| -> Option<u64> {
+        let rest = line.strip_prefix(name)?.strip_prefix(':')?;
+        rest.trim().trim_end_matches(" kB").parse().ok()
+    };
+    text.lines()
+        .find_map(number)
+        .unwrap_or(0)
+        .saturating_mul(1024)
+}

@@ -1,0 +1,69 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a path is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A file with these bytes.
+    File(Vec<u8>),
+    /// A directory.
+    Directory,
+    /// A symbolic link to this.
+    Link(PathBuf),
+    /// Something else.
+    Other,
+}
+
+/// One path with all that an apply or an undo could get wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is, with its content.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner and group.
+    pub owner: (u32, u32),
+    /// Modification time; that of a directory is left out, because whatever is
+    /// made and removed in it changes it.
+    pub modified: Option<(i64, i64)>,
+}
+
+/// Everything below a directory, by path relative to it.
+///
+/// # Panics
+/// When something cannot be read.
+#[must_use]
+pub fn tree(top: &Path) -> BTreeMap<PathBuf, Entry> {
+    let mut found = BTreeMap::new();
+    add(top, Path::new(""), &mut found);
+    found
+}
+
+fn add(top: &Path, below: &Path, found: &mut BTreeMap<PathBuf, Entry>) {
+    for entry in fs::read_dir(top.join(below)).unwrap() {
+        let relative = below.join(entry.unwrap().file_name());
+        let path = top.join(&relative);
+        let facts = fs::symlink_metadata(&path).unwrap();
+        let kind = if facts.is_dir() {
+            Kind::Directory
+        } else if facts.is_file() {
+            Kind::File(fs::read(&path).unwrap())
+        } else if facts.is_symlink() {
+            Kind::Link(fs::read_link(&path).unwrap())
+        } else {
+            Kind::Other
+        };
+        let entry = Entry {
+            kind,
+            mode: facts.mode() & 0o7777,
+            owner: (facts.uid(), facts.gid()),
+            modified: (!facts.is_dir()).then(|| (facts.mtime(), facts.mtime_nsec())),
+        };
+        found.insert(relative.clone(), entry);
+        if facts.is_dir() {
+            add(top, &relative, found);
+        }
+    }
+}

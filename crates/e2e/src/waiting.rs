@@ -1,0 +1,22 @@
+use std::time::{Duration, Instant};
+
+/// How long anything that should be soon may take on a busy machine.
+pub const BOUND: Duration = Duration::from_secs(60);
+
+/// How often a condition is looked at.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Waits until `condition` gives a value.
+///
+/// # Panics
+/// When it has not after `bound`; `what` says what was waited for.
+pub fn wait_until<T>(what: &str, bound: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + bound;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < end, "waited {bound:?} for {what}");
+        std::thread::sleep(POLL);
+    }
+}

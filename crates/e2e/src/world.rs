@@ -1,0 +1,308 @@
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, FileType, Mode, StatFs, mknodat, statfs};
+
+use crate::{Invocation, Outcome};
+
+/// File systems in memory, and those that are layers themselves (statfs(2)).
+const NOT_A_DISK: [u64; 3] = [0x0102_1994, 0x794c_7630, 0x8584_58f6];
+
+/// Whether a host of this kind could have run a test that was skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Avoidable {
+    /// It could, had it been set up for it.
+    Yes,
+    /// It could not.
+    No,
+}
+
+/// A person's world for one test: a home, configuration, Atoll's state and a
+/// workspace, all new, all gone at the end.
+#[derive(Debug)]
+pub struct World {
+    top: PathBuf,
+    name: String,
+}
+
+impl World {
+    /// Makes the world for the test of this name.
+    ///
+    /// # Panics
+    /// When the directories cannot be made, or the test has another name.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let thread = std::thread::current();
+        let called = thread.name().unwrap_or("main");
+        assert!(called == "main" || called.ends_with(name), "{called} calls itself {name}");
+        let top = tempfile::Builder::new()
+            .prefix("atoll-e2e-")
+            .tempdir_in(base())
+            .expect("no directory for temporary files")
+            .keep();
+        // Not only its owner may enter: sandboxes of root run as someone else.
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).unwrap();
+        let top = top.canonicalize().unwrap();
+        let world = Self { top, name: name.to_owned() };
+        for one in [world.home(), world.config(), world.state(), world.workspace()] {
+            fs::create_dir(&one).unwrap();
+            fs::set_permissions(&one, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        world
+    }
+
+    /// The directory that holds all of it.
+    #[must_use]
+    pub fn top(&self) -> &Path {
+        &self.top
+    }
+
+    /// `HOME`.
+    #[must_use]
+    pub fn home(&self) -> PathBuf {
+        self.top.join("home")
+    }
+
+    /// `XDG_CONFIG_HOME`.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.top.join("config")
+    }
+
+    /// `XDG_STATE_HOME`.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.top.join("state")
+    }
+
+    /// The workspace, where programs start.
+    #[must_use]
+    pub fn workspace(&self) -> PathBuf {
+        self.top.join("workspace")
+    }
+
+    /// A path in the workspace.
+    #[must_use]
+    pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
+        self.workspace().join(relative)
+    }
+
+    /// Writes a file of the workspace, or any with an absolute path; directories
+    /// on the way are made.
+    ///
+    /// # Panics
+    /// When that does not work.
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// Reads a file of the workspace as text.
+    ///
+    /// # Panics
+    /// When it cannot be read.
+    #[must_use]
+    pub fn read(&self, path: impl AsRef<Path>) -> String {
+        let path = self.path(path);
+        let bytes = fs::read(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Whether there is something, a dangling link too.
+    #[must_use]
+    pub fn exists(&self, path: impl AsRef<Path>) -> bool {
+        self.path(path).symlink_metadata().is_ok()
+    }
+
+    /// Writes a profile of the user's own.
+    pub fn profile(&self, name: &str, text: &str) {
+        self.write(self.config().join(format!("atoll/profiles/{name}.toml")), text);
+    }
+
+    /// `atoll` with these arguments.
+    pub fn atoll<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Invocation {
+        self.host(program()).args(arguments)
+    }
+
+    /// `atoll run` with options and a shell script to run inside.
+    pub fn run<S: AsRef<OsStr>>(
+        &self,
+        options: impl IntoIterator<Item = S>,
+        script: &str,
+    ) -> Invocation {
+        self.atoll(["run"]).args(options).args(["--", "sh", "-c", script])
+    }
+
+    /// Runs a shell script inside, with default options.
+    #[must_use]
+    pub fn run_inside(&self, script: &str) -> Outcome {
+        self.run([""; 0], script).run()
+    }
+
+    /// A program of the host, in the same environment.
+    pub fn host(&self, program: impl AsRef<OsStr>) -> Invocation {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        let environment: Vec<(OsString, OsString)> = vec![
+            ("PATH".into(), path),
+            ("HOME".into(), self.home().into()),
+            ("XDG_CONFIG_HOME".into(), self.config().into()),
+            ("XDG_STATE_HOME".into(), self.state().into()),
+            ("TERM".into(), "xterm-256color".into()),
+            ("LANG".into(), "C.UTF-8".into()),
+            ("ATOLL".into(), self::program().into()),
+        ];
+        Invocation::new(vec![program.as_ref().to_owned()], environment, self.workspace())
+    }
+
+    /// A shell script of the host, in which `$ATOLL` is the program.
+    pub fn host_shell(&self, script: &str) -> Invocation {
+        self.host("sh").args(["-c", script])
+    }
+
+    /// A host shell script as root of a mount namespace of its own, in which it
+    /// can mount what nobody else sees. An ordinary user is root there by a user
+    /// namespace.
+    pub fn mount_shell(&self, script: &str) -> Invocation {
+        let flags: &[&str] = if is_root() {
+            &["unshare", "--mount", "--propagation", "private", "--"]
+        } else {
+            &["unshare", "--user", "--map-root-user", "--mount", "--"]
+        };
+        self.host_shell(script).under(flags)
+    }
+
+    /// The id of the run started last.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn last_run(&self) -> String {
+        let runs = self.runs();
+        let started = |run: &&serde_json::Value| run["started-at-ms"].as_u64().or_else(|| run["started_at_ms"].as_u64());
+        let last = runs.iter().max_by_key(started).expect("there is no run");
+        last["run"].as_str().unwrap().to_owned()
+    }
+
+    /// All runs, the newest first.
+    ///
+    /// # Panics
+    /// When they cannot be listed.
+    #[must_use]
+    pub fn runs(&self) -> Vec<serde_json::Value> {
+        let listed = self.atoll(["runs", "--all", "--json"]).run().success();
+        listed.json().as_array().unwrap().clone()
+    }
+
+    /// Reports that this test cannot do its work here; the test then returns.
+    ///
+    /// # Panics
+    /// When the report cannot be written.
+    pub fn skip(&self, reason: &str, avoidable: Avoidable) {
+        println!("skipped: {reason}");
+        let Some(file) = std::env::var_os("ATOLL_SKIP_FILE") else { return };
+        let word = match avoidable {
+            Avoidable::Yes => "avoidable",
+            Avoidable::No => "unavoidable",
+        };
+        let mut file = fs::File::options().append(true).create(true).open(file).unwrap();
+        // One write, because other tests write to the same file.
+        file.write_all(format!("{}\t{reason}\t{word}\n", self.name).as_bytes()).unwrap();
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::env::var_os("ATOLL_E2E_KEEP").is_some() {
+            eprintln!("kept: {}", self.top.display());
+            return;
+        }
+        if fs::remove_dir_all(&self.top).is_ok() {
+            return;
+        }
+        // Overlay's work directories and what tests closed themselves need rights first.
+        open_up(&self.top);
+        let removed = fs::remove_dir_all(&self.top);
+        if !std::thread::panicking() {
+            removed.unwrap_or_else(|why| panic!("{} is left behind: {why}", self.top.display()));
+        }
+    }
+}
+
+fn open_up(directory: &Path) {
+    let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok) {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+/// The program under test.
+fn program() -> PathBuf {
+    std::env::var_os("ATOLL_BIN").expect("ATOLL_BIN names the program to test").into()
+}
+
+/// Where worlds are made: on a disk, as a person's directories are.
+fn base() -> PathBuf {
+    let on_disk = |path: &Path| {
+        statfs(path).is_ok_and(|StatFs { f_type, .. }| !NOT_A_DISK.contains(&(f_type as u64)))
+    };
+    let named = std::env::var_os("ATOLL_TEST_BASE").map(PathBuf::from);
+    named
+        .into_iter()
+        .chain([std::env::temp_dir()])
+        .find(|path| on_disk(path))
+        .unwrap_or_else(|| PathBuf::from("/var/tmp"))
+}
+
+/// Whether this is root.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// This user's and group's numbers.
+#[must_use]
+pub fn id() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
+/// Whether the tests that take long are wanted.
+#[must_use]
+pub fn is_nightly() -> bool {
+    std::env::var_os("ATOLL_NIGHTLY").is_some()
+}
+
+/// The project's cache of what was installed for tests, if there is one.
+#[must_use]
+pub fn cache() -> Option<PathBuf> {
+    std::env::var_os("ATOLL_TEST_CACHE").map(PathBuf::from)
+}
+
+/// Whether the host has a program.
+#[must_use]
+pub fn program_exists(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
+}
+
+/// Whether an ordinary user can be root of namespaces of his own.
+#[must_use]
+pub fn can_be_ordinary_root() -> bool {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "--", "true"]);
+    command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Makes a named pipe.
+///
+/// # Panics
+/// When that does not work.
+pub fn make_fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+}

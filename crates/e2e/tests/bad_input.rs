@@ -1,0 +1,455 @@
+//! Bad input of every kind: a clear error that says what, why and what to do, and
+//! nothing lost.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use e2e::{Avoidable, Outcome, World, can_be_ordinary_root, is_root, tree};
+
+const NONE: [&str; 0] = [];
+
+fn close_to_writing(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
+}
+
+fn open_again(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Runs a host script as root of a mount namespace; nothing where that cannot be.
+fn in_mount_namespace(world: &World, script: &str) -> Option<Outcome> {
+    if !is_root() && !can_be_ordinary_root() {
+        world.skip("nobody but root can mount here", Avoidable::No);
+        return None;
+    }
+    Some(world.mount_shell(&format!("set -e\n{script}")).run())
+}
+
+fn segment(world: &World) -> PathBuf {
+    let entries = fs::read_dir(world.state().join("atoll/ledger")).unwrap();
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "seg"))
+        .collect();
+    found.sort();
+    found.pop().unwrap()
+}
+
+// The workspace.
+
+#[test]
+fn a_workspace_that_is_missing_or_no_directory_is_named() {
+    let world = World::new("a_workspace_that_is_missing_or_no_directory_is_named");
+    world.write("file", "x");
+    let missing = world.atoll(["run", "--workspace", "no-such", "--", "true"]).run();
+    missing.expect_status(125).is_clear_error(["workspace", "no-such", "No such file", "--workspace"]);
+    let file = world.atoll(["run", "--workspace", "file", "--", "true"]).run();
+    file.expect_status(125).is_clear_error(["workspace", "file", "not a directory", "--workspace"]);
+}
+
+#[test]
+fn a_workspace_that_cannot_be_read_is_named() {
+    let world = World::new("a_workspace_that_cannot_be_read_is_named");
+    if is_root() {
+        return world.skip("root can read everything", Avoidable::No);
+    }
+    let closed = world.path("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let refused = world.atoll(["run", "--workspace", "closed", "--", "true"]).run();
+    refused.expect_status(125).is_clear_error(["workspace", "closed", "Permission denied"]);
+}
+
+#[test]
+fn a_file_in_the_workspace_that_cannot_be_read_stops_nothing() {
+    let world = World::new("a_file_in_the_workspace_that_cannot_be_read_stops_nothing");
+    world.write("closed/in", "x");
+    world.write("locked", "x");
+    for path in ["closed", "locked"] {
+        fs::set_permissions(world.path(path), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let _ = world.run(["--apply"], "echo new > new").run().success();
+    assert_eq!(world.read("new"), "new\n");
+    let _ = world.run_inside("rm -f locked; echo x > locked; true").success();
+    let _ = world.atoll(["diff"]).run().success();
+}
+
+#[test]
+fn places_that_no_workspace_may_be_are_refused() {
+    let world = World::new("places_that_no_workspace_may_be_are_refused");
+    let (home, top, state) = (world.home(), world.top().to_path_buf(), world.state());
+    let _ = world.run_inside("true").success();
+    let within = state.join("atoll/runs");
+    for place in [Path::new("/"), &home, &top, &state, &within, Path::new("/usr"), Path::new("/etc"), Path::new("/proc")] {
+        let shown = place.to_str().unwrap();
+        let refused = world.atoll(["run", "--workspace", shown, "--", "true"]).run();
+        assert_eq!(refused.code(), 126, "{shown}: {refused}");
+        refused.is_clear_error(["workspace", "why:", "try:", "--workspace"]);
+        let live = world.atoll(["run", "--live", "--workspace", shown, "--", "true"]).run();
+        assert_eq!(live.code(), 126, "{shown}: {live}");
+    }
+    let from = world.run(NONE, "true").dir(&home).run().expect_status(126);
+    from.is_clear_error(["home", "project"]);
+}
+
+#[test]
+fn a_link_to_a_forbidden_place_is_no_way_around() {
+    let world = World::new("a_link_to_a_forbidden_place_is_no_way_around");
+    std::os::unix::fs::symlink(world.home(), world.path("link")).unwrap();
+    let refused = world.atoll(["run", "--workspace", "link", "--", "true"]).run();
+    refused.expect_status(126).is_clear_error(["home"]);
+}
+
+#[test]
+fn a_run_inside_a_run_is_refused_clearly() {
+    let world = World::new("a_run_inside_a_run_is_refused_clearly");
+    let bin = std::env::var("ATOLL_BIN").unwrap();
+    let copy = world.path("atoll");
+    fs::copy(bin, &copy).unwrap();
+    let nested = world.run_inside("./atoll run -- true").expect_status(125);
+    nested.is_clear_error(["inside atoll run", "try:"]);
+    // Without the mark it has to fail as well, only later.
+    let hidden = world.run_inside("env -u ATOLL_RUN ./atoll run -- echo escaped");
+    assert!(hidden.code() != 0 && !hidden.out().contains("escaped"), "{hidden}");
+}
+
+// Profiles, limits, values.
+
+#[test]
+fn mistakes_in_a_profile_are_shown_with_line_and_suggestion() {
+    let world = World::new("mistakes_in_a_profile_are_shown_with_line_and_suggestion");
+    for (text, words) in [
+        ("description = \"x\"\n\n[limits]\nmemroy = \"1GiB\"\n", vec![":4:", "memroy", "memory"]),
+        ("description = \"x\"\nextend = [\"rust\"]\n", vec![":2:", "extends"]),
+        ("description = \"x\"\n[limits]\nmemory = \"lots\"\n", vec![":3:", "lots"]),
+        ("description = \"x\"\n[limits]\nprocesses = -3\n", vec![":3:", "processes"]),
+        ("description = \"x\n", vec![":1:"]),
+        ("description = \"x\"\nextends = [\"ruts\"]\n", vec!["ruts", "rust"]),
+        ("description = \"x\"\nextends = [\"bad\"]\n", vec!["circle"]),
+        ("description = 3\n", vec![":1:"]),
+        ("workspace = \"sideways\"\n", vec![":1:", "sideways", "copy-on-write"]),
+        ("[home]\nread = [\"/etc\"]\n", vec![":2:"]),
+        ("[home]\nread = [\"../other\"]\n", vec![":2:"]),
+    ] {
+        world.profile("bad", text);
+        let refused = world.run(["--profile", "bad"], "echo started").run();
+        assert_eq!(refused.code(), 125, "{text}\n{refused}");
+        assert_eq!(refused.out(), "");
+        refused.is_clear_error(words);
+    }
+    assert!(world.atoll(["runs"]).run().success().out().is_empty());
+}
+
+#[test]
+fn an_unknown_profile_is_named_with_a_suggestion() {
+    let world = World::new("an_unknown_profile_is_named_with_a_suggestion");
+    let named = world.run(["--profile", "defualt"], "true").run().expect_status(125);
+    named.is_clear_error(["defualt", "did you mean", "default"]);
+    let file = world.run(["--profile", "./none.toml"], "true").run().expect_status(125);
+    file.is_clear_error(["none.toml", "profile list"]);
+    world.write("binary.toml", [0xff, 0xfe, 0, 1]);
+    let binary = world.run(["--profile", "./binary.toml"], "true").run().expect_status(125);
+    binary.is_clear_error(["binary.toml"]);
+    world.write("long.toml", vec![b'#'; 2 << 20]);
+    let long = world.run(["--profile", "./long.toml"], "true").run().expect_status(125);
+    long.is_clear_error(["long.toml", "larger"]);
+}
+
+#[test]
+fn unknown_limits_and_unusable_values_are_named() {
+    let world = World::new("unknown_limits_and_unusable_values_are_named");
+    for (limit, words) in [
+        ("memroy=1GiB", vec!["memroy", "memory"]),
+        ("memory", vec!["KEY=VALUE"]),
+        ("memory=", vec!["memory"]),
+        ("memory=much", vec!["much", "512MiB"]),
+        ("memory=-1", vec!["-1"]),
+        ("memory=0", vec!["memory"]),
+        ("memory=99999999999999999999", vec!["memory"]),
+        ("processes=0", vec!["processes"]),
+        ("processes=1.5", vec!["processes"]),
+        ("cpu=0", vec!["cpu"]),
+        ("wall-clock=soon", vec!["soon", "90s"]),
+        ("wall-clock=0s", vec!["wall-clock"]),
+        ("open-files=1", vec!["open-files"]),
+    ] {
+        let refused = world.run(["--limit", limit], "echo started").run();
+        assert_eq!(refused.code(), 125, "{limit}: {refused}");
+        assert_eq!(refused.out(), "", "{limit}");
+        refused.is_clear_error(words);
+    }
+    for (option, value) in [("--timeout", "tomorrow"), ("--ro", "/no/such/place"), ("--env", "=x"), ("--resume", "nothing")] {
+        let refused = world.run([option, value], "echo started").run();
+        assert_eq!(refused.code(), 125, "{option} {value}: {refused}");
+        assert_eq!(refused.out(), "", "{option} {value}");
+        refused.is_clear_error([option.trim_start_matches('-')]);
+    }
+}
+
+#[test]
+fn a_json_file_that_cannot_be_written_is_an_error() {
+    let world = World::new("a_json_file_that_cannot_be_written_is_an_error");
+    let refused = world.run(["--json", "/no/such/file.json"], "echo new > new").run().expect_status(125);
+    refused.is_clear_error(["--json", "/no/such/file.json"]);
+}
+
+#[test]
+fn a_home_that_is_not_set_is_named() {
+    let world = World::new("a_home_that_is_not_set_is_named");
+    for invocation in [world.run(NONE, "true").without_env("HOME"), world.run(NONE, "true").env("HOME", "here")] {
+        invocation.run().expect_status(125).is_clear_error(["HOME"]);
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_passed_on() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new("bytes_that_are_no_text_are_passed_on");
+    let odd = std::ffi::OsStr::from_bytes(b"a\xff\x1b]52;\nb");
+    let echoed = world.atoll(["run", "--", "printf", "%s"]).arg(odd).run().success();
+    assert_eq!(echoed.stdout, odd.as_bytes());
+    for arguments in [vec!["runs"], vec!["why"], vec!["runs", "--json"], vec!["ledger", "show"]] {
+        let told = world.atoll(arguments).run().success();
+        assert!(!told.stdout.contains(&0x1b), "{told}");
+    }
+}
+
+// The state directory.
+
+#[test]
+fn a_state_directory_that_is_a_file_is_refused() {
+    let world = World::new("a_state_directory_that_is_a_file_is_refused");
+    world.write(world.state().join("atoll"), "not a directory");
+    let refused = world.run_inside("echo started").expect_status(125);
+    refused.is_clear_error(["state", "not a directory", "XDG_STATE_HOME"]);
+    assert_eq!(refused.out(), "");
+    assert_eq!(world.read(world.state().join("atoll")), "not a directory");
+}
+
+#[test]
+fn a_state_directory_that_others_can_write_to_is_refused() {
+    let world = World::new("a_state_directory_that_others_can_write_to_is_refused");
+    let _ = world.run_inside("true").success();
+    let state = world.state().join("atoll");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = world.run_inside("echo started").expect_status(125);
+    refused.is_clear_error(["state", "other users", "chmod go-w"]);
+    assert_eq!(refused.out(), "");
+    open_again(&state);
+    let _ = world.run_inside("true").success();
+}
+
+#[test]
+fn a_state_directory_that_is_read_only_is_refused() {
+    let world = World::new("a_state_directory_that_is_read_only_is_refused");
+    let _ = world.run_inside("echo new > new").success();
+    let before = tree(&world.state());
+    let refused = if is_root() {
+        let script = "mount --bind \"$XDG_STATE_HOME\" \"$XDG_STATE_HOME\"
+            mount -o remount,bind,ro \"$XDG_STATE_HOME\"
+            exec \"$ATOLL\" run -- echo started";
+        match in_mount_namespace(&world, script) {
+            None => return,
+            Some(refused) => refused,
+        }
+    } else {
+        let state = world.state().join("atoll");
+        close_to_writing(&state);
+        let refused = world.run_inside("echo started");
+        open_again(&state);
+        refused
+    };
+    let refused = refused.expect_status(125);
+    refused.is_clear_error(["state"]);
+    assert!(refused.err().contains("Read-only") || refused.err().contains("Permission denied"), "{refused}");
+    assert_eq!(refused.out(), "");
+    let after = tree(&world.state());
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn no_space_in_the_state_directory_is_a_clear_error() {
+    let world = World::new("no_space_in_the_state_directory_is_a_clear_error");
+    world.write("text", "one\n");
+    let before = tree(&world.workspace());
+    let script = "mount -t tmpfs -o size=64k,mode=700 tmpfs \"$XDG_STATE_HOME\"
+        head -c 1M /dev/zero > \"$XDG_STATE_HOME/fill\" 2>/dev/null || true
+        exec \"$ATOLL\" run -- echo started";
+    let Some(refused) = in_mount_namespace(&world, script) else { return };
+    refused.expect_status(125).is_clear_error(["space"]);
+    assert!(tree(&world.workspace()) == before);
+}
+
+#[test]
+fn a_program_that_fills_the_state_directory_gets_the_error_and_the_run_is_kept() {
+    let world = World::new("a_program_that_fills_the_state_directory_gets_the_error_and_the_run_is_kept");
+    let script = "mount -t tmpfs -o size=4m,mode=700 tmpfs \"$XDG_STATE_HOME\"
+        \"$ATOLL\" run --keep -- sh -c 'echo small > small; head -c 32M /dev/zero > big || echo full' || echo status $?
+        \"$ATOLL\" runs --json
+        \"$ATOLL\" ledger verify";
+    let Some(ended) = in_mount_namespace(&world, script) else { return };
+    let out = ended.out();
+    assert!(out.contains("full") || ended.err().contains("space"), "{ended}");
+    assert!(!ended.err().contains("panicked"), "{ended}");
+    assert!(out.contains("\"state\": \"kept\""), "{ended}");
+    assert!(out.contains("whole"), "{ended}");
+}
+
+#[test]
+fn no_space_in_the_workspace_at_apply_leaves_it_as_it_was() {
+    let world = World::new("no_space_in_the_workspace_at_apply_leaves_it_as_it_was");
+    let script = "mount -t tmpfs -o size=1m tmpfs .
+        cd \"$PWD\"
+        echo one > text
+        \"$ATOLL\" run --keep -- sh -c 'echo two >> text; head -c 200k /dev/zero > fits; head -c 4M /dev/zero > too-big' 2>/dev/null
+        \"$ATOLL\" apply last && echo applied || echo status $?
+        ls
+        cat text
+        \"$ATOLL\" apply last text && cat text";
+    let Some(ended) = in_mount_namespace(&world, script) else { return };
+    ended.is_clear_error(["could not be applied", "space", "kept"]);
+    assert_eq!(ended.out(), "status 125\ntext\none\none\ntwo\n", "{ended}");
+}
+
+#[test]
+fn a_workspace_that_is_read_only_at_apply_stays_as_it_was() {
+    let world = World::new("a_workspace_that_is_read_only_at_apply_stays_as_it_was");
+    world.write("dir/text", "one\n");
+    let _ = world.run_inside("echo two >> dir/text; echo new > new").success();
+    let before = tree(&world.workspace());
+    let script = "mount --bind . .
+        mount -o remount,bind,ro .
+        cd \"$PWD\"
+        exec \"$ATOLL\" apply last";
+    let Some(refused) = in_mount_namespace(&world, script) else { return };
+    refused.expect_status(125).is_clear_error(["Read-only"]);
+    assert!(tree(&world.workspace()) == before);
+    let _ = world.atoll(["apply", "last"]).run().success();
+}
+
+#[test]
+fn state_on_an_overlay_falls_back_to_a_copy_and_says_so() {
+    let world = World::new("state_on_an_overlay_falls_back_to_a_copy_and_says_so");
+    world.write("text", "one\n");
+    world.write("gone", "gone\n");
+    world.write("dir/in", "in\n");
+    let script = "mkdir ../upper ../work ../lower
+        options=lowerdir=../lower,upperdir=../upper,workdir=../work
+        mount -t overlay -o $options,userxattr overlay \"$XDG_STATE_HOME\" 2>/dev/null || mount -t overlay -o $options overlay \"$XDG_STATE_HOME\"
+        \"$ATOLL\" run --keep -- sh -c 'echo two >> text; rm gone; mv dir moved; echo new > new'
+        cat text
+        \"$ATOLL\" diff last --stat
+        \"$ATOLL\" apply last
+        cat text new moved/in
+        test ! -e gone
+        \"$ATOLL\" undo last
+        cat text gone dir/in
+        test ! -e new";
+    let Some(ended) = in_mount_namespace(&world, script) else { return };
+    ended.says(["copied", "XDG_STATE_HOME"]);
+    let ended = ended.success();
+    let out = ended.out();
+    assert!(out.starts_with("one\n"), "{ended}");
+    assert!(out.contains("M text") && out.contains("D gone") && out.contains("A new"), "{ended}");
+    assert!(out.ends_with("one\ntwo\nnew\nin\none\ngone\nin\n"), "{ended}");
+}
+
+#[test]
+fn a_mount_inside_the_workspace_is_refused_or_shown() {
+    let world = World::new("a_mount_inside_the_workspace_is_refused_or_shown");
+    let script = "mkdir sub
+        mount -t tmpfs tmpfs sub
+        echo inner > sub/file
+        \"$ATOLL\" run --keep -- cat sub/file && echo shown || echo status $?";
+    let Some(ended) = in_mount_namespace(&world, script) else { return };
+    let out = ended.out();
+    if !out.contains("inner") {
+        assert!(out.contains("status 125"), "it is silently wrong\n{ended}");
+        ended.is_clear_error(["sub", "mount"]);
+    }
+}
+
+// The ledger.
+
+#[test]
+fn a_cut_ledger_is_refused_or_repaired_but_never_hidden() {
+    let world = World::new("a_cut_ledger_is_refused_or_repaired_but_never_hidden");
+    for _ in 0..2 {
+        let _ = world.run_inside("echo new > new").success();
+    }
+    let path = segment(&world);
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let verified = world.atoll(["ledger", "verify"]).run().expect_status(1);
+    verified.is_clear_error(["damaged", "keep a copy"]);
+    let run = world.run_inside("echo started");
+    assert!(!run.err().contains("panicked"), "{run}");
+    if run.code() == 0 {
+        let verified = world.atoll(["ledger", "verify"]).run();
+        assert_eq!(verified.code(), 1, "the cut was forgotten\n{verified}");
+    } else {
+        run.expect_status(125).is_clear_error(["ledger"]);
+    }
+    // What was kept is not lost with it.
+    assert!(world.atoll(["diff", "last"]).run().success().out().contains("+new"));
+}
+
+#[test]
+fn an_altered_ledger_is_refused_or_told_but_never_hidden() {
+    let world = World::new("an_altered_ledger_is_refused_or_told_but_never_hidden");
+    for _ in 0..2 {
+        let _ = world.run_inside("true").success();
+    }
+    let path = segment(&world);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x20;
+    fs::write(&path, &bytes).unwrap();
+    let run = world.run_inside("echo started");
+    assert!(!run.err().contains("panicked"), "{run}");
+    if run.code() != 0 {
+        run.expect_status(125).is_clear_error(["ledger"]);
+    }
+    let verified = world.atoll(["ledger", "verify"]).run().expect_status(1);
+    verified.is_clear_error(["damaged"]);
+}
+
+#[test]
+fn a_torn_last_line_of_the_ledger_is_repaired_and_told() {
+    let world = World::new("a_torn_last_line_of_the_ledger_is_repaired_and_told");
+    let _ = world.run_inside("true").success();
+    let path = segment(&world);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend_from_slice(b"{\"half\":");
+    fs::write(&path, &bytes).unwrap();
+    let run = world.run_inside("echo started").success();
+    assert_eq!(run.out(), "started\n");
+    let _ = world.atoll(["ledger", "verify"]).run().success();
+}
+
+#[test]
+fn a_broken_record_of_a_run_does_not_hide_the_others() {
+    let world = World::new("a_broken_record_of_a_run_does_not_hide_the_others");
+    let _ = world.run_inside("echo new > new").success();
+    let broken = world.last_run();
+    fs::write(world.state().join("atoll/runs").join(&broken).join("record.json"), "{").unwrap();
+    let _ = world.run_inside("echo other > other").success();
+    let listed = world.atoll(["runs"]).run().success();
+    listed.says(["warning", broken.as_str()]);
+    assert_eq!(world.runs().len(), 1);
+    let refused = world.atoll(["apply", &broken]).run().expect_status(125);
+    refused.is_clear_error([broken.as_str()]);
+}
+
+#[test]
+fn commands_without_any_state_say_so() {
+    let world = World::new("commands_without_any_state_say_so");
+    for arguments in [vec!["diff"], vec!["apply", "last"], vec!["discard", "last"], vec!["undo", "last"], vec!["why"], vec!["ledger", "verify"]] {
+        let told = world.atoll(arguments).run().expect_status(125);
+        told.is_clear_error(["no runs yet", "atoll run"]);
+    }
+    assert!(!world.state().join("atoll").exists(), "looking made a state directory");
+}

@@ -1,0 +1,93 @@
+//! What the documents tell people to type works, and shows what they say.
+
+use std::path::{Path, PathBuf};
+
+use e2e::World;
+
+/// The top of the project: the documents are there.
+fn project() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
+    Path::new(&package).join("../..")
+}
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(project().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// What changes from run to run: ids, times, sizes, people.
+fn without_particulars(text: &str) -> Vec<String> {
+    text.lines()
+        .map(|line| {
+            let words = line.split_whitespace().map(|word| {
+                let digits = word.bytes().filter(u8::is_ascii_digit).count();
+                if digits > 0 && !word.starts_with('-') { "#" } else { word }
+            });
+            words.collect::<Vec<_>>().join(" ")
+        })
+        .filter(|line| {
+            // The figures of use, and what this host cannot enforce, differ between hosts.
+            !line.starts_with("time") && !line.starts_with("limits")
+        })
+        .collect()
+}
+
+/// The commands of a transcript, each with what it printed.
+fn transcript(block: &str) -> Vec<(String, String)> {
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for line in block.lines() {
+        match (line.strip_prefix("$ "), commands.last_mut()) {
+            (Some(command), _) => commands.push((command.to_owned(), String::new())),
+            (None, Some((_, printed))) => {
+                printed.push_str(line);
+                printed.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    commands
+}
+
+/// Runs a line as a person's shell would, who has installed `atoll`.
+fn shell(world: &World, script: &str) -> String {
+    let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {script}");
+    world.host_shell(&script).run().out()
+}
+
+#[test]
+fn the_transcript_of_the_readme_is_real() {
+    let world = World::new("the_transcript_of_the_readme_is_real");
+    let readme = document("README.md");
+    let block = readme.split("```").nth(1).expect("the README begins with a transcript");
+    let commands = transcript(block);
+    assert!(commands.len() >= 4, "{commands:?}");
+    for (command, printed) in commands {
+        let shown = shell(&world, &format!("exec 2>&1; {command}"));
+        let (shown, printed) = (without_particulars(&shown), without_particulars(&printed));
+        // The id of who runs the tests stands in one line only.
+        let same = |line: &&String| !line.contains("uid=") && !line.is_empty() && *line != "#";
+        let shown: Vec<_> = shown.iter().filter(same).collect();
+        let printed: Vec<_> = printed.iter().filter(same).collect();
+        assert_eq!(shown, printed, "{command}");
+    }
+}
+
+#[test]
+fn every_command_that_documents_name_exists() {
+    let world = World::new("every_command_that_documents_name_exists");
+    let mut seen = std::collections::BTreeSet::new();
+    for name in ["README.md", "docs/profiles.md", "docs/ledger.md"] {
+        for part in document(name).split('`').skip(1).step_by(2) {
+            let mut words = part.split_whitespace();
+            if words.next() != Some("atoll") {
+                continue;
+            }
+            if let Some(word) = words.next().filter(|word| word.bytes().all(|b| b.is_ascii_lowercase())) {
+                seen.insert(word.to_owned());
+            }
+        }
+    }
+    assert!(seen.contains("run") && seen.contains("why"), "{seen:?}");
+    for command in seen {
+        let _ = world.atoll([command.as_str(), "--help"]).run().success();
+    }
+}

@@ -1,0 +1,496 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use atoll_sys::seccomp::Action;
+
+use super::interpreter::{Seen, Verdict, run};
+use crate::filter::{ALLOWED, CONDITIONAL, REFUSED, program, rules};
+
+#[cfg(target_arch = "x86_64")]
+const HERE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const HERE: u32 = 0xC000_00B7;
+
+const EPERM: Verdict = Verdict::Error(1);
+const ENOSYS: Verdict = Verdict::Error(38);
+const EPROTONOSUPPORT: Verdict = Verdict::Error(93);
+const EAFNOSUPPORT: Verdict = Verdict::Error(97);
+
+/// The source of the tables, for the names that stand behind the numbers.
+const SOURCE: &str = include_str!("../filter/calls.rs");
+
+/// One call as the source names it.
+struct Named {
+    table: &'static str,
+    number: u32,
+    name: &'static str,
+}
+
+/// Every call in the tables of one architecture.
+fn named(architecture: &str) -> Vec<Named> {
+    let mark = format!("#[cfg(target_arch = \"{architecture}\")]");
+    let mut calls = Vec::new();
+    for part in SOURCE.split("#[cfg(target_arch = ").skip(1) {
+        let whole = format!("#[cfg(target_arch = {part}");
+        if !whole.starts_with(&mark) {
+            continue;
+        }
+        let table = part
+            .split("const ")
+            .nth(1)
+            .unwrap()
+            .split(':')
+            .next()
+            .unwrap();
+        for line in part.lines() {
+            if let Some((number, name)) = line.trim().split_once(", // ") {
+                calls.push(Named {
+                    table,
+                    number: number.parse().unwrap(),
+                    name,
+                });
+            }
+        }
+    }
+    calls
+}
+
+/// The calls of the table of conditions, which has only numbers.
+const CONDITIONAL_NAMES: [&str; 6] = [
+    "clone",
+    "unshare",
+    "socket",
+    "socketpair",
+    "ioctl",
+    "personality",
+];
+
+/// Numbers by name, of this architecture.
+fn numbers() -> BTreeMap<&'static str, u32> {
+    let mut numbers: BTreeMap<&'static str, u32> = named(std::env::consts::ARCH)
+        .iter()
+        .map(|one| (one.name, one.number))
+        .collect();
+    for (name, one) in CONDITIONAL_NAMES.into_iter().zip(CONDITIONAL) {
+        numbers.insert(name, one.call as u32);
+    }
+    numbers
+}
+
+fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdict {
+    run(
+        filter,
+        &Seen {
+            call,
+            architecture: HERE,
+            arguments,
+        },
+    )
+    .verdict
+}
+
+/// All filters that a boundary can ask for.
+fn every_filter() -> [Vec<super::Instruction>; 4] {
+    [(false, false), (true, false), (false, true), (true, true)]
+        .map(|(debugging, sockets)| program(debugging, sockets))
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_filter_is_what_was_reviewed() {
+    let names: BTreeMap<u32, &str> = numbers()
+        .into_iter()
+        .map(|(name, number)| (number, name))
+        .collect();
+    let mut lines = Vec::new();
+    for rule in rules(false, false) {
+        let action = match rule.action {
+            Action::Allow => "allow".to_owned(),
+            Action::Refuse(error) => format!("refuse {error}"),
+            Action::If(condition) => format!("if {condition:?}"),
+            Action::All(conditions) => conditions
+                .iter()
+                .map(|one| format!("\n     {one:?}"))
+                .fold("all".to_owned(), |text, one| text + &one),
+        };
+        lines.push((
+            rule.call,
+            format!("{:4} {} {action}\n", rule.call, names[&rule.call]),
+        ));
+    }
+    lines.sort();
+    let text: String = lines.into_iter().map(|(_, line)| line).collect();
+    let reviewed = include_str!("../golden/filter-x86_64.txt");
+    assert_eq!(
+        text, reviewed,
+        "a change of the filter is reviewed as a change of that file"
+    );
+}
+
+#[test]
+fn every_call_has_one_rule_and_every_rule_a_reason() {
+    let mut seen = BTreeSet::new();
+    for group in ALLOWED.iter().chain(REFUSED) {
+        assert!(group.reason.len() > 10, "{}", group.name);
+        for call in group.calls {
+            assert!(
+                seen.insert(*call),
+                "{call} is in two groups, the second is {}",
+                group.name
+            );
+        }
+    }
+    for one in CONDITIONAL {
+        assert!(one.reason.len() > 10, "{}", one.call);
+        assert!(seen.insert(one.call), "{} is in a group too", one.call);
+    }
+    assert!(ALLOWED.iter().all(|group| group.error == 0));
+    assert!(REFUSED.iter().all(|group| group.error != 0));
+    assert_eq!(rules(false, false).len(), seen.len());
+}
+
+#[test]
+fn both_architectures_mean_the_same_calls() {
+    let tables = |architecture: &str| -> BTreeMap<&'static str, &'static str> {
+        let calls = named(architecture);
+        let unique: BTreeSet<u32> = calls.iter().map(|one| one.number).collect();
+        assert_eq!(unique.len(), calls.len(), "{architecture}");
+        calls.iter().map(|one| (one.name, one.table)).collect()
+    };
+    let (here, there) = (tables("x86_64"), tables("aarch64"));
+    assert!(here.len() > 300 && there.len() > 250);
+    for (name, table) in &there {
+        assert_eq!(here.get(name), Some(table), "{name}");
+    }
+    // What is refused on one is not merely forgotten on the other.
+    let only_x86 = ["iopl", "ioperm", "modify_ldt"];
+    for (name, table) in here.iter().filter(|(_, table)| table.starts_with("NO_")) {
+        assert!(
+            there.contains_key(name) || only_x86.contains(name),
+            "{name} in {table}"
+        );
+    }
+}
+
+#[test]
+fn the_filter_is_short() {
+    for filter in every_filter() {
+        assert!(filter.len() < 2_000, "{}", filter.len());
+        for call in 0..600 {
+            let seen = Seen {
+                call,
+                architecture: HERE,
+                arguments: [0; 6],
+            };
+            assert!(run(&filter, &seen).comparisons <= 24, "{call}");
+        }
+        let read = Seen {
+            call: numbers()["read"],
+            architecture: HERE,
+            arguments: [0; 6],
+        };
+        assert!(run(&filter, &read).comparisons <= 12);
+    }
+}
+
+#[test]
+fn ways_out_are_refused_whatever_their_arguments() {
+    let refused = [
+        // The kernel's own programs and queues.
+        ("io_uring_setup", ENOSYS),
+        ("io_uring_enter", ENOSYS),
+        ("io_uring_register", ENOSYS),
+        ("userfaultfd", EPERM),
+        ("bpf", EPERM),
+        ("perf_event_open", EPERM),
+        // Keys, which are shared by user.
+        ("keyctl", EPERM),
+        ("add_key", EPERM),
+        ("request_key", EPERM),
+        // The file tree.
+        ("mount", EPERM),
+        ("umount2", EPERM),
+        ("pivot_root", EPERM),
+        ("chroot", EPERM),
+        ("open_tree", EPERM),
+        ("move_mount", EPERM),
+        ("fsopen", EPERM),
+        ("fsconfig", EPERM),
+        ("fsmount", EPERM),
+        ("fspick", EPERM),
+        ("mount_setattr", EPERM),
+        ("swapon", EPERM),
+        ("swapoff", EPERM),
+        ("open_by_handle_at", EPERM),
+        ("name_to_handle_at", EPERM),
+        ("fanotify_init", EPERM),
+        // Namespaces and other processes.
+        ("setns", EPERM),
+        ("clone3", ENOSYS),
+        ("pidfd_getfd", EPERM),
+        ("move_pages", EPERM),
+        ("migrate_pages", EPERM),
+        ("memfd_secret", EPERM),
+        // The machine.
+        ("init_module", EPERM),
+        ("finit_module", EPERM),
+        ("delete_module", EPERM),
+        ("kexec_load", EPERM),
+        ("kexec_file_load", EPERM),
+        ("reboot", EPERM),
+        ("settimeofday", EPERM),
+        ("clock_settime", EPERM),
+        ("adjtimex", EPERM),
+        ("acct", EPERM),
+        ("syslog", EPERM),
+        ("quotactl", EPERM),
+        ("sethostname", EPERM),
+        ("vhangup", EPERM),
+    ];
+    let numbers = numbers();
+    for filter in every_filter() {
+        for (name, expected) in refused {
+            for arguments in [[0; 6], [u64::MAX; 6], [1; 6], [0xffff_ffff_0000_0000; 6]] {
+                assert_eq!(says(&filter, numbers[name], arguments), expected, "{name}");
+            }
+        }
+        // Calls that no group names, as a later kernel's are.
+        for call in [467, 468, 469, 470, 511, 512, 547, 600, 0x3fff_ffff] {
+            assert_eq!(says(&filter, call, [0; 6]), ENOSYS, "{call}");
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    for filter in every_filter() {
+        for name in ["iopl", "ioperm", "modify_ldt"] {
+            assert_eq!(says(&filter, numbers[name], [0; 6]), EPERM, "{name}");
+        }
+        // The same calls by the numbers of x32, and by those of 32-bit programs.
+        for call in numbers.values() {
+            assert_eq!(says(&filter, call | 0x4000_0000, [0; 6]), ENOSYS);
+            let foreign = Seen {
+                call: *call,
+                architecture: 0x4000_0003,
+                arguments: [0; 6],
+            };
+            assert_eq!(run(&filter, &foreign).verdict, ENOSYS);
+        }
+    }
+}
+
+#[test]
+fn debugging_is_refused_where_it_is_asked_for() {
+    for name in ["ptrace", "process_vm_readv", "process_vm_writev", "kcmp"] {
+        let call = numbers()[name];
+        for (deny_debugging, expected) in [(false, Verdict::Allow), (true, EPERM)] {
+            for deny_sockets in [false, true] {
+                let filter = program(deny_debugging, deny_sockets);
+                assert_eq!(says(&filter, call, [16, 1, 0, 0, 0, 0]), expected, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_namespace_is_made() {
+    const NAMESPACES: [u64; 7] = [
+        0x0002_0000, // mounts
+        0x0200_0000, // control groups
+        0x0400_0000, // host name
+        0x0800_0000, // IPC
+        0x1000_0000, // users
+        0x2000_0000, // processes
+        0x4000_0000, // network
+    ];
+    const THREAD: u64 = 0x003d_0f00;
+    let numbers = numbers();
+    for filter in every_filter() {
+        for name in ["clone", "unshare"] {
+            let says = |flags: u64| says(&filter, numbers[name], [flags, 0, 0, 0, 0, 0]);
+            for kind in NAMESPACES {
+                for with in [0, 17, THREAD, 0x4000, 1 << 40, u64::MAX] {
+                    assert_eq!(says(kind | with), EPERM, "{name} {kind:#x} {with:#x}");
+                }
+            }
+            assert_eq!(says(0x80), EPERM, "a namespace of time");
+            for harmless in [0, 17, THREAD, 0x4100 | 17, 0x0120_0011, 0x400, 0x200] {
+                assert_eq!(says(harmless), Verdict::Allow, "{name} {harmless:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_known_kinds_of_sockets_are_opened() {
+    const FLAGS: u64 = 0o2_000_000 | 0o4_000;
+    let refused_by_family = [
+        0, 3, 4, 5, 9, 15, 17, 21, 26, 29, 31, 36, 38, 40, 44, 45, 46,
+    ];
+    let cases = [
+        // Unix sockets of each kind.
+        ([1, 1, 0], Verdict::Allow),
+        ([1, 2 | FLAGS, 0], Verdict::Allow),
+        ([1, 5, 0], Verdict::Allow),
+        // TCP and UDP, both families, also by their numbers.
+        ([2, 1, 0], Verdict::Allow),
+        ([2, 1 | FLAGS, 6], Verdict::Allow),
+        ([2, 2 | FLAGS, 17], Verdict::Allow),
+        ([10, 1 | FLAGS, 0], Verdict::Allow),
+        ([10, 2, 0], Verdict::Allow),
+        // Raw, packet, DCCP, SCTP, MPTCP, ICMP, UDP-Lite, L2TP.
+        ([2, 3, 1], EPERM),
+        ([2, 3 | FLAGS, 255], EPERM),
+        ([10, 3, 58], EPERM),
+        ([2, 4, 0], EPERM),
+        ([2, 5, 132], EPERM),
+        ([2, 6, 33], EPERM),
+        ([2, 10, 0], EPERM),
+        ([2, 1, 132], EPROTONOSUPPORT),
+        ([2, 1, 262], EPROTONOSUPPORT),
+        ([10, 1 | FLAGS, 262], EPROTONOSUPPORT),
+        ([2, 2, 1], EPROTONOSUPPORT),
+        ([10, 2, 58], EPROTONOSUPPORT),
+        ([2, 2, 136], EPROTONOSUPPORT),
+        ([2, 2, 115], EPROTONOSUPPORT),
+        ([2, 1, u64::MAX], EPROTONOSUPPORT),
+        // Netlink: devices and routes, nothing else.
+        ([16, 3, 0], Verdict::Allow),
+        ([16, 2 | FLAGS, 0], Verdict::Allow),
+    ];
+    let socket = numbers()["socket"];
+    for (debugging, filter) in [(false, program(false, false)), (true, program(true, false))] {
+        let says = |[family, kind, protocol]: [u64; 3]| {
+            let high = if debugging { 0xdead_beef_0000_0000 } else { 0 };
+            says(
+                &filter,
+                socket,
+                [family | high, kind | high, protocol | high, 0, 0, 0],
+            )
+        };
+        for (arguments, expected) in cases {
+            assert_eq!(says(arguments), expected, "{arguments:?}");
+        }
+        for family in refused_by_family {
+            for kind in 1..=6 {
+                assert_eq!(says([family, kind, 0]), EAFNOSUPPORT, "{family}");
+            }
+        }
+        for protocol in 1..64 {
+            assert_eq!(
+                says([16, 3, protocol]),
+                EPROTONOSUPPORT,
+                "netlink {protocol}"
+            );
+        }
+    }
+    for filter in [program(false, true), program(true, true)] {
+        assert_eq!(says(&filter, socket, [1, 1, 0, 0, 0, 0]), Verdict::Allow);
+        for family in [2, 10, 16, 17, 40] {
+            assert_eq!(says(&filter, socket, [family, 1, 0, 0, 0, 0]), EAFNOSUPPORT);
+        }
+    }
+    for filter in every_filter() {
+        let pair = numbers()["socketpair"];
+        assert_eq!(says(&filter, pair, [1, 1, 0, 0, 0, 0]), Verdict::Allow);
+        for family in [0, 2, 10, 16, 30, 38, 40] {
+            assert_eq!(says(&filter, pair, [family, 1, 0, 0, 0, 0]), EAFNOSUPPORT);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_typed_into_a_terminal() {
+    const TIOCSTI: u64 = 0x5412;
+    const TIOCLINUX: u64 = 0x541c;
+    const TCGETS: u64 = 0x5401;
+    const TIOCGWINSZ: u64 = 0x5413;
+    let call = numbers()["ioctl"];
+    for filter in every_filter() {
+        for high in [0, 1, 0xffff_ffff, 0x8000_0000] {
+            for descriptor in [0, 1, u64::MAX] {
+                let says = |request: u64| {
+                    says(
+                        &filter,
+                        call,
+                        [descriptor, request | high << 32, 0, 0, 0, 0],
+                    )
+                };
+                assert_eq!(says(TIOCSTI), EPERM);
+                assert_eq!(says(TIOCLINUX), EPERM);
+                assert_eq!(says(TCGETS), Verdict::Allow);
+                assert_eq!(says(TIOCGWINSZ), Verdict::Allow);
+            }
+        }
+    }
+}
+
+#[test]
+fn personalities_are_those_of_debuggers() {
+    let call = numbers()["personality"];
+    for filter in every_filter() {
+        let says = |persona: u64| says(&filter, call, [persona, 0, 0, 0, 0, 0]);
+        for persona in [0, 0x0004_0000, 0xffff_ffff] {
+            assert_eq!(says(persona), Verdict::Allow, "{persona:#x}");
+        }
+        // Read implies execute, mapping of page zero, 32-bit layouts, other systems.
+        for persona in [
+            0x0040_0000,
+            0x0010_0000,
+            0x0044_0000,
+            0x0800_0000,
+            8,
+            0x0020_0000,
+        ] {
+            assert_eq!(says(persona), EPERM, "{persona:#x}");
+        }
+    }
+}
+
+#[test]
+fn what_every_program_needs_is_allowed() {
+    let needed = [
+        "read",
+        "write",
+        "openat",
+        "close",
+        "mmap",
+        "mprotect",
+        "brk",
+        "execve",
+        "exit_group",
+        "wait4",
+        "futex",
+        "rt_sigaction",
+        "rt_sigreturn",
+        "clock_gettime",
+        "getrandom",
+        "set_robust_list",
+        "rseq",
+        "prlimit64",
+        "statx",
+        "newfstatat",
+        "ppoll",
+        "pipe2",
+        "sendmsg",
+        "recvmsg",
+        "connect",
+        "bind",
+        "listen",
+        "accept4",
+        "memfd_create",
+        "copy_file_range",
+        "inotify_add_watch",
+        "epoll_pwait",
+        "sched_getaffinity",
+        "seccomp",
+        "landlock_restrict_self",
+    ];
+    let numbers = numbers();
+    for filter in every_filter() {
+        for name in needed {
+            assert_eq!(
+                says(&filter, numbers[name], [1; 6]),
+                Verdict::Allow,
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Which changes a selection means, and which of them belong to one step.
+
+use std::collections::BTreeMap;
+
+use crate::facts::Kind;
+use crate::planning::{Planner, makes_directory};
+use crate::{Change, ChangeKind, ChangeSet, Class, Refusal, RelativePath};
+
+impl<'a> Planner<'a> {
+    /// The changes that are wanted, with the directories that they need.
+    pub fn choose(&mut self, changes: &'a ChangeSet) -> BTreeMap<&'a RelativePath, &'a Change> {
+        let mut wanted = BTreeMap::new();
+        for change in &changes.changes {
+            if !self.is_selected(change) {
+                continue;
+            }
+            let above: Vec<RelativePath> = change.path.ancestors().collect();
+            if above.iter().any(|path| self.refused.contains(path)) {
+                self.plan.refused.push(Refusal {
+                    path: change.path.clone(),
+                    why: "a directory above it is refused".into(),
+                });
+                continue;
+            }
+            let needed: Vec<&Change> = above
+                .iter()
+                .filter_map(|path| self.made.get(path).copied())
+                .collect();
+            let held = needed
+                .iter()
+                .any(|needed| needed.class == Class::Control && !self.selection.control);
+            if held {
+                self.plan.held_control.push(change.path.clone());
+                continue;
+            }
+            wanted.extend(needed.into_iter().map(|needed| (&needed.path, needed)));
+            wanted.insert(&change.path, change);
+        }
+        wanted
+    }
+
+    pub fn is_selected(&mut self, change: &Change) -> bool {
+        let paths = &self.selection.paths;
+        if !paths.is_empty() && !paths.iter().any(|path| change.path.starts_with(path)) {
+            return false;
+        }
+        match change.class {
+            Class::Ordinary => true,
+            Class::Cache => self.selection.caches,
+            Class::Ignored => self.selection.ignored,
+            Class::Control => {
+                if !self.selection.control {
+                    self.plan.held_control.push(change.path.clone());
+                }
+                self.selection.control
+            }
+        }
+    }
+
+    /// Gathers what lies in new directories under the topmost of these: it is built
+    /// as a whole and appears at once.
+    pub fn group(
+        &self,
+        wanted: &BTreeMap<&'a RelativePath, &'a Change>,
+    ) -> BTreeMap<RelativePath, Vec<&'a Change>> {
+        let is_new = |path: &RelativePath| {
+            wanted.get(path).is_some_and(|change| {
+                makes_directory(change)
+                    && !(change.kind == ChangeKind::Added && self.is_host_directory(path))
+            })
+        };
+        let mut tops: BTreeMap<RelativePath, Vec<&Change>> = BTreeMap::new();
+        for (path, change) in wanted {
+            let top = path.ancestors().filter(is_new).last();
+            tops.entry(top.unwrap_or_else(|| (*path).clone()))
+                .or_default()
+                .push(change);
+        }
+        tops
+    }
+
+    fn is_host_directory(&self, path: &RelativePath) -> bool {
+        let facts = self.reader.before.facts(path).ok().flatten();
+        facts.is_some_and(|facts| facts.kind == Kind::Directory)
+    }
+}

@@ -1,0 +1,99 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use atoll_model::LimitHit;
+
+use crate::disk::DiskWatch;
+
+/// Late enough for a count, however the file system's free space looks.
+const LATER: Duration = Duration::from_secs(31);
+
+fn layers() -> (tempfile::TempDir, Vec<PathBuf>) {
+    let place = tempfile::tempdir().unwrap();
+    let layers = vec![place.path().join("one"), place.path().join("two")];
+    for layer in &layers {
+        fs::create_dir_all(layer.join("deep/er")).unwrap();
+        fs::write(layer.join("deep/er/file"), vec![1; 40_000]).unwrap();
+    }
+    (place, layers)
+}
+
+fn check(bytes_max: u64, inodes_max: u64) -> Option<LimitHit> {
+    let (_place, layers) = layers();
+    let now = Instant::now();
+    DiskWatch::new(layers, bytes_max, inodes_max, now).check(now + LATER)
+}
+
+#[test]
+fn what_all_layers_hold_together_is_counted() {
+    assert_eq!(check(1 << 30, 1_000), None);
+    assert_eq!(
+        check(60_000, 1_000),
+        Some(LimitHit::Disk),
+        "both layers together"
+    );
+    assert_eq!(check(1 << 30, 5), Some(LimitHit::Inodes));
+    assert_eq!(check(1 << 30, 6), None, "three in each");
+    assert_eq!(check(0, 0), Some(LimitHit::Disk));
+}
+
+#[test]
+fn links_are_counted_as_links() {
+    let (place, layers) = layers();
+    let outside = place.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("large"), vec![1; 1_000_000]).unwrap();
+    symlink(&outside, layers[0].join("directory")).unwrap();
+    symlink(outside.join("large"), layers[0].join("file")).unwrap();
+    symlink("..", layers[0].join("up")).unwrap();
+    let now = Instant::now();
+    assert_eq!(
+        DiskWatch::new(layers, 500_000, 100, now).check(now + LATER),
+        None
+    );
+}
+
+#[test]
+fn holes_are_not_counted() {
+    let (_place, layers) = layers();
+    let hole = fs::File::create(layers[0].join("hole")).unwrap();
+    hole.set_len(1 << 40).unwrap();
+    let now = Instant::now();
+    assert_eq!(
+        DiskWatch::new(layers, 1 << 20, 100, now).check(now + LATER),
+        None
+    );
+}
+
+#[test]
+fn looks_have_their_pace() {
+    let (_place, layers) = layers();
+    let now = Instant::now();
+    let mut watch = DiskWatch::new(layers, 0, 0, now);
+    let first = watch.next().unwrap();
+    assert!(first > now && first <= now + Duration::from_secs(1));
+    assert_eq!(watch.check(now), None, "not yet");
+    assert_eq!(watch.check(now + LATER), Some(LimitHit::Disk));
+    assert!(watch.next().unwrap() > now + LATER);
+    // Nothing to watch, nothing to wait for.
+    let mut none = DiskWatch::new(Vec::new(), 0, 0, now);
+    assert_eq!(none.next(), None);
+    assert_eq!(none.check(now + LATER), None);
+}
+
+#[test]
+fn what_vanishes_or_cannot_be_read_ends_nothing() {
+    let (place, layers) = layers();
+    let closed = layers[1].join("deep");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::remove_dir_all(&layers[0]).unwrap();
+    let now = Instant::now();
+    assert_eq!(
+        DiskWatch::new(layers, 1 << 20, 100, now).check(now + LATER),
+        None
+    );
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    drop(place);
+}

@@ -1,0 +1,376 @@
+//! The host's side of a session; the test is the first process and the launcher.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use atoll_frame::{Order, Report, Stage};
+use atoll_model::{Ending, LimitHit, Limits, Outcome};
+use atoll_sys::{descriptor, process, socket};
+
+use super::limits;
+use crate::disk::DiskWatch;
+use crate::session::Lines;
+use crate::{Attachment, Launcher, Reaction, Running, SandboxError, Stream};
+
+/// The other ends of a session's lines.
+struct Far {
+    line: OwnedFd,
+    control: OwnedFd,
+    input: OwnedFd,
+    output: Option<OwnedFd>,
+    error: Option<OwnedFd>,
+}
+
+impl Far {
+    fn report(&self, report: Report) {
+        socket::send(self.control.as_fd(), &report.to_bytes(), &[]).unwrap();
+    }
+
+    fn launcher_report(&self, report: Report) {
+        socket::send(self.line.as_fd(), &report.to_bytes(), &[]).unwrap();
+    }
+
+    fn write(&self, text: &[u8]) {
+        descriptor::write_all(self.output.as_ref().unwrap(), text).unwrap();
+    }
+
+    /// The next order, or `None` once the host's side is gone.
+    fn order(&self) -> Option<Order> {
+        let mut buffer = [0_u8; 16];
+        match socket::receive(self.control.as_fd(), &mut buffer) {
+            Ok((0, _)) | Err(_) => None,
+            Ok((got, _)) => Some(Order::from_bytes(&buffer[..got]).unwrap()),
+        }
+    }
+
+    /// The usual end of everything.
+    fn gone(mut self) {
+        self.output = None;
+        self.error = None;
+        self.launcher_report(Report::Gone {
+            cpu_us: 1_500,
+            memory_peak_bytes: 4_096,
+        });
+    }
+}
+
+/// Someone without a terminal who keeps what is shown.
+struct Spectator {
+    input: Option<OwnedFd>,
+    sink: OwnedFd,
+}
+
+impl Attachment for Spectator {
+    fn input(&self) -> Option<BorrowedFd<'_>> {
+        self.input.as_ref().map(AsFd::as_fd)
+    }
+
+    fn sink(&self, _: Stream) -> BorrowedFd<'_> {
+        self.sink.as_fd()
+    }
+
+    fn signals(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn next_signal(&mut self) -> Option<Reaction> {
+        None
+    }
+
+    fn transform(&mut self, _: Stream, written: &[u8], shown: &mut Vec<u8>) {
+        shown.extend_from_slice(written);
+    }
+
+    fn suspended(&mut self) {}
+}
+
+/// Attends a session whose other side does this; returns what was shown too.
+fn attended(
+    limits: Limits,
+    input: &[u8],
+    other_side: impl FnOnce(Far) + Send + 'static,
+) -> (Result<Outcome, SandboxError>, Vec<u8>) {
+    let (line, far_line) = socket::pair().unwrap();
+    let (control, far_control) = socket::pair().unwrap();
+    let (far_input, lines_input) = descriptor::pipe().unwrap();
+    let (output, far_output) = descriptor::pipe().unwrap();
+    let (error, far_error) = descriptor::pipe().unwrap();
+    let far = Far {
+        line: far_line,
+        control: far_control,
+        input: far_input,
+        output: Some(far_output),
+        error: Some(far_error),
+    };
+    // Someone to wait for at the end.
+    let pid = process::fork(|| 0).unwrap();
+    let running = Running {
+        launcher: Launcher { line, pid },
+        lines: Lines {
+            control,
+            input: Some(lines_input),
+            output: Some(output),
+            error: Some(error),
+        },
+        groups: None,
+        enforcement: Vec::new(),
+        disk: DiskWatch::new(Vec::new(), 0, 0, Instant::now()),
+        limits,
+    };
+    let (typed, typing) = descriptor::pipe().unwrap();
+    descriptor::write_all(&typing, input).unwrap();
+    drop(typing);
+    let (shown, sink) = descriptor::pipe().unwrap();
+    let mut spectator = Spectator {
+        input: Some(typed),
+        sink,
+    };
+    let other = thread::spawn(move || other_side(far));
+    let result = running.attend(&mut spectator);
+    drop(spectator);
+    other.join().unwrap();
+    let mut text = Vec::new();
+    File::from(shown).read_to_end(&mut text).unwrap();
+    (result, text)
+}
+
+#[test]
+fn a_program_runs_and_ends() {
+    let (result, shown) = attended(limits(), b"typed", |far| {
+        far.report(Report::Running);
+        let mut typed = [0_u8; 16];
+        let mut read = 0;
+        while read < 5 {
+            read += descriptor::read(far.input.as_fd(), &mut typed[read..]).unwrap();
+        }
+        far.write(&typed[..read]);
+        // The end of the input arrives as an end.
+        assert_eq!(descriptor::read(far.input.as_fd(), &mut typed).unwrap(), 0);
+        far.write(b", told");
+        far.report(Report::Ended {
+            signalled: false,
+            number: 3,
+        });
+        far.gone();
+    });
+    let outcome = result.unwrap();
+    assert_eq!(outcome.ending, Ending::Exited { status: 3 });
+    assert_eq!(outcome.usage.cpu, Duration::from_micros(1_500));
+    assert_eq!(outcome.usage.memory_peak_bytes, 4_096);
+    assert!(!outcome.usage.memory_is_whole);
+    assert_eq!(shown, b"typed, told");
+}
+
+#[test]
+fn every_report_of_an_end_has_its_ending() {
+    let cases = [
+        (
+            Report::Ended {
+                signalled: false,
+                number: 0,
+            },
+            Ending::Exited { status: 0 },
+        ),
+        (
+            Report::Ended {
+                signalled: true,
+                number: 9,
+            },
+            Ending::Signalled { signal: 9 },
+        ),
+        (Report::NotExecuted { error: 2 }, Ending::NotFound),
+        (Report::NotExecuted { error: 13 }, Ending::NotExecutable),
+        (
+            Report::MemoryReached,
+            Ending::Limited {
+                limit: LimitHit::Memory,
+            },
+        ),
+    ];
+    for (report, expected) in cases {
+        for launcher_first in [false, true] {
+            let told = report.clone();
+            let (result, _) = attended(limits(), b"", move |far| {
+                // What the first process said last is heard, whichever line is
+                // looked at first.
+                if launcher_first {
+                    far.launcher_report(Report::Gone {
+                        cpu_us: 1,
+                        memory_peak_bytes: 1,
+                    });
+                }
+                far.report(told);
+                if !launcher_first {
+                    far.gone();
+                }
+            });
+            match (result, launcher_first) {
+                (Ok(outcome), _) if outcome.ending == expected => {}
+                // Too late: the launcher had told that all is gone.
+                (
+                    Ok(Outcome {
+                        ending: Ending::Signalled { signal: 9 },
+                        ..
+                    }),
+                    true,
+                ) => {}
+                other => panic!("{report:?}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_first_process_that_the_kernel_ended_is_told_as_killed() {
+    let (result, _) = attended(limits(), b"", |far| {
+        far.report(Report::Running);
+        far.gone();
+    });
+    assert_eq!(result.unwrap().ending, Ending::Signalled { signal: 9 });
+}
+
+#[test]
+fn failures_come_with_their_cause() {
+    let failed = |stage, error, detail: &[u8]| Report::Failed {
+        stage,
+        error,
+        detail: detail.to_vec(),
+    };
+    let inside = failed(Stage::Tree, 116, b"home/x");
+    let (result, _) = attended(limits(), b"", {
+        let inside = inside.clone();
+        move |far| {
+            far.report(inside);
+            far.gone();
+        }
+    });
+    let text = result.unwrap_err().to_string();
+    assert!(
+        text.contains("at /home/x") && text.contains("exchanged"),
+        "{text}"
+    );
+    // What the launcher met is the cause of what its child met.
+    let (result, _) = attended(limits(), b"", move |far| {
+        far.report(failed(Stage::Start, 0, b""));
+        thread::sleep(Duration::from_millis(50));
+        far.launcher_report(failed(Stage::Ids, 1, b""));
+    });
+    let text = result.unwrap_err().to_string();
+    assert!(text.starts_with("mapping user ids"), "{text}");
+}
+
+#[test]
+fn malformed_reports_end_the_session() {
+    let (result, _) = attended(limits(), b"", |far| {
+        socket::send(far.control.as_fd(), &[99, 1, 2], &[]).unwrap();
+        assert_eq!(far.order(), None);
+    });
+    assert!(result.unwrap_err().to_string().contains("malformed"));
+}
+
+#[test]
+fn a_launcher_that_vanishes_ends_the_sandbox() {
+    let (result, _) = attended(limits(), b"", |mut far| {
+        far.report(Report::Running);
+        // As after kill -9: the line closes, the program still holds its pipes.
+        let (_, other) = socket::pair().unwrap();
+        drop(std::mem::replace(&mut far.line, other));
+        assert_eq!(far.order(), Some(Order::End));
+    });
+    assert!(matches!(result, Err(SandboxError::Vanished)), "{result:?}");
+}
+
+#[test]
+fn time_is_a_limit_and_the_program_is_asked_first() {
+    let limits = Limits {
+        wall_clock: Some(Duration::from_millis(100)),
+        ..limits()
+    };
+    let (result, _) = attended(limits, b"", |far| {
+        far.report(Report::Running);
+        assert_eq!(far.order(), Some(Order::Signal(15)));
+        far.report(Report::Ended {
+            signalled: false,
+            number: 0,
+        });
+        far.gone();
+    });
+    let limit = LimitHit::WallClock;
+    assert_eq!(result.unwrap().ending, Ending::Limited { limit });
+}
+
+#[test]
+fn silence_is_a_limit_and_output_breaks_it() {
+    let limits = Limits {
+        idle: Some(Duration::from_millis(300)),
+        ..limits()
+    };
+    let (result, shown) = attended(limits, b"", |far| {
+        far.report(Report::Running);
+        for _ in 0..4 {
+            thread::sleep(Duration::from_millis(100));
+            far.write(b".");
+        }
+        assert_eq!(far.order(), Some(Order::Signal(15)));
+        far.report(Report::Ended {
+            signalled: true,
+            number: 15,
+        });
+        far.gone();
+    });
+    assert_eq!(shown, b"....");
+    assert_eq!(
+        result.unwrap().ending,
+        Ending::Limited {
+            limit: LimitHit::Idle
+        }
+    );
+}
+
+#[test]
+fn who_does_not_obey_is_ended_without_being_asked() {
+    let limits = Limits {
+        wall_clock: Some(Duration::from_millis(50)),
+        ..limits()
+    };
+    let started = Instant::now();
+    let (result, _) = attended(limits, b"", |far| {
+        far.report(Report::Running);
+        assert_eq!(far.order(), Some(Order::Signal(15)));
+        assert_eq!(far.order(), Some(Order::End));
+        // Nothing is done, everything stays open: the line is let go at last,
+        // by which the launcher knows.
+        assert_eq!(far.order(), None);
+        assert_eq!(socket::receive(far.line.as_fd(), &mut [0]).unwrap().0, 0);
+    });
+    assert_eq!(
+        result.unwrap().ending,
+        Ending::Limited {
+            limit: LimitHit::WallClock
+        }
+    );
+    assert!(started.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn all_that_was_written_is_shown_before_the_end() {
+    const BYTES: usize = 50_000;
+    let (result, shown) = attended(limits(), b"", |mut far| {
+        far.report(Report::Running);
+        far.report(Report::Ended {
+            signalled: false,
+            number: 0,
+        });
+        far.launcher_report(Report::Gone {
+            cpu_us: 1,
+            memory_peak_bytes: 1,
+        });
+        let mut output = File::from(far.output.take().unwrap());
+        output.write_all(&vec![b'x'; BYTES]).unwrap();
+    });
+    assert_eq!(result.unwrap().ending, Ending::Exited { status: 0 });
+    assert_eq!(shown.len(), BYTES);
+}

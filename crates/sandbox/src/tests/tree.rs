@@ -1,0 +1,503 @@
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use atoll_frame::{Operation, Permission, Source};
+use atoll_model::{Access, Boundary, Keep, Layering, View, ViewKind};
+
+use super::{boundary, host, mount, view};
+use crate::tree::{Plan, plan};
+use crate::{PlacedLayer, Placement, SandboxError, WorkspacePlace, make_layer};
+
+/// A host in a temporary directory: a system, a home, a workspace in it.
+struct World {
+    _place: tempfile::TempDir,
+    root: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        for directory in [
+            "usr/lib",
+            "etc",
+            "home/project/.git/hooks",
+            "home/.tool",
+            "empty",
+        ] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        for file in ["etc/hosts", "home/.config", "home/project/file"] {
+            fs::write(root.join(file), "content").unwrap();
+        }
+        Self {
+            _place: place,
+            root,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn workspace(&self) -> PathBuf {
+        self.path("home/project")
+    }
+
+    fn layer(&self, name: &str, lower: &Path) -> PlacedLayer {
+        let directory = self.path("state").join(name);
+        make_layer(&directory, lower, lower, None).unwrap().0
+    }
+
+    fn placement(&self, workspace: WorkspacePlace) -> Placement {
+        Placement {
+            workspace,
+            layers: Vec::new(),
+            base: None,
+            empty: self.path("empty"),
+        }
+    }
+
+    fn copy_on_write(&self) -> Placement {
+        let layer = self.layer("workspace", &self.workspace());
+        self.placement(WorkspacePlace::Layer(layer))
+    }
+
+    /// What a profile usually names.
+    fn boundary(&self) -> Boundary {
+        let layered = View {
+            access: Access::Layer(Layering { keep: Keep::Run }),
+            ..view(self.path("home/.config"), ViewKind::Home)
+        };
+        boundary(
+            &self.path("home"),
+            vec![
+                view(self.path("usr"), ViewKind::System),
+                view(self.path("etc"), ViewKind::System),
+                view(self.path("home/.tool"), ViewKind::Home),
+                layered,
+                View {
+                    required: false,
+                    ..view(self.path("missing"), ViewKind::System)
+                },
+            ],
+        )
+    }
+
+    fn plan(&self, boundary: &Boundary, placement: &Placement) -> Plan {
+        plan(boundary, &self.workspace(), placement, &host()).unwrap()
+    }
+
+    /// A plan as text, with the world's place as `/T` and without what belongs
+    /// to this machine.
+    fn text(&self, plan: &Plan) -> String {
+        let root = self.root.to_str().unwrap();
+        let shown = |path: &[u8]| {
+            let path = String::from_utf8_lossy(path).into_owned();
+            path.replace(root, "/T")
+                .replace(root.trim_start_matches('/'), "T")
+        };
+        let mut text = String::new();
+        for operation in &plan.operations {
+            let path = path_of(operation);
+            // The steps to where the world's place is are this machine's.
+            let above = self.root.strip_prefix("/").unwrap().as_os_str().as_bytes();
+            let is_step = matches!(operation, Operation::Directory { owned: true, .. });
+            if is_step && above.starts_with(path) && path != above {
+                continue;
+            }
+            // Which of these are there depends on the kernel.
+            if path.starts_with(b"proc/") {
+                continue;
+            }
+            let sources: String = sources_of(operation)
+                .iter()
+                .map(|one| format!(" < {}", shown(&one.path)))
+                .collect();
+            text += &format!(
+                "{} {}{}{sources}\n",
+                kind(operation),
+                shown(path),
+                rest(operation)
+            );
+        }
+        for Permission {
+            path,
+            read,
+            execute,
+            change,
+            device,
+        } in &plan.permissions
+        {
+            let rights: String = [(read, 'r'), (execute, 'x'), (change, 'w'), (device, 'd')]
+                .iter()
+                .map(|(given, letter)| if **given { *letter } else { '-' })
+                .collect();
+            text += &format!("may {rights} {}\n", shown(path));
+        }
+        text
+    }
+}
+
+fn kind(operation: &Operation) -> String {
+    let text = format!("{operation:?}");
+    text.split([' ', '{']).next().unwrap().to_lowercase()
+}
+
+/// The numbers of a step.
+fn rest(operation: &Operation) -> String {
+    match operation {
+        Operation::Directory { mode, owned, .. } => {
+            format!(" {mode:o}{}", if *owned { " owned" } else { "" })
+        }
+        Operation::Link { to, .. } => format!(" -> {}", String::from_utf8_lossy(to)),
+        Operation::File { mode, content, .. } => format!(" {mode:o} {} bytes", content.len()),
+        Operation::Memory {
+            bytes,
+            inodes,
+            mode,
+            ..
+        } => format!(" {bytes} {inodes} {mode:o}"),
+        Operation::ReadOnly { as_caller, .. } | Operation::ReadOnlyFile { as_caller, .. } => {
+            (if *as_caller { " as caller" } else { "" }).to_owned()
+        }
+        Operation::Terminals { max, .. } => format!(" {max}"),
+        _ => String::new(),
+    }
+}
+
+fn path_of(operation: &Operation) -> &[u8] {
+    match operation {
+        Operation::Directory { path, .. }
+        | Operation::Link { path, .. }
+        | Operation::File { path, .. }
+        | Operation::Memory { path, .. }
+        | Operation::ReadOnly { path, .. }
+        | Operation::ReadOnlyFile { path, .. }
+        | Operation::Layer { path, .. }
+        | Operation::Writable { path, .. }
+        | Operation::Seal { path }
+        | Operation::Device { path, .. }
+        | Operation::Terminals { path, .. }
+        | Operation::Processes { path }
+        | Operation::HideFile { path, .. }
+        | Operation::HideDirectory { path } => path,
+    }
+}
+
+fn sources_of(operation: &Operation) -> Vec<&Source> {
+    match operation {
+        Operation::ReadOnly { source, empty, .. } => vec![source, empty],
+        Operation::ReadOnlyFile { source, .. }
+        | Operation::Writable { source, .. }
+        | Operation::Device { source, .. } => vec![source],
+        Operation::HideFile { null, .. } => vec![null],
+        Operation::Layer {
+            lower, upper, work, ..
+        } => vec![lower, upper, work],
+        Operation::Directory { .. }
+        | Operation::Link { .. }
+        | Operation::File { .. }
+        | Operation::Memory { .. }
+        | Operation::Seal { .. }
+        | Operation::Terminals { .. }
+        | Operation::Processes { .. }
+        | Operation::HideDirectory { .. } => Vec::new(),
+    }
+}
+
+/// What holds for every plan.
+fn check(world: &World, boundary: &Boundary, plan: &Plan, placed: &[PathBuf]) {
+    let mut made: Vec<&[u8]> = Vec::new();
+    for operation in &plan.operations {
+        let path = path_of(operation);
+        let shown = String::from_utf8_lossy(path);
+        assert!(!path.is_empty() && !path.starts_with(b"/"), "{shown}");
+        assert!(
+            Path::new(&*shown)
+                .components()
+                .all(|one| one.as_os_str() != ".."),
+            "{shown}"
+        );
+        assert!(path == b"run" || !path.starts_with(b"run/"), "{shown}");
+        // A parent before what lies beneath it.
+        if let Some(at) = path.iter().rposition(|byte| *byte == b'/') {
+            let mut above = path[..at].split(|byte| *byte == b'/').scan(0, |end, part| {
+                *end += part.len() + 1;
+                Some(*end - 1)
+            });
+            let covered = match operation {
+                // What is shown or sealed may lie within something shown before.
+                Operation::Seal { .. } | Operation::ReadOnly { .. } => {
+                    above.any(|end| made.contains(&&path[..end]))
+                }
+                _ => made.contains(&&path[..at]),
+            };
+            assert!(covered, "{shown} comes before its parent");
+        }
+        if matches!(
+            operation,
+            Operation::Directory { .. } | Operation::Link { .. }
+        ) {
+            assert!(!made.contains(&path), "{shown} is made twice");
+        }
+        made.push(path);
+        for source in sources_of(operation) {
+            let path = Path::new(std::ffi::OsStr::from_bytes(&source.path));
+            let known = boundary
+                .views
+                .iter()
+                .any(|view| path.starts_with(&view.host))
+                || path == world.workspace()
+                || path == world.path("empty")
+                || path.parent() == Some(Path::new("/dev"))
+                || placed.iter().any(|place| path.starts_with(place));
+            assert!(known, "{} was never named", path.display());
+            let facts = path.symlink_metadata().unwrap();
+            assert_eq!((source.device, source.inode), (facts.dev(), facts.ino()));
+        }
+    }
+    for permission in &plan.permissions {
+        assert!(permission.path.starts_with(b"/"));
+        assert!(permission.change || permission.device || permission.read);
+    }
+}
+
+#[test]
+fn the_usual_plan_is_what_was_reviewed() {
+    let world = World::new();
+    let (boundary, placement) = (world.boundary(), world.copy_on_write());
+    let plan = world.plan(&boundary, &placement);
+    check(&world, &boundary, &plan, &[world.path("state")]);
+    assert_eq!(world.text(&plan), include_str!("../golden/plan.txt"));
+}
+
+#[test]
+fn every_kind_of_workspace_is_planned() {
+    let world = World::new();
+    let sealed = vec![world.workspace().join(".git/hooks")];
+    let copy = world.path("copy");
+    fs::create_dir(&copy).unwrap();
+    let places = [
+        WorkspacePlace::Layer(world.layer("workspace", &world.workspace())),
+        WorkspacePlace::Copy(copy.clone()),
+        WorkspacePlace::Live { sealed },
+        WorkspacePlace::ReadOnly,
+    ];
+    let inside = world.workspace();
+    let inside = inside.strip_prefix("/").unwrap().as_os_str().as_bytes();
+    let boundary = world.boundary();
+    for workspace in places {
+        let placement = world.placement(workspace);
+        let plan = world.plan(&boundary, &placement);
+        check(
+            &world,
+            &boundary,
+            &plan,
+            &[world.path("state"), copy.clone()],
+        );
+        let steps: Vec<String> = plan
+            .operations
+            .iter()
+            .filter(|one| path_of(one).starts_with(inside))
+            .map(kind)
+            .collect();
+        let changes = plan
+            .permissions
+            .iter()
+            .any(|one| one.change && one.path.ends_with(inside));
+        let expected: (&[&str], bool) = match placement.workspace {
+            WorkspacePlace::Layer(_) => (&["directory", "layer"], true),
+            WorkspacePlace::Copy(_) => (&["directory", "writable"], true),
+            WorkspacePlace::Live { .. } => (&["directory", "writable", "seal"], true),
+            WorkspacePlace::ReadOnly => (&["directory", "readonly"], false),
+        };
+        assert_eq!(steps, expected.0);
+        assert_eq!(changes, expected.1);
+    }
+}
+
+#[test]
+fn views_come_in_order_of_depth_whatever_order_they_have() {
+    let world = World::new();
+    let mut boundary = world.boundary();
+    // A view within the workspace, and one above it, named the wrong way round.
+    boundary
+        .views
+        .insert(0, view(world.workspace().join(".git"), ViewKind::Input));
+    boundary
+        .views
+        .push(view(world.path("home"), ViewKind::Input));
+    let placement = world.copy_on_write();
+    let plan = world.plan(&boundary, &placement);
+    let position = |name: &str| {
+        let wanted = world.path(name);
+        let wanted = wanted.strip_prefix("/").unwrap().as_os_str().as_bytes();
+        plan.operations
+            .iter()
+            .position(|one| {
+                path_of(one) == wanted
+                    && matches!(one, Operation::ReadOnly { .. } | Operation::Layer { .. })
+            })
+            .unwrap()
+    };
+    assert!(position("home") < position("home/project"));
+    assert!(position("home/project") < position("home/project/.git"));
+}
+
+#[test]
+fn mounts_within_a_layer_are_refused_and_within_a_view_shown() {
+    let world = World::new();
+    let placement = world.copy_on_write();
+    let boundary = world.boundary();
+    let mut here = host();
+    here.mounts = vec![mount(&world.workspace().join(".git"), "ext4", "rw")];
+    let refused = plan(&boundary, &world.workspace(), &placement, &here).unwrap_err();
+    assert!(
+        matches!(refused, SandboxError::MountInside { .. }),
+        "{refused}"
+    );
+    let live = world.placement(WorkspacePlace::Live { sealed: Vec::new() });
+    assert!(plan(&boundary, &world.workspace(), &live, &here).is_err());
+    // Of mounts in a view only those with files are shown.
+    here.mounts = vec![
+        mount(&world.path("usr/lib"), "ext4", "rw"),
+        mount(&world.path("etc"), "ext4", "rw"),
+        mount(&world.path("usr/gone"), "ext4", "rw"),
+    ];
+    let shown = plan(&boundary, &world.workspace(), &placement, &here).unwrap();
+    check(&world, &boundary, &shown, &[world.path("state")]);
+    let nested = |plan: &Plan| {
+        plan.operations
+            .iter()
+            .filter(|one| matches!(one, Operation::ReadOnly { .. }))
+            .filter(|one| path_of(one).ends_with(b"usr/lib"))
+            .count()
+    };
+    assert_eq!(nested(&shown), 1);
+    here.mounts = vec![mount(&world.path("usr/lib"), "proc", "rw")];
+    let hidden = plan(&boundary, &world.workspace(), &placement, &here).unwrap();
+    assert_eq!(nested(&hidden), 0);
+}
+
+#[test]
+fn what_is_missing_is_an_error_only_where_it_is_required() {
+    let world = World::new();
+    let placement = world.copy_on_write();
+    let mut boundary = world.boundary();
+    boundary
+        .views
+        .push(view(world.path("gone"), ViewKind::Input));
+    let error = plan(&boundary, &world.workspace(), &placement, &host()).unwrap_err();
+    assert!(matches!(error, SandboxError::Source { .. }), "{error}");
+    boundary.views.last_mut().unwrap().required = false;
+    let plan = world.plan(&boundary, &placement);
+    assert!(
+        !plan
+            .operations
+            .iter()
+            .any(|one| path_of(one).ends_with(b"gone"))
+    );
+}
+
+#[test]
+fn sockets_and_pipes_of_the_host_are_not_shown() {
+    let world = World::new();
+    let placement = world.copy_on_write();
+    let socket = world.path("home/.tool/socket");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let link = world.path("home/.tool/link");
+    symlink(&socket, &link).unwrap();
+    for path in [socket, link, PathBuf::from("/dev/null")] {
+        let mut boundary = world.boundary();
+        boundary.views.push(view(&path, ViewKind::Input));
+        let error = plan(&boundary, &world.workspace(), &placement, &host()).unwrap_err();
+        assert!(error.to_string().contains("socket"), "{error}");
+        boundary.views.last_mut().unwrap().required = false;
+        let planned = world.plan(&boundary, &placement);
+        check(&world, &boundary, &planned, &[world.path("state")]);
+        let named = path.strip_prefix("/").unwrap().as_os_str().as_bytes();
+        let shown = planned
+            .operations
+            .iter()
+            .any(|one| path_of(one) == named && matches!(one, Operation::ReadOnlyFile { .. }));
+        assert!(!shown, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_link_shows_what_it_leads_to() {
+    let world = World::new();
+    let placement = world.copy_on_write();
+    symlink(world.path("home/.tool"), world.path("home/alias")).unwrap();
+    symlink("nowhere", world.path("home/dangling")).unwrap();
+    let mut boundary = world.boundary();
+    boundary
+        .views
+        .push(view(world.path("home/alias"), ViewKind::Home));
+    let dangling = view(world.path("home/dangling"), ViewKind::Home);
+    boundary.views.push(View {
+        required: false,
+        ..dangling.clone()
+    });
+    let planned = world.plan(&boundary, &placement);
+    let tool = world.path("home/.tool").as_os_str().as_bytes().to_vec();
+    assert!(planned.operations.iter().any(|one| {
+        path_of(one).ends_with(b"home/alias")
+            && matches!(one, Operation::ReadOnly { source, .. } if source.path == tool)
+    }));
+    boundary.views.push(dangling);
+    assert!(plan(&boundary, &world.workspace(), &placement, &host()).is_err());
+}
+
+#[test]
+fn a_single_file_that_can_be_changed_is_a_copy() {
+    let world = World::new();
+    let placement = world.copy_on_write();
+    let boundary = world.boundary();
+    let config = world.path("home/.config");
+    let copied = |plan: &Plan| {
+        plan.operations.iter().find_map(|one| match one {
+            Operation::File {
+                path,
+                content,
+                mode,
+            } if path.ends_with(b"home/.config") => Some((content.clone(), *mode)),
+            _ => None,
+        })
+    };
+    let content = b"content".to_vec();
+    assert_eq!(
+        copied(&world.plan(&boundary, &placement)),
+        Some((content, 0o600))
+    );
+    fs::write(&config, vec![0; 100 * 1024]).unwrap();
+    assert!(copied(&world.plan(&boundary, &placement)).is_some());
+    fs::write(&config, vec![0; 100 * 1024 + 1]).unwrap();
+    assert!(
+        copied(&world.plan(&boundary, &placement)).is_none(),
+        "too large to be copied"
+    );
+}
+
+#[test]
+fn programs_are_executed_only_from_where_it_is_allowed() {
+    let world = World::new();
+    let placement = world.copy_on_write();
+    let mut boundary = world.boundary();
+    let executes = |plan: &Plan| -> Vec<String> {
+        let given = plan.permissions.iter().filter(|one| one.execute);
+        given
+            .map(|one| String::from_utf8(one.path.clone()).unwrap())
+            .collect()
+    };
+    assert_eq!(executes(&world.plan(&boundary, &placement)), ["/"]);
+    boundary.programs = vec![PathBuf::from("/usr/bin"), PathBuf::from("/usr/lib")];
+    assert_eq!(
+        executes(&world.plan(&boundary, &placement)),
+        ["/usr/bin", "/usr/lib"]
+    );
+}

@@ -1,0 +1,46 @@
+use std::ffi::CString;
+use std::path::PathBuf;
+
+use atoll_model::RunId;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+use crate::state::SCRATCH;
+use crate::tree::delete_tree;
+use crate::{FileFault, RunError, StateDir};
+
+/// Makes the directory of a run of which nothing is to be kept: it has no record
+/// and is in no list. Whoever made it removes it; when that process dies, the
+/// next opening of the ledger does.
+///
+/// # Errors
+/// [`RunError::Exists`] or [`RunError::File`].
+pub fn create_scratch(state: &StateDir, run: &RunId) -> Result<PathBuf, RunError> {
+    let scratch = state.subdirectory(SCRATCH, true)?;
+    let path = state.scratch_dir(run);
+    match rustix::fs::mkdirat(&scratch, run.as_str(), Mode::RWXU) {
+        Err(Errno::EXIST) => Err(RunError::Exists(run.clone())),
+        other => {
+            other.map_err(FileFault::on("create", &path))?;
+            Ok(path)
+        }
+    }
+}
+
+/// Removes the directory of such a run, if it is there.
+///
+/// # Errors
+/// [`RunError::Mounted`] or [`RunError::File`].
+pub fn remove_scratch(state: &StateDir, run: &RunId) -> Result<(), RunError> {
+    let scratch = match state.subdirectory(SCRATCH, false) {
+        Err(fault) if fault.is_not_found() => return Ok(()),
+        other => other?,
+    };
+    let Ok(name) = CString::new(run.as_str()) else {
+        return Ok(());
+    };
+    match delete_tree(&scratch, &name, &state.scratch_dir(run)) {
+        Err(RunError::File(fault)) if fault.is_not_found() => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,184 @@
+//! Rights that a process gives up: capabilities, limits, Landlock.
+
+use std::fs;
+
+use super::{c_path, in_child, is_root, number};
+use crate::landlock::{self, Rights, Ruleset};
+use crate::{credentials, process};
+
+/// A field of this process's status.
+fn status(name: &str) -> String {
+    let text = fs::read_to_string("/proc/self/status").unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(&format!("{name}:")))
+        .unwrap();
+    line.split_once(':').unwrap().1.trim().to_owned()
+}
+
+#[test]
+fn no_right_is_left_and_none_can_be_gained() {
+    if !is_root() {
+        super::skipped("only a process with capabilities can give them up");
+        return;
+    }
+    in_child(|| {
+        credentials::drop_all_rights().unwrap();
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(status(set).trim_start_matches('0'), "", "{set}");
+        }
+        assert_eq!(status("NoNewPrivs"), "1");
+        // SAFETY: prctl with integers.
+        let bits = unsafe { libc::prctl(libc::PR_GET_SECUREBITS, 0, 0, 0, 0) };
+        assert_eq!(bits, 0b1110_1111);
+        // User id 0 is a number like any other.
+        assert_eq!(number(credentials::set_host_name(b"x")), libc::EPERM);
+        assert!(number(credentials::leave_namespaces(libc::CLONE_NEWNS)) == libc::EPERM);
+        let pid = process::fork(|| u8::from(!status("CapEff").trim_start_matches('0').is_empty()))
+            .unwrap();
+        let change = process::wait(Some(pid), true).unwrap().unwrap().change;
+        assert_eq!(change, process::Change::Exited(0));
+    });
+}
+
+#[test]
+fn another_user_is_nobody_of_before() {
+    if !is_root() {
+        super::skipped("only root can become another user");
+        return;
+    }
+    in_child(|| {
+        credentials::become_user(12_345, 23_456).unwrap();
+        assert_eq!(status("Uid"), "12345\t12345\t12345\t12345");
+        assert_eq!(status("Gid"), "23456\t23456\t23456\t23456");
+        assert_eq!(status("Groups"), "");
+        assert_eq!(number(credentials::become_user(0, 0)), libc::EPERM);
+    });
+}
+
+#[test]
+fn inspection_is_forbidden() {
+    in_child(|| {
+        credentials::forbid_inspection().unwrap();
+        // SAFETY: prctl with integers.
+        assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) }, 0);
+    });
+}
+
+#[test]
+fn limits_hold_and_never_rise() {
+    let cases = [
+        (libc::RLIMIT_NOFILE, 64),
+        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_NPROC, 10_000),
+        (libc::RLIMIT_DATA, 1 << 40),
+    ];
+    for (resource, value) in cases {
+        in_child(|| {
+            let first = credentials::limit_resource(resource, value).unwrap();
+            assert!(first <= value);
+            assert_eq!(limit(resource), (first, first));
+            credentials::drop_all_rights()
+                .or_else(|error| if is_root() { Err(error) } else { Ok(()) })
+                .unwrap();
+            // Higher than the hard limit: that one stays.
+            let second =
+                credentials::limit_resource(resource, first.saturating_mul(2) + 1).unwrap();
+            assert_eq!(second, first);
+            assert_eq!(limit(resource), (first, first));
+        });
+    }
+    assert_eq!(number(credentials::limit_resource(999, 1)), libc::EINVAL);
+}
+
+fn limit(resource: u32) -> (u64, u64) {
+    let mut now = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `now` lives through the call.
+    assert_eq!(unsafe { libc::getrlimit(resource, &raw mut now) }, 0);
+    (now.rlim_cur, now.rlim_max)
+}
+
+#[test]
+fn landlock_gives_what_was_allowed_and_nothing_else() {
+    let version = match landlock::version() {
+        Ok(version) => version,
+        Err(error) => return super::skipped(&format!("no Landlock: {error}")),
+    };
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    for name in ["read", "change", "none", "run"] {
+        fs::create_dir(path(name)).unwrap();
+        fs::write(path(name).join("file"), "there").unwrap();
+    }
+    fs::copy("/bin/true", path("run/true")).unwrap();
+    fs::copy("/bin/true", path("read/true")).unwrap();
+    // Every version that this kernel takes, down to the first one.
+    for version in 1..=version {
+        in_child(|| {
+            let rules = Ruleset::new(version).unwrap();
+            let allow =
+                |name: &str, rights| rules.allow_path(&c_path(&path(name)), rights).unwrap();
+            allow("read", Rights::READ);
+            allow("change", Rights::READ.and(Rights::CHANGE));
+            // A single file takes only what files can have.
+            allow(
+                "none/file",
+                Rights::READ.and(Rights::CHANGE).and(Rights::DEVICE),
+            );
+            allow("run", Rights::READ.and(Rights::EXECUTE));
+            for system in ["/usr", "/lib", "/lib64", "/bin"] {
+                if let Ok(real) = fs::canonicalize(system) {
+                    rules
+                        .allow_path(&c_path(&real), Rights::READ.and(Rights::EXECUTE))
+                        .unwrap();
+                }
+            }
+            if !is_root() {
+                assert_eq!(number(rules.enter()), libc::EPERM);
+            }
+            credentials::forbid_new_privileges().unwrap();
+            rules.enter().unwrap();
+            confined(&path, version);
+        });
+        for name in ["read", "none"] {
+            assert_eq!(
+                fs::read_dir(path(name)).unwrap().count(),
+                1 + usize::from(name == "read")
+            );
+        }
+        fs::write(path("none/file"), "there").unwrap();
+    }
+}
+
+/// What a process under those rules meets.
+fn confined(path: &dyn Fn(&str) -> std::path::PathBuf, version: u32) {
+    let denied = libc::EACCES;
+    assert_eq!(fs::read(path("read/file")).unwrap(), b"there");
+    assert_eq!(number(fs::write(path("read/file"), "x")), denied);
+    assert_eq!(number(fs::write(path("read/new"), "x")), denied);
+    assert_eq!(number(fs::remove_file(path("read/file"))), denied);
+    assert_eq!(number(fs::create_dir(path("read/new"))), denied);
+    assert_eq!(number(fs::read_dir(path("none")).map(drop)), denied);
+    assert_eq!(number(fs::write(path("none/new"), "x")), denied);
+    assert_eq!(fs::read(path("none/file")).unwrap(), b"there");
+    fs::write(path("change/new"), "x").unwrap();
+    fs::rename(path("change/new"), path("change/renamed")).unwrap();
+    fs::remove_file(path("change/renamed")).unwrap();
+    if version >= 3 {
+        let file = fs::File::options()
+            .write(true)
+            .truncate(true)
+            .open(path("read/file"));
+        assert_eq!(number(file.map(drop)), denied);
+    }
+    let run = |name: &str| {
+        let argument = c_path(&path(name));
+        let program = process::Program::new(vec![argument], Vec::new(), b"").unwrap();
+        super::ending_of(|| program.execute().raw_os_error().unwrap() as u8)
+    };
+    assert_eq!(run("run/true"), process::Change::Exited(0));
+    assert_eq!(run("read/true"), process::Change::Exited(denied as u8));
+}
