@@ -15,6 +15,8 @@ use crate::render;
 
 /// How many ids are shifted where a run was root's.
 const IDS: u32 = 65_536;
+/// Where the journals of applies are, below a run's directory.
+const JOURNALS: &str = "journals";
 /// Names that a summary shows of each group at most.
 const NAMES_MAX: usize = 16;
 
@@ -78,9 +80,36 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
         .collect()
 }
 
-/// Where `atoll apply` keeps the journal of a layer.
-pub fn journal(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> PathBuf {
-    state.run_dir(&record.run).join(format!("journal-{}", layer.name))
+/// The journals of a layer's applies, oldest first.
+pub fn journals(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Vec<PathBuf> {
+    let directory = state.run_dir(&record.run).join(JOURNALS);
+    let prefix = format!("{}-", layer.name);
+    let mut numbered: Vec<(u64, PathBuf)> = std::fs::read_dir(&directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.strip_prefix(&prefix)?.parse().ok()?, entry.path()))
+        })
+        .collect();
+    numbered.sort();
+    numbered.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Where the next apply of a layer keeps its journal.
+///
+/// # Errors
+/// When the directory of journals cannot be made.
+pub fn next_journal(
+    state: &StateDir,
+    record: &RunRecord,
+    layer: &LayerRecord,
+) -> Result<PathBuf, Failure> {
+    let directory = state.run_dir(&record.run).join(JOURNALS);
+    std::fs::create_dir_all(&directory).doing("the journal cannot be made")?;
+    let number = journals(state, record, layer).len();
+    Ok(directory.join(format!("{}-{number}", layer.name)))
 }
 
 /// The changes in the groups that people decide about separately.

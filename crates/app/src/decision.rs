@@ -1,6 +1,8 @@
 //! What becomes of a run's changes: applied, kept or discarded, and undone.
 
 use std::io::BufRead;
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 use atoll_layer::{
     DiffOptions, JournalState, Plan, RelativePath, Selection, apply, finish, journal_state,
@@ -8,7 +10,7 @@ use atoll_layer::{
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
-    Durability, LayerKind, Ledger, RunRecord, RunState, StateDir, host_text, lock_run, remove_run,
+    Durability, LayerHow, LayerKind, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text, lock_run, remove_run,
     update_run,
 };
 use serde_json::json;
@@ -126,6 +128,7 @@ impl Work<'_> {
         selection: &Selection,
     ) -> Result<(), Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        self.refuse_interrupted(record)?;
         let mut steps = 0;
         let mut held = false;
         for one in all.iter().filter(|one| selection.caches || one.layer.kind != LayerKind::Cache) {
@@ -154,7 +157,7 @@ impl Work<'_> {
         one: &LayerChanges,
         plan: Plan,
     ) -> Result<u64, Failure> {
-        let journal = changes::journal(self.state, record, &one.layer);
+        let journal = changes::next_journal(self.state, record, &one.layer)?;
         let what = json!({
             "layer": one.layer.name,
             "directory": host_text(&one.layer.host),
@@ -199,8 +202,7 @@ impl Work<'_> {
     pub fn settle(&self, record: &mut RunRecord, backwards: bool) -> Result<(), Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         let mut found = false;
-        for layer in record.layers.clone() {
-            let journal = changes::journal(self.state, record, &layer);
+        for (layer, journal) in self.journals(record) {
             if journal_state(&journal).doing("the journal cannot be read")? != JournalState::Interrupted
             {
                 continue;
@@ -233,20 +235,49 @@ impl Work<'_> {
         } else {
             self.undo_applied(record, force)?;
         }
-        self.update(record, |kept| kept.state = RunState::Undone)
+        // What undoing wrote is no change that somebody else made: the run can be
+        // applied again.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let stamp = (i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos());
+        self.update(record, |kept| {
+            kept.state = RunState::Undone;
+            for layer in &mut kept.layers {
+                if !matches!(layer.how, LayerHow::Live) {
+                    layer.since = stamp;
+                }
+            }
+        })
+    }
+
+    /// All journals of a run with their layers; a layer's from the oldest on.
+    fn journals(&self, record: &RunRecord) -> Vec<(LayerRecord, PathBuf)> {
+        let of_layer = |layer: &LayerRecord| {
+            let journals = changes::journals(self.state, record, layer);
+            journals.into_iter().map(|journal| (layer.clone(), journal)).collect::<Vec<_>>()
+        };
+        record.layers.iter().flat_map(of_layer).collect()
+    }
+
+    /// Another apply waits until one that was cut short is settled.
+    fn refuse_interrupted(&self, record: &RunRecord) -> Result<(), Failure> {
+        for (_, journal) in self.journals(record) {
+            if journal_state(&journal).doing("the journal cannot be read")? == JournalState::Interrupted
+            {
+                return Err(Failure::new("an apply of this run was cut short")
+                    .advise(format!("atoll apply {} --take-back", record.run))
+                    .advise(format!("atoll apply {} --finish", record.run)));
+            }
+        }
+        Ok(())
     }
 
     fn undo_applied(&self, record: &RunRecord, force: bool) -> Result<(), Failure> {
         let mut found = false;
-        for layer in &record.layers {
-            let journal = changes::journal(self.state, record, layer);
+        // The newest first: a later apply may have written over an earlier one.
+        for (layer, journal) in self.journals(record).into_iter().rev() {
             match journal_state(&journal).doing("the journal cannot be read")? {
                 JournalState::None | JournalState::Undone => continue,
-                JournalState::Interrupted => {
-                    return Err(Failure::new("an apply of this run was cut short")
-                        .advise(format!("atoll apply {} --take-back", record.run))
-                        .advise(format!("atoll apply {} --finish", record.run)));
-                }
+                JournalState::Interrupted => return self.refuse_interrupted(record),
                 JournalState::Done => {}
             }
             found = true;

@@ -9,6 +9,7 @@ use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
 use atoll_model::{RunId, format_duration};
 use atoll_store::{
     Event, Ledger, LayerKind, RunRecord, RunState, StateDir, find_run, list_runs, load_run,
+    settle_run,
 };
 use serde_json::{Value, json};
 
@@ -104,8 +105,9 @@ fn load(state: &StateDir, text: &str) -> Result<RunRecord, Failure> {
 fn load_ended(places: &Places, text: &str) -> Result<(StateDir, Ledger, RunRecord), Failure> {
     places.read_state()?;
     let state = places.open_state()?;
-    let ledger = Ledger::open(&state, SystemTime::now).doing("the ledger cannot be opened")?;
+    let ledger = crate::run::open_ledger(&state)?;
     let record = load(&state, text)?;
+    let record = settle_run(&state, &record.run).doing("the run's record cannot be used")?;
     if record.state == RunState::Running {
         return Err(Failure::new(format!("run {} is still running", record.run))
             .advise("wait for its end, or end it"));
@@ -138,12 +140,12 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
     }
     let mut text = Vec::new();
     for one in &all {
+        let set = without_bulk(one, arguments.caches, &filter);
         if arguments.stat {
-            write_stat(one, &filter, output, &mut text);
+            write_stat(one, &set, &filter, output, &mut text);
             continue;
         }
         let options = DiffOptions { colour: output.paint.is_on(), ..DiffOptions::default() };
-        let set = without_bulk(one, arguments.caches, &filter);
         write_diff(&one.paths, &set, &filter, &mut text, &options).doing("no diff could be made")?;
     }
     if text.is_empty() {
@@ -153,9 +155,7 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
     } else {
         page(&text, output);
     }
-    if !arguments.stat {
-        tell_left_out(&all, arguments, &filter, output);
-    }
+    tell_left_out(&all, arguments, &filter, output);
     Ok(0)
 }
 
@@ -195,11 +195,12 @@ fn tell_left_out(
 
 fn write_stat(
     one: &LayerChanges,
+    set: &atoll_layer::ChangeSet,
     filter: &[atoll_layer::RelativePath],
     output: &Output,
     text: &mut Vec<u8>,
 ) {
-    for change in &one.set.changes {
+    for change in &set.changes {
         if !filter.is_empty() && !filter.iter().any(|wanted| change.path.starts_with(wanted)) {
             continue;
         }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use atoll_gateway::{CallError, Called, Request, call};
 use atoll_model::{Call, Reason, RunId, parse_duration, parse_limit};
 use atoll_policy::{Facts, Grant, Requested, Rules, compile};
-use atoll_sandbox::Signals;
+use atoll_sandbox::{Host, Signals, detect_groups, remove_leftover_groups};
 use atoll_store::{Ledger, Refused, RunRecord, RunState, StateDir, find_run, load_run};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -56,7 +56,7 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
         Some(path) if path == Path::new("-") => None,
         Some(path) => Some(open_json(path)?),
     };
-    let ledger = Ledger::open(&state, SystemTime::now).doing("the ledger cannot be opened")?;
+    let ledger = open_ledger(&state)?;
     for interrupted in ledger.interrupted() {
         output.warn(&format!(
             "run {} was interrupted earlier; `atoll diff {0}` shows what it had done",
@@ -94,6 +94,22 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
     let json = json.as_ref();
     let with = Concluding { arguments: &arguments, state: &state, ledger: &ledger, output, json };
     conclude(&with, called)
+}
+
+/// Opens the ledger, and clears away what interrupted runs have left of control
+/// groups, where nobody was left to do it.
+///
+/// # Errors
+/// When the ledger cannot be opened.
+pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
+    let ledger = Ledger::open(state, SystemTime::now).doing("the ledger cannot be opened")?;
+    if !ledger.interrupted().is_empty() && let Ok(host) = Host::read() {
+        let held = detect_groups(&host);
+        for interrupted in ledger.interrupted() {
+            remove_leftover_groups(&held, &interrupted.run);
+        }
+    }
+    Ok(ledger)
 }
 
 /// Whether nothing of the run is kept, and nobody asks what it changed.
@@ -282,6 +298,12 @@ fn conclude(with: &Concluding<'_>, called: Called<Console>) -> Result<u8, Failur
             None => with.output.say(&text),
             Some(file) => write_json(file, path, &text)?,
         }
+    }
+    if outcome.usage.memory_kills > 0 {
+        with.output.warn(&format!(
+            "the memory limit was reached: the kernel ended {}",
+            render::counted(outcome.usage.memory_kills, "process", "processes")
+        ));
     }
     if outcome.ending == atoll_model::Ending::NotFound {
         with.output.warn(&decision::not_found_hint(&record));

@@ -59,7 +59,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         output.say(&format!("{what} would be removed.\n"));
         return Ok(0);
     }
-    let ledger = Ledger::open(&state, SystemTime::now).doing("the ledger cannot be opened")?;
+    let ledger = crate::run::open_ledger(&state)?;
     for item in &plan.runs {
         let body = json!({ "state": item.state });
         ledger
@@ -160,7 +160,7 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
     let path = directory.join(PROJECT_FILE);
     let name = path.to_string_lossy().into_owned();
     let state = places.open_state()?;
-    let ledger = Ledger::open(&state, SystemTime::now).doing("the ledger cannot be opened")?;
+    let ledger = crate::run::open_ledger(&state)?;
     let record = |kind: &str, body| {
         ledger.record(None, kind, body, Durability::Durable).doing("the decision cannot be recorded")
     };

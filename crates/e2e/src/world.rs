@@ -166,14 +166,25 @@ impl World {
 
     /// A host shell script as root of a mount namespace of its own, in which it
     /// can mount what nobody else sees. An ordinary user is root there by a user
-    /// namespace.
+    /// namespace, and `$ATOLL` leads back to his own number.
+    ///
+    /// # Panics
+    /// When that way back cannot be written.
     pub fn mount_shell(&self, script: &str) -> Invocation {
-        let flags: &[&str] = if is_root() {
-            &["unshare", "--mount", "--propagation", "private", "--"]
-        } else {
-            &["unshare", "--user", "--map-root-user", "--mount", "--"]
-        };
-        self.host_shell(script).under(flags)
+        if is_root() {
+            let private = ["unshare", "--mount", "--propagation", "private", "--"];
+            return self.host_shell(script).under(private);
+        }
+        let (user, group) = id();
+        let back = self.top.join("atoll-as-the-user");
+        let text = format!(
+            "#!/bin/sh\nexec unshare --user --map-user={user} --map-group={group} -- '{}' \"$@\"\n",
+            program().display()
+        );
+        fs::write(&back, text).unwrap();
+        fs::set_permissions(&back, fs::Permissions::from_mode(0o755)).unwrap();
+        let own = ["unshare", "--user", "--map-root-user", "--mount", "--"];
+        self.host_shell(script).env("ATOLL", back).under(own)
     }
 
     /// The id of the run started last.

@@ -308,7 +308,7 @@ fn kill_round(
         return;
     }
     // While a sandbox is made, there is more to hit in a shorter time.
-    let latest = if random.next() % 2 == 0 {
+    let latest = if random.next().is_multiple_of(2) {
         KILL_AFTER_MAX
     } else {
         KILL_EARLY_MAX
@@ -370,7 +370,7 @@ fn find(victim: Victim, running: &mut Running) -> Option<Vec<u32>> {
     let command_line = running.pid();
     let child = |pid: u32| children_of(pid).first().map(|one| one.pid);
     let end = Instant::now() + GONE_WITHIN;
-    while Instant::now() < end && matches!(running.status(), None) {
+    while Instant::now() < end && running.status().is_none() {
         let found = match victim {
             Victim::CommandLine => Some(vec![command_line]),
             Victim::Launcher => child(command_line).map(|pid| vec![pid]),
@@ -518,6 +518,31 @@ fn what_a_killed_run_wrote_can_be_applied() {
 }
 
 #[test]
+fn a_killed_run_that_keeps_nothing_leaves_no_files() {
+    let _alone = alone();
+    let world = World::new("a_killed_run_that_keeps_nothing_leaves_no_files");
+    for victim in [Victim::CommandLine, Victim::CommandLineAndLauncher] {
+        let before = Traces::take(&world);
+        let mut running = world
+            .run(
+                ["--discard"],
+                "mkdir d; echo x > d/x; echo made; sleep 1000",
+            )
+            .start();
+        running.until_stdout("made");
+        let pids = find(victim, &mut running).unwrap();
+        pids.iter().for_each(|pid| kill(*pid, Signal::KILL));
+        let _ = end_of(&mut running).expect("the command line hangs");
+        let _ = until_none(alive);
+        let _ = world
+            .atoll(["run", "--discard", "--", "true"])
+            .run()
+            .success();
+        before.expect_same(&world, &format!("{victim:?}"));
+    }
+}
+
+#[test]
 fn a_killed_run_can_be_resumed() {
     let _alone = alone();
     let world = World::new("a_killed_run_can_be_resumed");
@@ -611,7 +636,7 @@ fn apply_rounds(name: &str, rounds: u32) {
         std::thread::sleep(random.duration(APPLY_KILLED_AFTER_MAX));
         kill(applying.pid(), Signal::KILL);
         let status = end_of(&mut applying);
-        let backwards = random.next() % 2 == 0;
+        let backwards = random.next().is_multiple_of(2);
         let option = if backwards { "--take-back" } else { "--finish" };
         let settled = world.atoll(["apply", &run, option]).run();
         let now = contents(&world.workspace());

@@ -33,8 +33,10 @@ pub enum Report {
     NotExecuted { error: i32 },
     /// The program was stopped by this signal and waits to go on.
     Stopped { signal: u8 },
-    /// A limit that `init` watches was reached; memory is the only one.
+    /// The limit of memory was reached, as far as `init` watches it.
     MemoryReached,
+    /// The limit of time was reached and the host side had not acted.
+    TimeReached,
     /// The program returned or was ended: a status, or a signal where
     /// `signalled`.
     Ended { signalled: bool, number: u8 },
@@ -146,6 +148,7 @@ impl Report {
                 out.u8(*signal);
             }
             Self::MemoryReached => out.u8(6),
+            Self::TimeReached => out.u8(9),
             Self::Ended { signalled, number } => {
                 out.u8(7);
                 out.u8(u8::from(*signalled));
@@ -190,6 +193,7 @@ impl Report {
             4 => Self::NotExecuted { error: from.u32()? as i32 },
             5 => Self::Stopped { signal: from.u8()? },
             6 => Self::MemoryReached,
+            9 => Self::TimeReached,
             7 => Self::Ended { signalled: from.flag()?, number: from.u8()? },
             8 => Self::Gone { cpu_us: from.u64()?, memory_peak_bytes: from.u64()? },
             _ => return Err(Malformed::Tag),

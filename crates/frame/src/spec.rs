@@ -20,6 +20,9 @@ pub struct Spec {
     pub cgroup_unified: Option<Vec<u8>>,
     /// Directories of control groups to remove when the host side is gone.
     pub cgroup_directories: Vec<Vec<u8>>,
+    /// Room for everything that is written to memory: the private /tmp, /dev/shm,
+    /// the home; all together.
+    pub memory: Room,
     /// How the sandbox's file tree is made, in order.
     pub operations: Vec<Operation>,
     /// What the program may do with it, once more by Landlock.
@@ -34,6 +37,12 @@ pub struct Spec {
     pub deny_debugging: bool,
     /// Whether internet sockets are refused.
     pub deny_sockets: bool,
+    /// Whether set-user-id and set-group-id files are refused: where files are the
+    /// host's own.
+    pub deny_set_id: bool,
+    /// Whether programs that are no file are refused: where only listed files may
+    /// be executed.
+    pub deny_memory_programs: bool,
     /// The terminal, if the program gets one.
     pub terminal: Option<Terminal>,
     /// The program and its arguments.
@@ -95,8 +104,8 @@ pub enum Operation {
     Link { path: Place, to: Vec<u8> },
     /// A small file with this content.
     File { path: Place, mode: u32, content: Vec<u8> },
-    /// A writable directory in memory.
-    Memory { path: Place, bytes: u64, inodes: u64, mode: u32 },
+    /// A writable directory in memory, of its own but for the room it shares.
+    Memory { path: Place, mode: u32 },
     /// A host directory that can be read, without its sockets and pipes working.
     ReadOnly { path: Place, source: Source, empty: Source, as_caller: bool },
     /// A host file that can be read.
@@ -107,6 +116,8 @@ pub enum Operation {
     Writable { path: Place, source: Source },
     /// The same path made read-only again, in what is already there.
     Seal { path: Place },
+    /// The same path mounted over itself, so that it cannot be moved away.
+    Pin { path: Place },
     /// A device node of the host.
     Device { path: Place, source: Source },
     /// A terminal file system of its own.
@@ -117,6 +128,15 @@ pub enum Operation {
     HideFile { path: Place, null: Source },
     /// An empty read-only directory where one stands.
     HideDirectory { path: Place },
+}
+
+/// How much can be written to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes.
+    pub bytes: u64,
+    /// Files and directories.
+    pub inodes: u64,
 }
 
 /// What may be done beneath a path inside, by Landlock.
@@ -148,6 +168,9 @@ pub struct ResourceLimit {
 pub struct Watch {
     /// Memory of all processes together, bytes; 0 for none.
     pub memory_bytes: u64,
+    /// From start to end, milliseconds; 0 for none. The host side watches too,
+    /// but can be stopped.
+    pub wall_clock_ms: u64,
 }
 
 /// The program's terminal.
@@ -174,6 +197,8 @@ impl Spec {
         out.u8(u8::from(self.cgroup_unified.is_some()));
         out.text(self.cgroup_unified.as_deref().unwrap_or_default());
         texts(&mut out, &self.cgroup_directories);
+        out.u64(self.memory.bytes);
+        out.u64(self.memory.inodes);
         out.list(&self.operations, write_operation);
         out.list(&self.permissions, |out, permission| {
             out.text(&permission.path);
@@ -189,8 +214,12 @@ impl Spec {
             out.u64(limit.value);
         });
         out.u64(self.watch.memory_bytes);
-        out.u8(u8::from(self.deny_debugging));
-        out.u8(u8::from(self.deny_sockets));
+        out.u64(self.watch.wall_clock_ms);
+        for flag in
+            [self.deny_debugging, self.deny_sockets, self.deny_set_id, self.deny_memory_programs]
+        {
+            out.u8(u8::from(flag));
+        }
         out.u8(u8::from(self.terminal.is_some()));
         let terminal = self.terminal.unwrap_or(Terminal { rows: 0, columns: 0 });
         out.u16(terminal.rows);
@@ -234,6 +263,7 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
             present.then_some(path)
         },
         cgroup_directories: texts(from)?,
+        memory: Room { bytes: from.u64()?, inodes: from.u64()? },
         operations: from.list(read_operation)?,
         permissions: from.list(|from| {
             Ok(Permission {
@@ -247,9 +277,11 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         landlock_version: from.u32()?,
         resource_limits: from
             .list(|from| Ok(ResourceLimit { resource: from.u32()?, value: from.u64()? }))?,
-        watch: Watch { memory_bytes: from.u64()? },
+        watch: Watch { memory_bytes: from.u64()?, wall_clock_ms: from.u64()? },
         deny_debugging: from.flag()?,
         deny_sockets: from.flag()?,
+        deny_set_id: from.flag()?,
+        deny_memory_programs: from.flag()?,
         terminal: {
             let present = from.flag()?;
             let terminal = Terminal { rows: from.u16()?, columns: from.u16()? };
@@ -317,10 +349,8 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
             out.u32(*mode);
             out.text(content);
         }
-        Operation::Memory { path, bytes, inodes, mode } => {
+        Operation::Memory { path, mode } => {
             start(out, 3, path);
-            out.u64(*bytes);
-            out.u64(*inodes);
             out.u32(*mode);
         }
         Operation::ReadOnly { path, source, empty, as_caller } => {
@@ -359,6 +389,7 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
             write_source(out, null);
         }
         Operation::HideDirectory { path } => start(out, 13, path),
+        Operation::Pin { path } => start(out, 14, path),
     }
 }
 
@@ -369,12 +400,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
         0 => Operation::Directory { path, mode: from.u32()?, owned: from.flag()? },
         1 => Operation::Link { path, to: from.text()? },
         2 => Operation::File { path, mode: from.u32()?, content: from.bytes()? },
-        3 => Operation::Memory {
-            path,
-            bytes: from.u64()?,
-            inodes: from.u64()?,
-            mode: from.u32()?,
-        },
+        3 => Operation::Memory { path, mode: from.u32()? },
         4 => Operation::ReadOnly {
             path,
             source: read_source(from)?,
@@ -399,6 +425,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
         11 => Operation::Processes { path },
         12 => Operation::HideFile { path, null: read_source(from)? },
         13 => Operation::HideDirectory { path },
+        14 => Operation::Pin { path },
         _ => return Err(Malformed::Tag),
     })
 }

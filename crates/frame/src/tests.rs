@@ -22,6 +22,7 @@ fn full_spec() -> Spec {
         cgroup_tasks: vec![b"/c/memory/tasks".to_vec(), b"/c/pids/tasks".to_vec()],
         cgroup_unified: Some(b"/c/unified".to_vec()),
         cgroup_directories: vec![b"/c/memory".to_vec()],
+        memory: Room { bytes: 1 << 28, inodes: 65_536 },
         operations: every_operation(),
         permissions: vec![Permission {
             path: b"/w".to_vec(),
@@ -37,9 +38,12 @@ fn full_spec() -> Spec {
         }],
         watch: Watch {
             memory_bytes: 1 << 30,
+            wall_clock_ms: 60_000,
         },
         deny_debugging: true,
         deny_sockets: false,
+        deny_set_id: true,
+        deny_memory_programs: false,
         terminal: Some(Terminal {
             rows: 24,
             columns: 80,
@@ -74,8 +78,6 @@ fn every_operation() -> Vec<Operation> {
         },
         Operation::Memory {
             path: path(),
-            bytes: 1 << 20,
-            inodes: 256,
             mode: 0o1777,
         },
         Operation::ReadOnly {
@@ -114,6 +116,7 @@ fn every_operation() -> Vec<Operation> {
             null: source(b"/dev/null", 8),
         },
         Operation::HideDirectory { path: path() },
+        Operation::Pin { path: path() },
     ]
 }
 
@@ -137,6 +140,7 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
         ),
         (Report::Stopped { signal: 20 }, vec![5, 20]),
         (Report::MemoryReached, vec![6]),
+        (Report::TimeReached, vec![9]),
         (
             Report::Ended {
                 signalled: true,
@@ -526,6 +530,7 @@ fn held(spec: &Spec) -> usize {
             Operation::Directory { path, .. }
             | Operation::Memory { path, .. }
             | Operation::Seal { path }
+            | Operation::Pin { path }
             | Operation::Terminals { path, .. }
             | Operation::Processes { path }
             | Operation::HideDirectory { path } => path.capacity(),
@@ -645,11 +650,11 @@ fn sources() -> impl Strategy<Value = Source> {
 }
 
 fn operations() -> impl Strategy<Value = Operation> {
-    let numbers = (any::<u32>(), any::<u64>(), any::<u64>(), any::<bool>());
+    let numbers = (any::<u32>(), any::<bool>());
     let places = (sources(), sources(), sources());
     let content = vec(any::<u8>(), 0..24);
-    (0..14_u8, texts(), texts(), content, numbers, places).prop_map(
-        |(which, path, to, content, (small, bytes, inodes, flag), (one, two, three))| match which {
+    (0..15_u8, texts(), texts(), content, numbers, places).prop_map(
+        |(which, path, to, content, (small, flag), (one, two, three))| match which {
             0 => Operation::Directory {
                 path,
                 mode: small,
@@ -661,12 +666,7 @@ fn operations() -> impl Strategy<Value = Operation> {
                 mode: small,
                 content,
             },
-            3 => Operation::Memory {
-                path,
-                bytes,
-                inodes,
-                mode: small,
-            },
+            3 => Operation::Memory { path, mode: small },
             4 => Operation::ReadOnly {
                 path,
                 source: one,
@@ -686,6 +686,7 @@ fn operations() -> impl Strategy<Value = Operation> {
             },
             7 => Operation::Writable { path, source: one },
             8 => Operation::Seal { path },
+            13 => Operation::Pin { path },
             9 => Operation::Device { path, source: one },
             10 => Operation::Terminals { path, max: small },
             11 => Operation::Processes { path },
@@ -709,7 +710,7 @@ fn specs() -> impl Strategy<Value = Spec> {
     let groups = (lists(), option::of(texts()), lists());
     let tree = (vec(operations(), 0..8), vec(permissions(), 0..4));
     let limits = vec(any::<(u32, u64)>(), 0..4);
-    let numbers = (any::<u32>(), any::<u64>(), any::<bool>(), any::<bool>());
+    let numbers = (any::<u32>(), any::<[u64; 4]>(), any::<[bool; 4]>());
     let terminal = option::of(any::<(u16, u16)>());
     let program = (lists(), lists(), texts(), texts());
     (
@@ -728,6 +729,7 @@ fn specs() -> impl Strategy<Value = Spec> {
                 cgroup_tasks: groups.0,
                 cgroup_unified: groups.1,
                 cgroup_directories: groups.2,
+                memory: Room { bytes: numbers.1[2], inodes: numbers.1[3] },
                 operations: tree.0,
                 permissions: tree.1,
                 landlock_version: numbers.0,
@@ -736,10 +738,13 @@ fn specs() -> impl Strategy<Value = Spec> {
                     .map(|(resource, value)| ResourceLimit { resource, value })
                     .collect(),
                 watch: Watch {
-                    memory_bytes: numbers.1,
+                    memory_bytes: numbers.1[0],
+                    wall_clock_ms: numbers.1[1],
                 },
-                deny_debugging: numbers.2,
-                deny_sockets: numbers.3,
+                deny_debugging: numbers.2[0],
+                deny_sockets: numbers.2[1],
+                deny_set_id: numbers.2[2],
+                deny_memory_programs: numbers.2[3],
                 terminal: terminal.map(|(rows, columns)| Terminal { rows, columns }),
                 arguments: program.0,
                 environment: program.1,

@@ -79,10 +79,11 @@ pub(crate) fn place(
     let mut placing = Placing {
         request,
         host,
-        base: (host.uid == 0).then(|| base_of(request, boundary)),
+        base: host.is_root.then(|| base_of(request, boundary)),
         layers: Vec::new(),
         locks: Vec::new(),
         notices: Vec::new(),
+        special: Vec::new(),
     };
     if let Some(earlier) = request.resume {
         placing.take_over(earlier)?;
@@ -95,6 +96,16 @@ pub(crate) fn place(
     }
     record.layers = placing.layers;
     record.base = placing.base;
+    if !request.scratch {
+        // Before anything is written there: whoever looks after a sudden end
+        // finds the layers by this.
+        let placed = |kept: &mut RunRecord| kept.clone_from(record);
+        update_run(request.state, &record.run, Durability::Buffered, placed)?;
+        if let Some(earlier) = request.resume {
+            let went_on = |kept: &mut RunRecord| kept.state = RunState::Discarded;
+            update_run(request.state, &earlier.run, Durability::Buffered, went_on)?;
+        }
+    }
     let empty = make_empty(request.state.path())?;
     Ok(Placed {
         placement: Placement { workspace, layers, base: placing.base, empty },
@@ -135,6 +146,8 @@ struct Placing<'a> {
     layers: Vec<LayerRecord>,
     locks: Vec<File>,
     notices: Vec<String>,
+    /// Sockets, pipes and devices in the workspace.
+    special: Vec<PathBuf>,
 }
 
 impl Placing<'_> {
@@ -188,7 +201,7 @@ impl Placing<'_> {
         self.note_workspace(LayerHow::Live, below, since);
         let workspace = &self.request.call.workspace;
         let sealed = control_paths(workspace)?;
-        Ok(WorkspacePlace::Live { sealed })
+        Ok(WorkspacePlace::Live { sealed, covered: std::mem::take(&mut self.special) })
     }
 
     /// Copies the workspace as it is now; returns when that was complete.
@@ -199,6 +212,14 @@ impl Placing<'_> {
         let facts = checkpoint(&self.request.call.workspace, to, &mut |_| {})?;
         for skipped in facts.skipped {
             self.notices.push(format!("not copied: {}: {}", skipped.path, skipped.why));
+            let path = self.request.call.workspace.join(skipped.path.as_os_str());
+            let is_special = |facts: std::fs::Metadata| {
+                let kind = facts.file_type();
+                !(kind.is_file() || kind.is_dir() || kind.is_symlink())
+            };
+            if path.symlink_metadata().is_ok_and(is_special) {
+                self.special.push(path);
+            }
         }
         Ok(SystemTime::now())
     }
@@ -309,11 +330,15 @@ impl Placing<'_> {
         }
         let (from, to) =
             (self.request.state.run_dir(&earlier.run).join(LAYERS), self.run_dir().join(LAYERS));
+        // Noted first: after a sudden end the layers are found by one of the two.
+        let taken = |kept: &mut RunRecord| {
+            kept.layers.clone_from(&earlier.layers);
+            kept.base = earlier.base;
+        };
+        update_run(self.request.state, &self.request.call.run, Durability::Buffered, taken)?;
         std::fs::rename(&from, &to)
             .map_err(|error| PlaceError::Resume { run: earlier.run.clone(), error })?;
         self.layers.clone_from(&earlier.layers);
-        let went_on = |record: &mut RunRecord| record.state = RunState::Discarded;
-        update_run(self.request.state, &earlier.run, Durability::Buffered, went_on)?;
         Ok(())
     }
 

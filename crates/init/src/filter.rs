@@ -18,12 +18,19 @@ const EAFNOSUPPORT: u16 = 97;
 /// A call that is allowed only with some arguments, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditional {
+    /// What it is called.
+    pub name: &'static str,
     /// The call's number.
     pub call: i64,
     /// On what it depends.
     pub action: Action,
     /// Why.
     pub reason: &'static str,
+}
+
+/// The number of a call on the architecture that this is built for.
+const fn number(x86_64: i64, aarch64: i64) -> i64 {
+    if cfg!(target_arch = "aarch64") { aarch64 } else { x86_64 }
 }
 
 /// Every flag by which clone(2) and unshare(2) make a namespace.
@@ -52,7 +59,7 @@ const fn on(argument: u8, mask: u32, test: Test, refuse: u16) -> Condition {
 }
 
 const fn only(values: &'static [u32], condition: Condition) -> Guarded {
-    Guarded { only: Some(Guard { argument: 0, values }), condition }
+    Guarded { only: Some(Guard { argument: 0, mask: u32::MAX, values }), condition }
 }
 
 /// What socket(2) takes: the family first, then what is left of that family.
@@ -82,21 +89,47 @@ const SOCKET_CONDITIONS: &[Guarded] = &[
     ),
 ];
 
+const INIT_IS_OUT_OF_REACH: &str = "process 1 has the program's user id and holds its limits: without descriptors or \
+     processor time it could not";
+
+const PRIO_USER: u32 = 2;
+const IOPRIO_WHO_USER: u32 = 3;
+
+/// The first argument is a process, and not the first one.
+const NOT_INIT: Condition = on(0, u32::MAX, Test::NotIn(&[1]), EPERM);
+
+const fn always(condition: Condition) -> Guarded {
+    Guarded { only: None, condition }
+}
+
+/// Neither all processes of the user, nor the first one or its group.
+const NOT_INIT_BY_PRIORITY: &[Guarded] = &[
+    always(on(0, u32::MAX, Test::NotIn(&[PRIO_USER]), EPERM)),
+    always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM)),
+];
+const NOT_INIT_BY_IO_PRIORITY: &[Guarded] = &[
+    always(on(0, u32::MAX, Test::NotIn(&[IOPRIO_WHO_USER]), EPERM)),
+    always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM)),
+];
+
 /// The calls that depend on an argument.
 pub const CONDITIONAL: &[Conditional] = &[
     Conditional {
-        call: libc_call::CLONE,
+        name: "clone",
+        call: number(56, 220),
         action: Action::If(on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM)),
         reason: "threads and processes, but no namespaces: inside one of its own a program \
                  would have capabilities and reach kernel code that assumes an administrator",
     },
     Conditional {
-        call: libc_call::UNSHARE,
+        name: "unshare",
+        call: number(272, 97),
         action: Action::If(on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM)),
         reason: "the same for the process itself",
     },
     Conditional {
-        call: libc_call::SOCKET,
+        name: "socket",
+        call: number(41, 198),
         action: Action::All(SOCKET_CONDITIONS),
         reason: "vsock, packet, Bluetooth and most other families can be opened without any \
                  capability and are seldom audited; so can eleven kinds of netlink, of which \
@@ -105,55 +138,142 @@ pub const CONDITIONAL: &[Conditional] = &[
                  as a module when first asked for, and MPTCP passes rules that are made for TCP",
     },
     Conditional {
-        call: libc_call::SOCKETPAIR,
+        name: "socketpair",
+        call: number(53, 199),
         action: Action::If(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
         reason: "only Unix sockets have useful pairs",
     },
     Conditional {
-        call: libc_call::IOCTL,
+        name: "ioctl",
+        call: number(16, 29),
         action: Action::If(on(1, u32::MAX, Test::NotIn(&[TIOCSTI, TIOCLINUX]), EPERM)),
         reason: "pushing characters into a terminal's input lets a program type into the shell \
                  that started it (CVE-2017-5226)",
     },
     Conditional {
-        call: libc_call::PERSONALITY,
+        name: "personality",
+        call: number(135, 92),
         action: Action::If(on(0, u32::MAX, Test::In(&[0, 0x0004_0000, 0xffff_ffff]), EPERM)),
         reason: "debuggers switch address randomisation off; other personalities weaken memory \
                  protection",
     },
+    Conditional {
+        name: "prlimit64",
+        call: number(302, 261),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        name: "sched_setaffinity",
+        call: number(203, 122),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        name: "sched_setscheduler",
+        call: number(144, 119),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        name: "sched_setparam",
+        call: number(142, 118),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        name: "sched_setattr",
+        call: number(314, 274),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        name: "setpriority",
+        call: number(141, 140),
+        action: Action::All(NOT_INIT_BY_PRIORITY),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        name: "ioprio_set",
+        call: number(251, 30),
+        action: Action::All(NOT_INIT_BY_IO_PRIORITY),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
 ];
 
-/// The numbers that the table above needs, by architecture.
-mod libc_call {
-    #[cfg(target_arch = "x86_64")]
-    pub(super) const CLONE: i64 = 56;
-    #[cfg(target_arch = "x86_64")]
-    pub(super) const UNSHARE: i64 = 272;
-    #[cfg(target_arch = "x86_64")]
-    pub(super) const SOCKET: i64 = 41;
-    #[cfg(target_arch = "x86_64")]
-    pub(super) const SOCKETPAIR: i64 = 53;
-    #[cfg(target_arch = "x86_64")]
-    pub(super) const IOCTL: i64 = 16;
-    #[cfg(target_arch = "x86_64")]
-    pub(super) const PERSONALITY: i64 = 135;
-    #[cfg(target_arch = "aarch64")]
-    pub(super) const CLONE: i64 = 220;
-    #[cfg(target_arch = "aarch64")]
-    pub(super) const UNSHARE: i64 = 97;
-    #[cfg(target_arch = "aarch64")]
-    pub(super) const SOCKET: i64 = 198;
-    #[cfg(target_arch = "aarch64")]
-    pub(super) const SOCKETPAIR: i64 = 199;
-    #[cfg(target_arch = "aarch64")]
-    pub(super) const IOCTL: i64 = 29;
-    #[cfg(target_arch = "aarch64")]
-    pub(super) const PERSONALITY: i64 = 92;
+/// What a boundary can refuse beyond the fixed rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Denials {
+    /// Debugging of other processes.
+    pub debugging: bool,
+    /// Internet sockets.
+    pub sockets: bool,
+    /// Set-user-id and set-group-id files.
+    pub set_id: bool,
+    /// Programs that are no file.
+    pub memory_programs: bool,
 }
+
+impl Denials {
+    /// What a description refuses.
+    #[must_use]
+    pub fn of(spec: &atoll_frame::Spec) -> Self {
+        Self {
+            debugging: spec.deny_debugging,
+            sockets: spec.deny_sockets,
+            set_id: spec.deny_set_id,
+            memory_programs: spec.deny_memory_programs,
+        }
+    }
+}
+
+/// S_ISUID and S_ISGID are not set in an argument.
+const fn no_set_id(argument: u8) -> Condition {
+    on(argument, 0o6000, Test::In(&[0]), EPERM)
+}
+
+/// The same where the call may create a file: only then is there a mode.
+const fn no_set_id_if_created(flags: u8, mode: u8) -> [Guarded; 1] {
+    const CREATES: &[u32] = &[0o100, 0o20_000_000, 0o20_000_100];
+    let guard = Guard { argument: flags, mask: 0o20_000_100, values: CREATES };
+    [Guarded { only: Some(guard), condition: no_set_id(mode) }]
+}
+
+/// Where files are the host's own, a file that takes its owner's rights would be
+/// a way in for other users of the host.
+#[cfg(target_arch = "x86_64")]
+const NO_SET_ID: &[(i64, Action)] = &[
+    (2, Action::All(&no_set_id_if_created(1, 2))),   // open
+    (83, Action::If(no_set_id(1))),                  // mkdir
+    (85, Action::If(no_set_id(1))),                  // creat
+    (90, Action::If(no_set_id(1))),                  // chmod
+    (91, Action::If(no_set_id(1))),                  // fchmod
+    (133, Action::If(no_set_id(1))),                 // mknod
+    (257, Action::All(&no_set_id_if_created(2, 3))), // openat
+    (258, Action::If(no_set_id(2))),                 // mkdirat
+    (259, Action::If(no_set_id(2))),                 // mknodat
+    (268, Action::If(no_set_id(2))),                 // fchmodat
+    (437, Action::Refuse(ENOSYS)),                   // openat2: its mode lies behind a pointer
+];
+#[cfg(target_arch = "aarch64")]
+const NO_SET_ID: &[(i64, Action)] = &[
+    (33, Action::If(no_set_id(2))),                 // mknodat
+    (34, Action::If(no_set_id(2))),                 // mkdirat
+    (52, Action::If(no_set_id(1))),                 // fchmod
+    (53, Action::If(no_set_id(2))),                 // fchmodat
+    (56, Action::All(&no_set_id_if_created(2, 3))), // openat
+    (437, Action::Refuse(ENOSYS)),                  // openat2: its mode lies behind a pointer
+];
+
+/// Where only listed files may be executed: no file without a name is.
+const NO_MEMORY_PROGRAMS: &[(i64, Action)] = &[
+    (number(319, 279), Action::Refuse(EPERM)), // memfd_create
+    (number(322, 281), Action::If(on(4, 0x1000, Test::In(&[0]), EPERM))), // execveat
+];
 
 /// The rules for a program; the last rule for a call counts.
 #[must_use]
-pub fn rules(deny_debugging: bool, deny_sockets: bool) -> Vec<Rule> {
+pub fn rules(denials: Denials) -> Vec<Rule> {
     let mut rules = Vec::with_capacity(512);
     for group in ALLOWED {
         rules.extend(group.calls.iter().map(|call| rule(*call, Action::Allow)));
@@ -162,23 +282,27 @@ pub fn rules(deny_debugging: bool, deny_sockets: bool) -> Vec<Rule> {
         let refusal = Action::Refuse(group.error);
         rules.extend(group.calls.iter().map(|call| rule(*call, refusal)));
     }
-    for one in CONDITIONAL {
-        rules.push(rule(one.call, one.action));
-    }
-    if deny_debugging {
+    rules.extend(CONDITIONAL.iter().map(|one| rule(one.call, one.action)));
+    if denials.debugging {
         rules.extend(calls::DEBUGGING.iter().map(|call| rule(*call, Action::Refuse(EPERM))));
     }
-    if deny_sockets {
+    if denials.sockets {
         let only_unix = on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT);
-        rules.push(rule(libc_call::SOCKET, Action::If(only_unix)));
+        rules.push(rule(number(41, 198), Action::If(only_unix)));
+    }
+    if denials.set_id {
+        rules.extend(NO_SET_ID.iter().map(|(call, action)| rule(*call, *action)));
+    }
+    if denials.memory_programs {
+        rules.extend(NO_MEMORY_PROGRAMS.iter().map(|(call, action)| rule(*call, *action)));
     }
     rules
 }
 
 /// The filter for a program.
 #[must_use]
-pub fn program(deny_debugging: bool, deny_sockets: bool) -> Vec<Instruction> {
-    assemble(&rules(deny_debugging, deny_sockets), ENOSYS)
+pub fn program(denials: Denials) -> Vec<Instruction> {
+    assemble(&rules(denials), ENOSYS)
 }
 
 const fn rule(call: i64, action: Action) -> Rule {

@@ -92,6 +92,7 @@ fn build(spec: &Spec, ids: Option<OwnedFd>) -> Result<(), Failure> {
     for tasks in &spec.cgroup_tasks {
         join_control_group(tasks).at_path(Stage::ControlGroups, tasks)?;
     }
+    atoll_sys::process::set_name(c"atoll-init").at(Stage::Start)?;
     // Only now, so that the namespace's root is the group just joined.
     credentials::leave_namespaces(CLONE_NEWCGROUP).at(Stage::Namespaces)?;
     credentials::set_host_name(&spec.host_name).at(Stage::Namespaces)?;
@@ -100,9 +101,6 @@ fn build(spec: &Spec, ids: Option<OwnedFd>) -> Result<(), Failure> {
     let root = tree::build(spec, ids.as_ref().map(AsFd::as_fd))?;
     mount::become_root(&root).at(Stage::Root)?;
     drop(root);
-    for limit in &spec.resource_limits {
-        credentials::limit_resource(limit.resource, limit.value).at(Stage::Limits)?;
-    }
     if let (Some(ids), Identity::Shifted { uid, gid, .. }) = (ids, spec.identity) {
         credentials::join_namespace(ids.as_fd(), CLONE_NEWUSER).at(Stage::Ids)?;
         credentials::become_user(uid, gid).at(Stage::Ids)?;

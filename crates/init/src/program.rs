@@ -4,11 +4,12 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use atoll_frame::{Permission, Spec, Stage};
+use atoll_frame::{Permission, ResourceLimit, Spec, Stage};
 use atoll_sys::landlock::{Rights, Ruleset};
 use atoll_sys::seccomp::Instruction;
-use atoll_sys::{descriptor, process, seccomp, terminal};
+use atoll_sys::{credentials, descriptor, process, seccomp, terminal};
 
+use crate::filter::Denials;
 use crate::{At, Failure, filter, text};
 
 /// Everything the program's process needs, made before the fork.
@@ -17,6 +18,7 @@ pub(crate) struct Prepared {
     rules: Ruleset,
     filter: Vec<Instruction>,
     directory: CString,
+    limits: Vec<ResourceLimit>,
 }
 
 /// How starting the program ended.
@@ -46,7 +48,8 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
     Ok(Prepared {
         program: program.ok_or_else(invalid).at(Stage::Start)?,
         rules: rules(spec)?,
-        filter: filter::program(spec.deny_debugging, spec.deny_sockets),
+        filter: filter::program(Denials::of(spec)),
+        limits: spec.resource_limits.clone(),
         directory: text(&spec.directory).at(Stage::Directory)?,
     })
 }
@@ -115,6 +118,10 @@ fn become_program(
         descriptor::close_on_exec_from(3).map_err(at(Stage::Start))?;
         process::change_directory(&prepared.directory).map_err(at(Stage::Directory))?;
         process::reset_signals().map_err(at(Stage::Start))?;
+        // Here and not before the fork: what the program runs out of, `init` has.
+        for limit in &prepared.limits {
+            credentials::limit_resource(limit.resource, limit.value).map_err(at(Stage::Limits))?;
+        }
         prepared.rules.enter().map_err(at(Stage::Landlock))?;
         seccomp::install(&prepared.filter).map_err(at(Stage::Filter))
     };
@@ -141,7 +148,7 @@ fn wait_for_exec(told: &OwnedFd, pid: u32) -> Result<Started, Failure> {
     if stage == EXEC as u8 {
         return Ok(Started::NotExecuted(error));
     }
-    let stage = [Stage::Terminal, Stage::Directory, Stage::Landlock, Stage::Filter]
+    let stage = [Stage::Terminal, Stage::Directory, Stage::Limits, Stage::Landlock, Stage::Filter]
         .into_iter()
         .find(|known| *known as u8 == stage)
         .unwrap_or(Stage::Start);

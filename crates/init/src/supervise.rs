@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Spec, Stage};
 use atoll_sys::descriptor::{self, Waiting};
@@ -13,6 +14,8 @@ use crate::program::{self, Started};
 use crate::{At, Failure};
 
 const SIGCHLD: i32 = 17;
+/// SIGTSTP, SIGTTIN and SIGTTOU.
+const BY_TERMINAL: [u8; 3] = [20, 21, 22];
 const SIGCONT: i32 = 18;
 const SIGHUP: i32 = 1;
 const SIGTTOU: i32 = 22;
@@ -21,6 +24,10 @@ const O_NOCTTY: i32 = 0o400;
 
 /// How often the memory of all processes is added up, milliseconds.
 const WATCH_INTERVAL_MS: u32 = 100;
+
+/// How much longer than its time a program has here: ending it in time is the
+/// host side's work, unless that was stopped.
+const HOST_GRACE: Duration = Duration::from_secs(5);
 
 /// How many ended processes are taken before orders are looked at again:
 /// otherwise a program that forks without end would never be told to end.
@@ -59,7 +66,15 @@ pub(crate) fn supervise(
         }
     };
     tell(control, &Report::Running);
-    let mut overseer = Overseer { control, terminal, program, watch_bytes: spec.watch.memory_bytes };
+    let wall_clock = (spec.watch.wall_clock_ms > 0)
+        .then(|| Duration::from_millis(spec.watch.wall_clock_ms).saturating_add(HOST_GRACE));
+    let mut overseer = Overseer {
+        control,
+        terminal,
+        program,
+        watch_bytes: spec.watch.memory_bytes,
+        end_at: wall_clock.and_then(|limit| Instant::now().checked_add(limit)),
+    };
     overseer.run(&children).at(Stage::Start)
 }
 
@@ -85,6 +100,7 @@ struct Overseer<'a> {
     terminal: Option<OwnedFd>,
     program: u32,
     watch_bytes: u64,
+    end_at: Option<Instant>,
 }
 
 /// Whether to go on.
@@ -106,14 +122,13 @@ enum Reaped {
 
 impl Overseer<'_> {
     fn run(&mut self, children: &OwnedFd) -> io::Result<()> {
-        let interval = (self.watch_bytes > 0).then_some(WATCH_INTERVAL_MS);
         let mut more = false;
         loop {
             let mut waiting = [
                 Waiting { fd: children.as_fd(), ready: false },
                 Waiting { fd: self.control.as_fd(), ready: false },
             ];
-            descriptor::wait_readable(&mut waiting, if more { Some(0) } else { interval })?;
+            descriptor::wait_readable(&mut waiting, if more { Some(0) } else { self.pause_ms() })?;
             let [died, ordered] = waiting.map(|one| one.ready);
             if died || more {
                 match self.reap(children)? {
@@ -125,11 +140,25 @@ impl Overseer<'_> {
             if ordered && self.obey()? == Next::End {
                 return Ok(());
             }
-            if self.watch_bytes > 0 && memory_in_use() > self.watch_bytes {
+            if self.watch_bytes > 0 && memory_in_use(self.watch_bytes) > self.watch_bytes {
                 tell(self.control, &Report::MemoryReached);
                 return Ok(());
             }
+            if self.end_at.is_some_and(|at| Instant::now() >= at) {
+                tell(self.control, &Report::TimeReached);
+                return Ok(());
+            }
         }
+    }
+
+    /// How long to wait at most.
+    fn pause_ms(&self) -> Option<u32> {
+        let left = self.end_at.map(|at| {
+            let left = at.saturating_duration_since(Instant::now()).as_millis();
+            u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1)
+        });
+        let look = (self.watch_bytes > 0).then_some(WATCH_INTERVAL_MS);
+        left.into_iter().chain(look).min()
     }
 
     /// Takes every child that changed; the program's end is the sandbox's end.
@@ -143,6 +172,8 @@ impl Overseer<'_> {
             let (signalled, number) = match waited.change {
                 Change::Exited(status) => (false, status),
                 Change::Signalled(signal) => (true, signal),
+                // A stop that the program asked for itself does not stop the host.
+                Change::Stopped(signal) if !BY_TERMINAL.contains(&signal) => continue,
                 Change::Stopped(signal) => {
                     tell(self.control, &Report::Stopped { signal });
                     continue;
@@ -165,7 +196,8 @@ impl Overseer<'_> {
             Order::Signal(number) => process::signal_group(self.program, i32::from(number))?,
             Order::Continue => {
                 if let Some(terminal) = &self.terminal {
-                    terminal::set_foreground(terminal.as_fd(), self.program)?;
+                    // A group that has gone meanwhile needs no foreground.
+                    let _ = terminal::set_foreground(terminal.as_fd(), self.program);
                 }
                 process::signal_group(self.program, SIGCONT)?;
             }
@@ -180,21 +212,46 @@ fn tell(control: &OwnedFd, report: &Report) {
     let _ = socket::send(control.as_fd(), &report.to_bytes(), &[]);
 }
 
-/// Memory of all processes inside, bytes: resident pages that are not shared.
-fn memory_in_use() -> u64 {
-    const PAGE_BYTES: u64 = 4096;
-    let Ok(processes) = std::fs::read_dir("/proc") else { return 0 };
-    let private_pages = |pid: &str| -> Option<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-        let mut fields = text.split(' ').skip(1).map(|field| field.parse::<u64>().ok());
-        let (resident, shared) = (fields.next()??, fields.next()??);
-        Some(resident.saturating_sub(shared))
+/// Memory that the sandbox holds, bytes. A figure that cannot be had counts as
+/// more than any limit: a program that keeps process 1 from looking has a reason.
+fn memory_in_use(limit_bytes: u64) -> u64 {
+    let directory = room_in_use().unwrap_or(u64::MAX);
+    let add = |field: fn(&str) -> Option<u64>| -> Option<u64> {
+        let processes = std::fs::read_dir("/proc").ok()?;
+        let pids = processes
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        // A process that has just ended holds nothing.
+        Some(pids.filter_map(|pid| field(&pid)).sum())
     };
-    processes
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-        .filter_map(|pid| private_pages(&pid))
-        .sum::<u64>()
-        * PAGE_BYTES
+    // What processes have resident counts shared pages once for each: quick to
+    // read, and never too little. Only above the limit the exact shares are read.
+    let at_most = add(resident_bytes).unwrap_or(u64::MAX).saturating_add(directory);
+    if at_most <= limit_bytes {
+        return at_most;
+    }
+    add(share_bytes).unwrap_or(u64::MAX).saturating_add(directory)
+}
+
+/// What is written to the file system in memory, bytes.
+fn room_in_use() -> Option<u64> {
+    descriptor::bytes_in_use(c"/tmp").ok()
+}
+
+fn resident_bytes(pid: &str) -> Option<u64> {
+    const PAGE_BYTES: u64 = 4096;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * PAGE_BYTES)
+}
+
+/// A process's memory, with pages that several have counted in parts (proc(5)).
+fn share_bytes(pid: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let field = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+    };
+    // Files that are mapped can be dropped at any time; they are no use of memory.
+    Some(field("Pss_Anon:")? + field("Pss_Shmem:")?)
 }

@@ -11,12 +11,17 @@ use atoll_sys::mount::{self, Attributes, FsOption};
 
 use crate::{At, Failure, text};
 
-/// Room for directories, links and small files of the root itself, bytes.
-const ROOT_BYTES: &CStr = c"4194304";
-const ROOT_INODES: &CStr = c"8192";
+/// Room for directories, links and small files of the root itself, beside the
+/// program's own: bytes, and files.
+const ROOT_BYTES: u64 = 4 << 20;
+const ROOT_INODES: u64 = 8_192;
 
 /// Where a mount waits while an overlay is made of it.
 const SCRATCH: &CStr = c".making";
+/// Where the overlay of the host's root waits while its parts are taken.
+const SYSTEM: &CStr = c".system";
+/// An empty directory of the root's own.
+const EMPTY: &CStr = c".empty";
 
 const INERT: Attributes = Attributes::NO_SETUID.and(Attributes::NO_DEVICES);
 const READ_ONLY: Attributes = INERT.and(Attributes::READ_ONLY);
@@ -28,13 +33,20 @@ struct Maker<'a> {
     ids: Option<BorrowedFd<'a>>,
     /// Who the program is to the kernel, where that differs from who builds.
     owner: Option<(u32, u32)>,
+    /// A read-only overlay of the host's root, of which parts are shown.
+    system: Option<OwnedFd>,
 }
 
 /// Makes the tree and returns its root, attached over the old one.
 pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Failure> {
     // Modes in the spec are meant as written.
     let _ = atoll_sys::process::change_mode_mask(0);
-    let root = mount::memory_tree(ROOT_BYTES, ROOT_INODES, c"0755", INERT).at(Stage::Root)?;
+    // One file system in memory for everything: what the program can write to it
+    // are directories mounted over themselves, the rest turns read-only below.
+    let number = |value: u64| CString::new(value.to_string()).map_err(io::Error::other);
+    let bytes = number(spec.memory.bytes.saturating_add(ROOT_BYTES)).at(Stage::Root)?;
+    let inodes = number(spec.memory.inodes.saturating_add(ROOT_INODES)).at(Stage::Root)?;
+    let root = mount::memory_tree(&bytes, &inodes, c"0755", INERT).at(Stage::Root)?;
     mount::attach(root.as_fd(), root.as_fd(), c"/").at(Stage::Root)?;
     let owner = match spec.identity {
         Identity::Own { .. } => None,
@@ -42,30 +54,35 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
             Some((base.saturating_add(uid), base.saturating_add(gid)))
         }
     };
-    descriptor::make_directory(root.as_fd(), SCRATCH, 0o700).at(Stage::Root)?;
-    let maker = Maker { root: root.as_fd(), ids, owner };
+    for place in [SCRATCH, SYSTEM, EMPTY] {
+        descriptor::make_directory(root.as_fd(), place, 0o700).at(Stage::Root)?;
+    }
+    let mut maker = Maker { root: root.as_fd(), ids, owner, system: None };
     for operation in &spec.operations {
         maker
             .perform(operation)
             .map_err(|(error, path)| Failure { stage: Stage::Tree, error, detail: path })?;
     }
-    descriptor::remove_directory(root.as_fd(), SCRATCH).at(Stage::Root)?;
+    if let Some(system) = maker.system.take() {
+        mount::detach(system.as_fd()).at(Stage::Root)?;
+    }
+    for place in [SCRATCH, SYSTEM, EMPTY] {
+        descriptor::remove_directory(root.as_fd(), place).at(Stage::Root)?;
+    }
     mount::restrict(root.as_fd(), READ_ONLY, None).at(Stage::Root)?;
     let _ = atoll_sys::process::change_mode_mask(0o022);
     Ok(root)
 }
 
 impl Maker<'_> {
-    fn perform(&self, operation: &Operation) -> Result<(), (io::Error, Vec<u8>)> {
+    fn perform(&mut self, operation: &Operation) -> Result<(), (io::Error, Vec<u8>)> {
         let (path, done) = match operation {
             Operation::Directory { path, mode, owned } => {
                 (path, self.directory(path, *mode, *owned))
             }
             Operation::Link { path, to } => (path, self.link(path, to)),
             Operation::File { path, mode, content } => (path, self.file(path, *mode, content)),
-            Operation::Memory { path, bytes, inodes, mode } => {
-                (path, self.memory(path, *bytes, *inodes, *mode))
-            }
+            Operation::Memory { path, mode } => (path, self.memory(path, *mode)),
             Operation::ReadOnly { path, source, empty, as_caller } => {
                 (path, self.read_only(path, source, empty, *as_caller))
             }
@@ -79,7 +96,8 @@ impl Maker<'_> {
             Operation::Writable { path, source } => {
                 (path, self.copy_of(path, source, INERT, self.ids))
             }
-            Operation::Seal { path } => (path, self.seal(path)),
+            Operation::Seal { path } => (path, self.over_itself(path, READ_ONLY)),
+            Operation::Pin { path } => (path, self.over_itself(path, INERT)),
             Operation::Device { path, source } => {
                 (path, self.copy_of(path, source, Attributes::NO_SETUID, None))
             }
@@ -144,34 +162,29 @@ impl Maker<'_> {
         }
     }
 
-    fn memory(&self, path: &[u8], bytes: u64, inodes: u64, mode: u32) -> io::Result<()> {
-        let number = |value: u64| CString::new(value.to_string()).map_err(io::Error::other);
-        let (bytes, inodes) = (number(bytes)?, number(inodes)?);
-        let mode = CString::new(format!("{mode:o}")).map_err(io::Error::other)?;
-        let mut options: Vec<FsOption<'_>> =
-            vec![(c"size", Some(&bytes)), (c"nr_inodes", Some(&inodes)), (c"mode", Some(&mode))];
-        let owner = self
-            .owner
-            .map(|(uid, gid)| io::Result::Ok((number(uid.into())?, number(gid.into())?)))
-            .transpose()?;
-        if let Some((uid, gid)) = &owner {
-            options.extend([(c"uid", Some(uid.as_c_str())), (c"gid", Some(gid.as_c_str()))]);
-        }
-        let made = mount::make(c"tmpfs", &options, INERT)?;
-        self.attach(&made, path)
+    fn memory(&self, path: &[u8], mode: u32) -> io::Result<()> {
+        self.directory(path, mode, true)?;
+        let place = descriptor::open_beneath(self.root, &text(path)?, O_RDONLY, 0)?;
+        // One that was there already, as a step to somewhere else, has another mode.
+        descriptor::change_mode(place.as_fd(), mode)?;
+        self.over_itself(path, INERT)
     }
 
     /// An overlay without a writable layer: its sockets and pipes are inodes of
     /// its own, so that nothing listening on the host can be reached through
     /// them, as it could through a read-only bind mount.
     fn read_only(
-        &self,
+        &mut self,
         path: &[u8],
         source: &Source,
         empty: &Source,
         as_caller: bool,
     ) -> io::Result<()> {
-        let source = open(source)?;
+        let opened = open(source)?;
+        if !as_caller && self.is_part_of_root(&opened)? {
+            return self.part_of_root(path, &source.path);
+        }
+        let source = opened;
         let empty = open(empty)?;
         let shown = self.shown(&source, as_caller)?;
         // The source on top, so that its root keeps its own mode and owner; a
@@ -180,6 +193,37 @@ impl Maker<'_> {
         let lower = CString::new(lower).map_err(io::Error::other)?;
         let made = mount::make(c"overlay", &[(c"lowerdir", Some(&lower))], READ_ONLY)?;
         self.attach(&made, path)
+    }
+
+    /// Whether a place lies on the host's root file system itself, where an
+    /// overlay of the root shows it. In a user namespace the kernel does not give
+    /// the root without what is mounted on it.
+    fn is_part_of_root(&self, place: &OwnedFd) -> io::Result<bool> {
+        if self.owner.is_none() {
+            return Ok(false);
+        }
+        let root = descriptor::open_place(None, c"/")?;
+        Ok(mount::number(place.as_fd())? == mount::number(root.as_fd())?)
+    }
+
+    /// A part of one overlay of the host's whole root: taking it costs a fraction
+    /// of another overlay. The whole is never shown, and gone when the tree is made.
+    fn part_of_root(&mut self, path: &[u8], source: &[u8]) -> io::Result<()> {
+        if self.system.is_none() {
+            let root = descriptor::open_place(None, c"/")?;
+            let empty = descriptor::open_beneath(self.root, EMPTY, O_PATH, 0)?;
+            let lower = format!("{}:{}", number_path(&root), number_path(&empty));
+            let lower = CString::new(lower).map_err(io::Error::other)?;
+            let made = mount::make(c"overlay", &[(c"lowerdir", Some(&lower))], READ_ONLY)?;
+            mount::attach(made.as_fd(), self.root, SYSTEM)?;
+            self.system = Some(made);
+        }
+        let Some(system) = &self.system else { return Err(io::ErrorKind::NotFound.into()) };
+        let within = source.strip_prefix(b"/").unwrap_or(source);
+        let part = descriptor::open_beneath(system.as_fd(), &text(within)?, O_PATH, 0)?;
+        let copied = mount::copy(part.as_fd())?;
+        mount::restrict(copied.as_fd(), READ_ONLY, None)?;
+        self.attach(&copied, path)
     }
 
     fn layer(
@@ -235,11 +279,12 @@ impl Maker<'_> {
         self.attach(&copied, path)
     }
 
-    /// What is there already, mounted over itself without the right to write.
-    fn seal(&self, path: &[u8]) -> io::Result<()> {
+    /// What is there already, mounted over itself: with attributes of its own, and
+    /// not to be renamed or removed.
+    fn over_itself(&self, path: &[u8], attributes: Attributes) -> io::Result<()> {
         let place = descriptor::open_beneath(self.root, &text(path)?, O_PATH, 0)?;
         let copied = mount::copy(place.as_fd())?;
-        mount::restrict(copied.as_fd(), READ_ONLY, None)?;
+        mount::restrict(copied.as_fd(), attributes, None)?;
         mount::attach(copied.as_fd(), place.as_fd(), c"")
     }
 
@@ -262,7 +307,7 @@ impl Maker<'_> {
             // The launcher has set the limit in the namespace it made.
             return Ok(());
         }
-        forbid_user_namespaces(made.as_fd())
+        limit_namespace(made.as_fd())
     }
 
     fn hide_directory(&self, path: &[u8]) -> io::Result<()> {
@@ -271,15 +316,20 @@ impl Maker<'_> {
     }
 }
 
-/// Sets the number of user namespaces that can be made beneath the caller's to
-/// zero; final once the capability to raise it is gone.
-///
-/// # Errors
-/// The kernel's.
-pub fn forbid_user_namespaces(processes: BorrowedFd<'_>) -> io::Result<()> {
-    let path = c"sys/user/max_user_namespaces";
-    let limit = descriptor::open_beneath(processes, path, O_WRONLY, 0)?;
-    descriptor::write_all(&limit, b"0")
+/// Inotify instances that a sandbox can have: the kernel counts them for the
+/// caller's user too, who has 128 by default.
+const INOTIFY_INSTANCES_MAX: &[u8] = b"64";
+
+/// Sets what the caller's user namespace limits (namespaces(7)): no user namespace
+/// is made beneath it, and it cannot use up what its user has outside. Final once
+/// the capability to raise it is gone.
+fn limit_namespace(processes: BorrowedFd<'_>) -> io::Result<()> {
+    let set = |path: &CStr, value: &[u8]| {
+        let limit = descriptor::open_beneath(processes, path, O_WRONLY, 0)?;
+        descriptor::write_all(&limit, value)
+    };
+    set(c"sys/user/max_user_namespaces", b"0")?;
+    set(c"sys/user/max_inotify_instances", INOTIFY_INSTANCES_MAX)
 }
 
 /// A directory that an overlay is made of.

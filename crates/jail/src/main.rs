@@ -38,6 +38,7 @@ fn at<T>(stage: Stage, result: io::Result<T>) -> Result<T, Failure> {
 
 fn launch(line: &OwnedFd) -> Result<(), Failure> {
     at(Stage::Description, descriptor::close_from(FIRST_FOREIGN))?;
+    at(Stage::Description, process::set_name(c"atoll-jail"))?;
     let Some((spec, control, standard)) = receive_description(line)? else {
         // The host side has changed its mind: nothing was made.
         process::exit_now(0)
@@ -45,7 +46,8 @@ fn launch(line: &OwnedFd) -> Result<(), Failure> {
     let directories = spec.cgroup_directories.clone();
     let child = make(line, spec, control, standard)?;
     let report = Report::Started { pid: child.pid };
-    at(Stage::Start, socket::send(line.as_fd(), &report.to_bytes(), &[]))?;
+    // A host side that is gone is found so by the wait.
+    let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
     at(Stage::Start, wait(line, &child, &directories))
 }
 
@@ -177,6 +179,7 @@ fn hold_ids(ready: &OwnedFd, done: &OwnedFd) -> ! {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         write_file("/proc/sys/user/max_user_namespaces", "0")?;
+        write_file("/proc/sys/user/max_inotify_instances", "64")?;
         descriptor::write_all(done, b"d")
     };
     process::exit_now(u8::from(forbid().is_err()))

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, Mode};
 use crate::entries::Walker;
 use crate::error::TreeError;
 use crate::facts::{Facts, system_time};
+use crate::manifest::Manifest;
 use crate::plan::{Content, Entry, Node};
 use crate::read::list_with_kinds;
 use crate::tree::{Tree, os};
@@ -37,7 +38,9 @@ pub struct CheckpointFacts {
 }
 
 /// Copies `directory` into `into`, which is made. What cannot be read and what is
-/// neither file, directory nor symbolic link is skipped and named.
+/// neither file, directory nor symbolic link is skipped and named. Beside `into`, in
+/// a file of the same name with `.directories` at its end, it is noted which
+/// directory was where; [`crate::changes`] reads it.
 ///
 /// # Errors
 /// When the destination cannot be used or written; what was copied stays.
@@ -62,6 +65,8 @@ pub fn checkpoint(
             skipped: Vec::new(),
         },
     };
+    let unwritten = |error| TreeError::new("cannot write beside", into.display(), error);
+    let mut manifest = Manifest::create(into).map_err(unwritten)?;
     let mut waiting = vec![RelativePath::root()];
     let mut directories = Vec::new();
     let mut done = 0;
@@ -83,16 +88,16 @@ pub fn checkpoint(
     // Permissions and times of directories come last: they forbid or are changed
     // by what is made within.
     for (path, entry) in directories.iter().rev() {
-        let dressed = copier
-            .to
-            .handle(path)
-            .and_then(|handle| host::dress(&handle, entry));
-        dressed.map_err(|error| copier.to.error("cannot write", path, error))?;
+        let copy = copier.finish_directory(path, entry)?;
+        let original = entry.stamp.map_or(0, |stamp| stamp.inode);
+        manifest.add(path, original, copy).map_err(unwritten)?;
     }
     // The root was dressed last: its inode changed at the very end.
     let root = rustix::fs::fstat(copier.to.root())
         .map_err(|error| copier.to.error("cannot read", &RelativePath::root(), error))?;
-    copier.facts.finished = system_time(Facts::from(&root).changed);
+    let changed = Facts::from(&root).changed;
+    copier.facts.finished = system_time(changed);
+    manifest.finish(changed).map_err(unwritten)?;
     Ok(copier.facts)
 }
 
@@ -169,6 +174,16 @@ impl Copier {
         rustix::fs::mkdirat(place, os(path.name()), Mode::from_raw_mode(0o700))?;
         self.facts.directories += 1;
         Ok(())
+    }
+
+    /// Answers the copy's inode.
+    fn finish_directory(&self, path: &RelativePath, entry: &Entry) -> Result<u64, TreeError> {
+        let finish = || -> io::Result<u64> {
+            let handle = self.to.handle(path)?;
+            host::dress(&handle, entry)?;
+            Ok(Facts::from(&rustix::fs::fstat(&handle)?).inode)
+        };
+        finish().map_err(|error| self.to.error("cannot write", path, error))
     }
 
     fn make_link(&mut self, path: &RelativePath, target: &[u8], entry: &Entry) -> io::Result<()> {

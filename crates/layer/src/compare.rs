@@ -74,6 +74,7 @@ impl Reader {
             before: was_directory.clone(),
             upper,
             lower,
+            in_place: self.is_in_place(&path, &after.facts),
         });
         let kind = match (&before, was_directory) {
             (None, _) => ChangeKind::Added,
@@ -362,13 +363,7 @@ impl Reader {
             Some((facts, at)) if kind == ChangeKind::Type => self.count_within(&path, facts, at)?,
             _ => 0,
         };
-        let is_older = match self.shape {
-            Shape::Overlay(_) => notes.overlay("origin").is_some(),
-            Shape::Copy(finished) | Shape::Live(finished) => self
-                .after
-                .born(&path)
-                .is_ok_and(|born| system_time(born) <= finished),
-        };
+        let is_older = self.is_older(&path, &after.facts, notes);
         self.set.changes.push(Change {
             is_older,
             kind,
@@ -381,6 +376,23 @@ impl Reader {
             path,
         });
         Ok(())
+    }
+
+    /// Whether something that seems to be added was there when the run began: then
+    /// the program moved it here, or someone removed it outside. Of a directory it
+    /// is known which.
+    fn is_older(&self, path: &RelativePath, facts: &Facts, notes: &Xattrs) -> bool {
+        let is_directory = facts.kind == Kind::Directory;
+        match self.shape {
+            Shape::Overlay(_) => {
+                notes.overlay("origin").is_some() && notes.overlay("redirect").is_none()
+            }
+            Shape::Copy(_) | Shape::Live(_) if is_directory => self.is_in_place(path, facts),
+            Shape::Copy(finished) | Shape::Live(finished) => {
+                let born = self.after.born(path);
+                born.is_ok_and(|born| system_time(born) <= finished)
+            }
+        }
     }
 
     pub fn describe(&self, tree: &Tree, at: &RelativePath, facts: &Facts) -> Option<EntryFacts> {

@@ -13,15 +13,15 @@ use crate::error::TreeError;
 use crate::facts::{Facts, Kind, Xattrs, system_time, xattrs};
 use crate::layer::XattrFlavour;
 use crate::links::Shared;
+use crate::manifest::{self, Places, Whose};
 use crate::overlay;
 use crate::tree::{Tree, facts_at, is_absence, names_in};
 use crate::{
-    AfterTree, Bounds, Change, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, Refusal,
-    RelativePath,
+    AfterTree, Bounds, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, Refusal, RelativePath,
 };
 
 /// The kernel stamps inodes with the time of its last tick, which lags behind the
-/// clock that `finished` was read from, unless it is a checkpoint's own.
+/// clock that programs read. Only a time from a checkpoint's own record is exact.
 const TICK_MAX: Duration = Duration::from_millis(20);
 
 /// Reads everything that differs between the two trees, except for the permissions
@@ -73,13 +73,15 @@ pub(crate) struct Reader {
     pub bounds: Bounds,
     pub set: ChangeSet,
     pub ids: IdShift,
-    since: SystemTime,
+    pub since: SystemTime,
+    /// Where directories were at the checkpoint.
+    places: Places,
     /// The owner of the workspace: who new files may belong to.
     pub owner: u32,
     /// Where renamed directories were.
     pub moved: BTreeSet<RelativePath>,
     /// Removed directories that hold a control file, with its reason.
-    control_within: HashMap<RelativePath, &'static str>,
+    pub control_within: HashMap<RelativePath, &'static str>,
     /// Changed files with further names.
     pub shared: Shared,
     /// Entries looked at.
@@ -99,6 +101,9 @@ pub(crate) struct Visit {
     pub upper: bool,
     /// The directory before that shows through (overlay only).
     pub lower: Option<RelativePath>,
+    /// In a copy or in live mode: whether it is the directory that was here at the
+    /// checkpoint. Only then do old times in it mean that nothing changed.
+    pub in_place: bool,
 }
 
 /// An entry of the merged view.
@@ -115,6 +120,7 @@ impl Visit {
             before: Some(RelativePath::root()),
             upper: true,
             lower: matches!(shape, Shape::Overlay(_)).then(RelativePath::root),
+            in_place: true,
         }
     }
 
@@ -152,6 +158,11 @@ impl Reader {
             set: ChangeSet::default(),
             ids: paths.ids,
             since: paths.since,
+            places: match &paths.after {
+                AfterTree::Overlay { .. } => Places::default(),
+                AfterTree::Copy { path, .. } => manifest::read(path, Whose::Copy),
+                AfterTree::Live { .. } => manifest::read(&paths.before, Whose::Original),
+            },
             owner: root.map_or(0, |facts| facts.uid),
             moved: BTreeSet::new(),
             control_within: HashMap::new(),
@@ -265,7 +276,7 @@ impl Reader {
                 self.removed(path, &facts, &at, said.is_ok())
             }
             (before, Some(found)) => {
-                if self.older_than_the_copy(&found.facts) {
+                if visit.in_place && self.older_than_the_copy(&found.facts) {
                     self.descend_only(visit, path, &found, before.map(|(_, at)| at), visits);
                     return Ok(());
                 }
@@ -312,10 +323,19 @@ impl Reader {
     fn older_than_the_copy(&self, facts: &Facts) -> bool {
         match self.shape {
             Shape::Overlay(_) => false,
-            Shape::Copy(finished) | Shape::Live(finished) => finished
-                .checked_sub(TICK_MAX)
-                .is_some_and(|surely| !facts.changed_after(surely)),
+            Shape::Copy(finished) | Shape::Live(finished) => {
+                let surely = match self.places.finished {
+                    Some(exact) => Some(exact.min(finished)),
+                    None => finished.checked_sub(TICK_MAX),
+                };
+                surely.is_some_and(|surely| system_time(facts.changed) < surely)
+            }
         }
+    }
+
+    /// Whether a directory after is the one that was there at the checkpoint.
+    pub fn is_in_place(&self, path: &RelativePath, facts: &Facts) -> bool {
+        self.places.inodes.get(path) == Some(&facts.inode)
     }
 
     fn descend_only(
@@ -332,87 +352,9 @@ impl Reader {
                 before,
                 upper: visit.upper,
                 lower: None,
+                in_place: true,
             });
         }
-    }
-
-    fn removed(
-        &mut self,
-        path: RelativePath,
-        facts: &Facts,
-        at: &RelativePath,
-        said: bool,
-    ) -> Result<(), ReadError> {
-        // A whiteout says that the program removed it. Where it is only missing, it
-        // can have come to the host later, and then it is none of the program's.
-        let start = match self.shape {
-            Shape::Overlay(_) if said => None,
-            Shape::Overlay(_) => Some(self.since),
-            Shape::Copy(finished) => Some(finished),
-            Shape::Live(_) => None,
-        };
-        if let Some(start) = start.filter(|start| facts.changed_after(*start))
-            && self
-                .before
-                .born(at)
-                .is_ok_and(|born| system_time(born) > start)
-        {
-            self.note(&path, "it came into being outside meanwhile, and stays");
-            return Ok(());
-        }
-        let within = self.count_within(&path, facts, at)?;
-        let before = self.describe(&self.before, at, facts);
-        self.set.changes.push(Change {
-            path,
-            kind: ChangeKind::Removed,
-            class: crate::Class::Ordinary,
-            reason: None,
-            before,
-            after: None,
-            within,
-            source: Source::After,
-            is_older: false,
-        });
-        Ok(())
-    }
-
-    /// Counts what lies beneath a directory before, and looks for control files.
-    pub fn count_within(
-        &mut self,
-        path: &RelativePath,
-        facts: &Facts,
-        at: &RelativePath,
-    ) -> Result<u64, ReadError> {
-        let mut within = 0;
-        if facts.kind != Kind::Directory {
-            return Ok(0);
-        }
-        let mut directories = vec![at.clone()];
-        while let Some(directory) = directories.pop() {
-            let entries = match list_with_kinds(&self.before, &directory) {
-                Ok(entries) => entries,
-                Err(error) => {
-                    let why = format!("{directory} in it cannot be read: {error}");
-                    self.refuse(path, &why);
-                    continue;
-                }
-            };
-            self.look(entries.len() as u64)?;
-            within += entries.len() as u64;
-            for (entry, kind) in entries {
-                let is_directory = kind == Kind::Directory;
-                let rest = entry.beneath(at).unwrap_or_default();
-                if let Some(reason) =
-                    crate::control::reason(&path.concat(&rest), is_directory, false)
-                {
-                    self.control_within.entry(path.clone()).or_insert(reason);
-                }
-                if is_directory {
-                    directories.push(entry);
-                }
-            }
-        }
-        Ok(within)
     }
 
     pub fn look(&mut self, entries: u64) -> Result<(), ReadError> {

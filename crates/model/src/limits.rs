@@ -18,7 +18,8 @@ pub struct Limits {
     pub disk_bytes: u64,
     /// Files and directories created in copy-on-write layers.
     pub inodes: u64,
-    /// The size of the private /tmp and of /dev/shm, bytes each.
+    /// What can be written to memory: the private /tmp, /dev/shm and the home,
+    /// together, bytes.
     pub tmp_bytes: u64,
     /// Processors' worth of time, in thousandths (1,500 = one and a half).
     pub cpu_millis: Option<u64>,

@@ -64,6 +64,9 @@ pub struct Usage {
     pub memory_peak_bytes: u64,
     /// Whether the figure above is the whole sandbox's.
     pub memory_is_whole: bool,
+    /// How many processes the kernel ended because memory ran out, where a cgroup
+    /// counts them.
+    pub memory_kills: u64,
 }
 
 /// How a limit is held on this host.

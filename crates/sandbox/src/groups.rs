@@ -85,14 +85,14 @@ pub(crate) struct Groups {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) memory_peak_bytes: Option<u64>,
-    pub(crate) killed_for_memory: bool,
+    pub(crate) memory_kills: u64,
     pub(crate) cpu_us: Option<u64>,
 }
 
 impl Groups {
     /// Makes the groups of a run and sets its limits. `None` where none can be made.
     pub(crate) fn make(held: &Held, run: &RunId, limits: &Limits) -> io::Result<Option<Self>> {
-        let name = format!("atoll-{run}");
+        let name = group_name(run);
         let groups = match held {
             Held::Nowhere(_) => return Ok(None),
             Held::Unified(parent) => {
@@ -204,14 +204,13 @@ impl Groups {
         if self.unified {
             Counted {
                 memory_peak_bytes: number("memory.peak"),
-                killed_for_memory: field("memory.events", "oom_kill ").is_some_and(|kills| kills > 0),
+                memory_kills: field("memory.events", "oom_kill ").unwrap_or(0),
                 cpu_us: field("cpu.stat", "usage_usec "),
             }
         } else {
             Counted {
                 memory_peak_bytes: number("memory.max_usage_in_bytes"),
-                killed_for_memory: field("memory.oom_control", "oom_kill ")
-                    .is_some_and(|kills| kills > 0),
+                memory_kills: field("memory.oom_control", "oom_kill ").unwrap_or(0),
                 cpu_us: None,
             }
         }
@@ -233,6 +232,25 @@ impl Groups {
             }
         }
     }
+}
+
+/// Removes the groups of a run whose Atoll and launcher both ended before they
+/// could. Groups that still have processes stay.
+pub fn remove_leftover_groups(held: &Held, run: &RunId) {
+    let name = group_name(run);
+    let parents = match held {
+        Held::Nowhere(_) => Vec::new(),
+        Held::Unified(parent) => vec![Some(parent)],
+        Held::Separate { memory, pids, cpu } => vec![Some(memory), Some(pids), cpu.as_ref()],
+    };
+    for parent in parents.into_iter().flatten() {
+        // That there is none is as it should be.
+        let _ = fs::remove_dir(parent.join(&name));
+    }
+}
+
+fn group_name(run: &RunId) -> String {
+    format!("atoll-{run}")
 }
 
 /// Writes to a file that must exist: `create` would fail differently on cgroupfs.

@@ -25,6 +25,9 @@ pub struct Host {
     pub groups: Vec<(String, PathBuf)>,
     /// The version of Landlock.
     pub landlock: u32,
+    /// Whether this process is the host's root, rather than user id 0 of a user
+    /// namespace that maps little else.
+    pub is_root: bool,
     /// The effective user id.
     pub uid: u32,
     /// The effective group id.
@@ -52,6 +55,8 @@ impl Host {
             mounts: parse_mounts(&text("/proc/self/mountinfo")?),
             groups: parse_groups(&text("/proc/self/cgroup")?),
             landlock,
+            is_root: rustix::process::geteuid().is_root()
+                && maps_everything(&text("/proc/self/uid_map")?),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         })
@@ -69,6 +74,16 @@ impl Host {
         let longest = |mount: &&MountPoint| mount.path.as_os_str().len();
         self.mounts.iter().filter(|mount| path.starts_with(&mount.path)).max_by_key(longest)
     }
+}
+
+/// Whether a map of ids (user_namespaces(7)) is that of the first namespace, or
+/// of one like it: ids can be shifted to wherever Atoll wants them.
+pub(crate) fn maps_everything(map: &str) -> bool {
+    map.lines().any(|line| {
+        let numbers: Vec<u64> =
+            line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        numbers.first() == Some(&0) && numbers.get(2).is_some_and(|count| *count >= 1 << 31)
+    })
 }
 
 /// Reads mountinfo (proc_pid_mountinfo(5)).

@@ -23,7 +23,7 @@ mod tree;
 
 pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};
-pub use groups::{Held, detect as detect_groups};
+pub use groups::{Held, detect as detect_groups, remove_leftover_groups};
 pub use host::{Host, MountPoint};
 pub use launcher::Launcher;
 pub use native::{Native, start};

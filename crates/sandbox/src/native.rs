@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use atoll_frame::{Identity, ResourceLimit, SPEC_BYTES_MAX, Spec, Terminal, Watch};
-use atoll_model::{Boundary, Call, Enforcement, Limits};
+use atoll_frame::{Identity, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch};
+use atoll_model::{Boundary, Call, Enforcement, Limits, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_store::Armed;
 use atoll_sys::{descriptor, socket};
@@ -113,6 +113,13 @@ fn describe(
     let plan = tree::plan(boundary, &call.workspace, native.placement, native.host)?;
     let path_bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let text = |text: &OsString| text.as_bytes().to_vec();
+    let fits = |id: u32| native.placement.base.is_none() || id < IDS;
+    if !fits(call.principal.uid) || !fits(call.principal.gid) {
+        return Err(SandboxError::Kernel(format!(
+            "ids above {IDS} cannot be shifted, and this call's are {} and {}",
+            call.principal.uid, call.principal.gid
+        )));
+    }
     let identity = match native.placement.base {
         None => Identity::Own { uid: call.principal.uid, gid: call.principal.gid },
         Some(base) => Identity::Shifted {
@@ -132,15 +139,22 @@ fn describe(
         cgroup_directories: groups
             .map(|groups| groups.directories().iter().map(path_bytes).collect())
             .unwrap_or_default(),
+        memory: room(&boundary.limits),
         operations: plan.operations,
         permissions: plan.permissions,
         landlock_version: native.host.landlock,
         resource_limits: resource_limits(&boundary.limits, groups, native.held)?,
         watch: Watch {
             memory_bytes: if groups.is_some() { 0 } else { boundary.limits.memory_bytes },
+            wall_clock_ms: boundary
+                .limits
+                .wall_clock
+                .map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
         },
         deny_debugging: boundary.syscalls.deny_debugging,
         deny_sockets: boundary.syscalls.deny_sockets,
+        deny_set_id: boundary.workspace == WorkspaceMode::Live,
+        deny_memory_programs: !boundary.programs.is_empty(),
         terminal: native
             .terminal
             .map(|size| Terminal { rows: size.rows, columns: size.columns }),
@@ -174,18 +188,24 @@ fn resource_limits(
     Ok(list)
 }
 
+/// Room in memory: one limit for all that is written there.
+fn room(limits: &Limits) -> Room {
+    let bytes = limits.tmp_bytes;
+    Room { bytes, inodes: (bytes >> 20).max(16).saturating_mul(tree::INODES_PER_MIB) }
+}
+
 /// Who holds which limit, for the record.
 fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
     let by_groups = groups.map(Groups::name);
     let one = |limit: &str, by: &str| Enforcement { limit: limit.to_owned(), by: by.to_owned() };
     vec![
-        one("memory", by_groups.unwrap_or("rlimit, supervisor")),
+        one("memory", by_groups.unwrap_or("supervisor, in part")),
         one("swap", by_groups.unwrap_or("none")),
         one("processes", by_groups.unwrap_or("rlimit")),
         one("cpu", by_groups.unwrap_or("none")),
         one("open-files", "rlimit"),
         one("tmp", "tmpfs"),
-        one("disk", "supervisor"),
+        one("disk", "supervisor, in part"),
         one("inodes", "supervisor"),
         one("wall-clock", "supervisor"),
         one("idle", "supervisor"),

@@ -30,6 +30,9 @@ pub enum WorkspacePlace {
     Live {
         /// Absolute paths of control files and directories that exist.
         sealed: Vec<PathBuf>,
+        /// Absolute paths of sockets, pipes and devices that exist: they would lead
+        /// to whoever listens outside.
+        covered: Vec<PathBuf>,
     },
     /// The host's directory, for reading.
     ReadOnly,

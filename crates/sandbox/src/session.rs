@@ -106,7 +106,8 @@ fn outcome(
     if let Some(cpu_us) = counted.cpu_us {
         usage.cpu = Duration::from_micros(cpu_us);
     }
-    let was_killed = counted.killed_for_memory && ending != (Ending::Exited { status: 0 });
+    usage.memory_kills = counted.memory_kills;
+    let was_killed = counted.memory_kills > 0 && ending != (Ending::Exited { status: 0 });
     let ending = match ending {
         Ending::Exited { .. } | Ending::Signalled { .. } if was_killed => {
             Ending::Limited { limit: LimitHit::Memory }
@@ -298,6 +299,7 @@ impl Session<'_> {
             }
             Report::Stopped { .. } => {}
             Report::MemoryReached => self.hit = Some(LimitHit::Memory),
+            Report::TimeReached => self.hit = Some(LimitHit::WallClock),
             Report::Ended { signalled: true, number } => {
                 self.end(Ending::Signalled { signal: number });
             }
@@ -354,6 +356,7 @@ impl Session<'_> {
                 Ok(Some((Report::NotExecuted { error: ENOENT }, _))) => self.end(Ending::NotFound),
                 Ok(Some((Report::NotExecuted { .. }, _))) => self.end(Ending::NotExecutable),
                 Ok(Some((Report::MemoryReached, _))) => self.hit = Some(LimitHit::Memory),
+                Ok(Some((Report::TimeReached, _))) => self.hit = Some(LimitHit::WallClock),
                 Ok(Some((Report::Failed { stage, error, detail }, _))) => {
                     self.fail(stage, error, &detail);
                 }
@@ -405,7 +408,9 @@ impl Session<'_> {
             Ok(0) | Err(_) => {
                 self.input_open = false;
                 if self.terminal.is_some() {
+                    // The window was closed. What does not end by that is ended.
                     self.order(Order::Signal(SIGHUP));
+                    self.kill_at.get_or_insert(Instant::now() + GRACE);
                 } else {
                     self.lines.input = None;
                 }
@@ -536,7 +541,7 @@ impl Session<'_> {
         let wall_clock =
             self.ended.unwrap_or_else(Instant::now).saturating_duration_since(self.started);
         let cpu = Duration::from_micros(cpu_us);
-        Ok((ending, Usage { wall_clock, cpu, memory_peak_bytes, memory_is_whole: false }))
+        Ok((ending, Usage { wall_clock, cpu, memory_peak_bytes, ..Usage::default() }))
     }
 }
 

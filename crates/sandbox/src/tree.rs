@@ -22,14 +22,15 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 /// Parts of /proc that show or change the machine rather than the sandbox.
 const PROC_SEALED: [&str; 4] = ["bus", "fs", "irq", "sys"];
-const PROC_HIDDEN: [&str; 9] = [
+const PROC_HIDDEN: [&str; 11] = [
+    "cmdline", "config.gz",
     "kcore", "keys", "key-users", "kmsg", "kallsyms", "sched_debug", "sysrq-trigger", "timer_list",
     "latency_stats",
 ];
 const PROC_HIDDEN_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 
 /// Inodes of a file system in memory, for each MiB of its size.
-const INODES_PER_MIB: u64 = 256;
+pub(crate) const INODES_PER_MIB: u64 = 256;
 /// Terminals that can be open inside at once.
 const TERMINALS_MAX: u32 = 64;
 /// The largest file that is copied into a home directory, bytes.
@@ -84,24 +85,23 @@ impl Mounted<'_> {
 
 impl Plan {
     fn fixed_places(&mut self, boundary: &Boundary) {
-        let memory = |path: &Path, bytes: u64, mode: u32| Operation::Memory {
-            path: relative(path),
-            bytes,
-            inodes: (bytes >> 20).max(16) * INODES_PER_MIB,
-            mode,
-        };
-        let tmp = boundary.limits.tmp_bytes;
-        for (path, mode) in [("/tmp", 0o1777), ("/dev/shm", 0o1777)] {
-            self.directory(Path::new(path), false);
-            self.operations.push(memory(Path::new(path), tmp, mode));
+        for path in ["/tmp", "/var/tmp", "/dev/shm"] {
+            self.memory(Path::new(path), 0o1777);
         }
         for path in ["/proc", "/run", "/var"] {
             self.directory(Path::new(path), false);
         }
         self.link(Path::new("/var/run"), b"/run");
-        self.link(Path::new("/var/tmp"), b"/tmp");
-        self.directory(&boundary.home, true);
-        self.operations.push(memory(&boundary.home, tmp, 0o700));
+        self.memory(&boundary.home, 0o700);
+    }
+
+    /// A writable directory in the sandbox's own memory.
+    fn memory(&mut self, path: &Path, mode: u32) {
+        if let Some(parent) = path.parent() {
+            self.directory(parent, false);
+        }
+        self.operations.push(Operation::Memory { path: relative(path), mode });
+        self.made.insert(path.to_path_buf());
     }
 
     fn devices(&mut self) -> Result<(), SandboxError> {
@@ -227,19 +227,40 @@ impl Plan {
                 let source = source(copy)?;
                 self.operations.push(Operation::Writable { path: relative(path), source });
             }
-            WorkspacePlace::Live { sealed } => {
+            WorkspacePlace::Live { sealed, covered } => {
                 refuse_mounts_within(path, host)?;
                 self.directory(path, true);
-                let source = source(path)?;
-                self.operations.push(Operation::Writable { path: relative(path), source });
-                for path in sealed {
-                    self.operations.push(Operation::Seal { path: relative(path) });
-                }
+                let workspace = source(path)?;
+                let path_inside = relative(path);
+                self.operations.push(Operation::Writable { path: path_inside, source: workspace });
+                self.seal(path, sealed);
+                let null = source(Path::new("/dev/null"))?;
+                self.operations.extend(covered.iter().map(|path| Operation::HideFile {
+                    path: relative(path),
+                    null: null.clone(),
+                }));
             }
             WorkspacePlace::ReadOnly => self.read_only(path, path, true, placement)?,
         }
         self.made.insert(path.to_path_buf());
         Ok(())
+    }
+
+    /// Makes paths below the workspace read-only. The directories that lead to
+    /// them become mounts too: what is a mount cannot be renamed, and a new one put
+    /// in its place.
+    fn seal(&mut self, workspace: &Path, sealed: &[PathBuf]) {
+        let mut pinned: Vec<&Path> = sealed
+            .iter()
+            .flat_map(|path| path.ancestors().skip(1))
+            .filter(|path| path.starts_with(workspace) && *path != workspace)
+            .collect();
+        pinned.sort();
+        pinned.dedup();
+        let pins = pinned.into_iter().map(|path| Operation::Pin { path: relative(path) });
+        self.operations.extend(pins);
+        let seals = sealed.iter().map(|path| Operation::Seal { path: relative(path) });
+        self.operations.extend(seals);
     }
 
     fn layer(&mut self, layer: &PlacedLayer, host: &Host) -> Result<(), SandboxError> {
@@ -333,7 +354,7 @@ impl Plan {
         for program in &boundary.programs {
             give(program, true, false, false);
         }
-        for path in ["/tmp", "/dev/shm", "/proc"] {
+        for path in ["/tmp", "/var/tmp", "/dev/shm", "/proc"] {
             give(Path::new(path), false, true, false);
         }
         give(Path::new("/dev"), false, false, true);

@@ -229,6 +229,7 @@ pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
             "cpu_us": whole_number(usage.cpu.as_micros()),
             "memory_peak_bytes": whole_number(u128::from(usage.memory_peak_bytes)),
             "memory_is_whole": usage.memory_is_whole,
+            "memory_kills": whole_number(u128::from(usage.memory_kills)),
         },
         "enforcement": outcome
             .enforcement

@@ -53,7 +53,7 @@ pub use record::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RECORD_VERSION, RunRecord,
     RunState,
 };
-pub use recovery::InterruptedRun;
+pub use recovery::{InterruptedRun, settle_run};
 pub use removal::remove_run;
 pub use retention::{
     CollectPlan, CollectPolicy, CollectReason, Collectable, collect, plan_collection,

@@ -7,9 +7,9 @@ use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
 use crate::open_runs::{Marker, OpenRuns};
 use crate::read::{Events, Filter};
-use crate::runs::update_run;
+use crate::runs::{load_run, update_run};
 use crate::scratch::remove_scratch;
-use crate::{Durability, LedgerError, RunError, RunState, StateDir};
+use crate::{Durability, LedgerError, RunError, RunRecord, RunState, StateDir};
 
 /// A run whose Atoll ended before it could close it.
 #[derive(Debug)]
@@ -53,6 +53,10 @@ pub(crate) fn recover(
         if is_unclosed(state, &marker)? {
             interrupted.push(interrupt(journal, state, marker)?);
         } else {
+            // Whoever recorded its end may have died before it noted that here.
+            // What cannot be noted now, `settle_run` notes when it is asked for.
+            let _ = note_interrupted(state, &run);
+            let _ = remove_scratch(state, &run);
             marker.remove()?;
         }
     }
@@ -105,11 +109,7 @@ fn interrupt(
     let run = marker.run().clone();
     let body = json!({ "why": "the Atoll process that carried this run ended without closing it" });
     journal.append_durable(&Draft::new("run.interrupted", Some(&run), &body)?)?;
-    let updated = update_run(state, &run, Durability::Buffered, |record| {
-        if record.state == RunState::Running {
-            record.state = RunState::Interrupted;
-        }
-    });
+    let updated = note_interrupted(state, &run);
     let scratch = remove_scratch(state, &run);
     marker.remove()?;
     let record = match updated {
@@ -117,6 +117,27 @@ fn interrupt(
         Err(error) => Some(error),
     };
     Ok(InterruptedRun { run, record })
+}
+
+fn note_interrupted(state: &StateDir, run: &RunId) -> Result<RunRecord, RunError> {
+    update_run(state, run, Durability::Buffered, |record| {
+        if record.state == RunState::Running {
+            record.state = RunState::Interrupted;
+        }
+    })
+}
+
+/// Reads a run's record; one that says "running" of a run that is not, because
+/// there was no room to write its end, says "interrupted" from then on.
+///
+/// # Errors
+/// [`RunError`] when the record cannot be read, or there is still no room.
+pub fn settle_run(state: &StateDir, run: &RunId) -> Result<RunRecord, RunError> {
+    let record = load_run(state, run)?;
+    if record.state == RunState::Running && !OpenRuns::open(state)?.is_alive(run)? {
+        return note_interrupted(state, run);
+    }
+    Ok(record)
 }
 
 impl InterruptedRun {

@@ -128,6 +128,8 @@ pub fn list_runs(state: &StateDir) -> Result<RunList, RunError> {
             Err(error) => list.broken.push((run, error)),
         }
     }
+    // Names tell the second; runs of one second follow each other too.
+    list.records.sort_by_key(|record| std::cmp::Reverse(record.started_at_ms));
     Ok(list)
 }
 

@@ -228,6 +228,18 @@ pub fn make_link(root: BorrowedFd<'_>, path: &CStr, to: &CStr) -> io::Result<()>
     check_int(unsafe { libc::symlinkat(to.as_ptr(), root.as_raw_fd(), path.as_ptr()) }).map(drop)
 }
 
+/// How much of the file system at a path is in use, bytes (statvfs(3)).
+///
+/// # Errors
+/// The kernel's.
+pub fn bytes_in_use(path: &CStr) -> io::Result<u64> {
+    // SAFETY: statvfs is plain data that the call fills.
+    let mut facts: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is a C string, `facts` lives through the call.
+    check_int(unsafe { libc::statvfs(path.as_ptr(), &raw mut facts) })?;
+    Ok(facts.f_blocks.saturating_sub(facts.f_bfree).saturating_mul(facts.f_frsize))
+}
+
 /// Changes who owns what a descriptor stands for.
 ///
 /// # Errors
@@ -235,6 +247,15 @@ pub fn make_link(root: BorrowedFd<'_>, path: &CStr, to: &CStr) -> io::Result<()>
 pub fn change_owner(fd: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
     // SAFETY: no memory is involved.
     check_int(unsafe { libc::fchown(fd.as_raw_fd(), uid, gid) }).map(drop)
+}
+
+/// Changes the permissions of what a descriptor stands for.
+///
+/// # Errors
+/// The kernel's.
+pub fn change_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check_int(unsafe { libc::fchmod(fd.as_raw_fd(), mode) }).map(drop)
 }
 
 /// Makes descriptor number `number` a copy of `fd` that survives exec.

@@ -149,6 +149,26 @@ pub fn attach(mount: BorrowedFd<'_>, root: BorrowedFd<'_>, path: &CStr) -> io::R
     .map(drop)
 }
 
+/// The number of the mount that a place is on (statx(2)).
+///
+/// # Errors
+/// The kernel's.
+pub fn number(place: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: statx is plain data that the call fills.
+    let mut facts: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is an empty C string, `facts` lives through the call.
+    check_int(unsafe {
+        libc::statx(
+            place.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_MNT_ID,
+            &raw mut facts,
+        )
+    })?;
+    Ok(facts.stx_mnt_id)
+}
+
 /// Detaches a mount from where it is attached; who uses it may go on.
 ///
 /// # Errors

@@ -474,6 +474,15 @@ pub fn ignore_signal(number: i32) {
     unsafe { libc::signal(number, libc::SIG_IGN) };
 }
 
+/// What this process is called in lists of processes, 15 bytes at most.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_name(name: &CStr) -> io::Result<()> {
+    // SAFETY: the name is a C string.
+    check_int(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) }).map(drop)
+}
+
 /// Where the program starts.
 ///
 /// # Errors

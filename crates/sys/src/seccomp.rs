@@ -50,7 +50,9 @@ pub struct Guarded {
 pub struct Guard {
     /// Which argument, 0 to 5.
     pub argument: u8,
-    /// It is one of these values.
+    /// Bits that count.
+    pub mask: u32,
+    /// Masked, it is one of these values.
     pub values: &'static [u32],
 }
 
@@ -221,7 +223,7 @@ fn demand(condition: &Condition) -> Vec<Instruction> {
 
 /// Skips so many instructions unless the guard picks the call.
 fn skip_unless(guard: &Guard, count: usize) -> Vec<Instruction> {
-    let mut program = vec![load(guard.argument)];
+    let mut program = vec![load(guard.argument), instruction(MASK, guard.mask)];
     for (index, value) in guard.values.iter().enumerate() {
         program.push(branch(JUMP_EQUAL, *value, (guard.values.len() - index) as u8, 0));
     }

@@ -33,7 +33,8 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((owned(ends[0]), owned(ends[1])))
 }
 
-/// Sends one message with descriptors. A closed other end is EPIPE, not a signal.
+/// Sends one message with descriptors. A closed other end is EPIPE, not a signal;
+/// one that does not read for so long that there is no room is EAGAIN.
 ///
 /// # Errors
 /// InvalidInput for more than [`DESCRIPTORS_MAX`] descriptors, else the kernel's.
@@ -71,10 +72,11 @@ pub fn send(
             );
         }
     }
+    // A reader that was stopped must not stop the writer too.
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     loop {
         // SAFETY: everything `header` points to lives through the call.
-        let sent =
-            unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, flags) };
         if sent >= 0 {
             return Ok(());
         }

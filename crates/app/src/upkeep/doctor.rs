@@ -48,13 +48,14 @@ pub fn doctor(arguments: &DoctorArguments, output: &Output) -> Result<u8, Failur
             findings.push(state(&host, &places));
         }
     }
+    let missing = findings.iter().any(|finding| finding.grade == Grade::Missing);
     if arguments.json {
-        output.json(&Value::Array(findings.iter().map(as_json).collect()));
+        let list: Vec<Value> = findings.iter().map(as_json).collect();
+        output.json(&json!({ "can-run": !missing, "findings": list }));
     } else {
         let text: String = findings.iter().map(|finding| as_text(finding, output)).collect();
         output.result(&text);
     }
-    let missing = findings.iter().any(|finding| finding.grade == Grade::Missing);
     Ok(u8::from(missing))
 }
 

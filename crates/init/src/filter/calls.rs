@@ -85,12 +85,6 @@ pub const ALLOWED: &[Group] = &[
         error: 0,
         calls: RESTRICTING,
     },
-    Group {
-        name: "aio",
-        reason: "asynchronous reads and writes of the old kind, which databases use",
-        error: 0,
-        calls: AIO,
-    },
 ];
 
 /// What a program may not call, and gets told so.
@@ -172,6 +166,13 @@ pub const REFUSED: &[Group] = &[
         reason: "memory that even the host's supervisor cannot count",
         error: EPERM,
         calls: NO_SECRET_MEMORY,
+    },
+    Group {
+        name: "asynchronous requests",
+        reason: "asynchronous requests of the old kind are counted for the whole machine, and one program \
+                 could use them up; programs fall back",
+        error: ENOSYS,
+        calls: AIO,
     },
 ];
 
@@ -607,22 +608,15 @@ const IDENTITY: &[i64] = &[
 const LIMITS: &[i64] = &[
     97, // getrlimit
     160, // setrlimit
-    302, // prlimit64
     98, // getrusage
     100, // times
     140, // getpriority
-    141, // setpriority
     252, // ioprio_get
-    251, // ioprio_set
     24, // sched_yield
     204, // sched_getaffinity
-    203, // sched_setaffinity
     143, // sched_getparam
-    142, // sched_setparam
     145, // sched_getscheduler
-    144, // sched_setscheduler
     315, // sched_getattr
-    314, // sched_setattr
     146, // sched_get_priority_max
     147, // sched_get_priority_min
     148, // sched_rr_get_interval
@@ -633,22 +627,15 @@ const LIMITS: &[i64] = &[
 #[cfg(target_arch = "aarch64")]
 #[rustfmt::skip]
 const LIMITS: &[i64] = &[
-    261, // prlimit64
     165, // getrusage
     153, // times
     141, // getpriority
-    140, // setpriority
     31, // ioprio_get
-    30, // ioprio_set
     124, // sched_yield
     123, // sched_getaffinity
-    122, // sched_setaffinity
     121, // sched_getparam
-    118, // sched_setparam
     120, // sched_getscheduler
-    119, // sched_setscheduler
     275, // sched_getattr
-    274, // sched_setattr
     125, // sched_get_priority_max
     126, // sched_get_priority_min
     127, // sched_rr_get_interval

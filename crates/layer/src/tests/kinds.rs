@@ -323,6 +323,56 @@ fn each_kind_through_a_copy() {
     }
 }
 
+/// Untouched files keep their times wherever their directory goes; only host edits in
+/// directories that stayed where they were are told from the program's.
+#[test]
+fn directories_that_move_take_their_files_along() {
+    let before = [
+        write("d/f", "1"),
+        write("d/deep/g", "1"),
+        write("e/f", "2"),
+        write("stays/h", "1"),
+        write("stays/deep/i", "1"),
+        write("root", "1"),
+        write("zz", "the last to be copied has the time of the end"),
+    ];
+    let edits = [
+        rename("d", "moved"),
+        rename("e", "d"),
+        write("stays/new", "n"),
+        write("other", "n"),
+    ];
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(60));
+    let (stand, _) = Stand::copy_slowly(&before, &[], pause);
+    let copy = stand.place.path().join("copy");
+    pause();
+    perform(&copy, &edits);
+    let outside = [
+        append("stays/h", "host"),
+        append("stays/deep/i", "host"),
+        remove("root"),
+    ];
+    perform(&stand.host(), &outside);
+    let set = stand.changes();
+    assert_eq!(
+        describe(&set),
+        "D d/deep+1,M d/f,D e+1,A moved,A moved/deep,A moved/deep/g,A moved/f,A other,A stays/new"
+    );
+    stand.apply_all();
+    assert_eq!(
+        std::fs::read(stand.host().join("stays/h")).unwrap(),
+        b"1host"
+    );
+    let live = Stand::live(&before, &[]);
+    let begun = snapshot(&live.host(), false);
+    pause();
+    perform(&live.host(), &edits);
+    let set = live.changes();
+    let plan = plan_restore(&live.paths, &set, &everything()).unwrap();
+    apply(plan, &live.journal(), &mut |_| {}).unwrap();
+    assert_same("restored", &begun, &snapshot(&live.host(), false));
+}
+
 #[test]
 fn each_kind_is_restored_from_a_checkpoint() {
     for case in cases() {

@@ -320,12 +320,17 @@ impl Stand {
 
     /// The same with a private copy in place of an overlay.
     pub fn copy(before: &[Edit], edits: &[Edit]) -> (Self, Snapshot) {
+        Self::copy_slowly(before, edits, || {})
+    }
+
+    /// With a pause before each entry is copied.
+    pub fn copy_slowly(before: &[Edit], edits: &[Edit], pause: impl Fn()) -> (Self, Snapshot) {
         let place = Self::bare();
         let root = place.path();
         perform(&root.join("host"), before);
         let since = SystemTime::now();
         let copy = root.join("copy");
-        let facts = checkpoint(&root.join("host"), &copy, &mut |_| {}).unwrap();
+        let facts = checkpoint(&root.join("host"), &copy, &mut |_| pause()).unwrap();
         let finished = facts.finished;
         // For children, who read it from there.
         let mark = fs::File::create(root.join("finished")).unwrap();

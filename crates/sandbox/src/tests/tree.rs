@@ -180,6 +180,7 @@ fn path_of(operation: &Operation) -> &[u8] {
         | Operation::Layer { path, .. }
         | Operation::Writable { path, .. }
         | Operation::Seal { path }
+        | Operation::Pin { path }
         | Operation::Device { path, .. }
         | Operation::Terminals { path, .. }
         | Operation::Processes { path }
@@ -203,6 +204,7 @@ fn sources_of(operation: &Operation) -> Vec<&Source> {
         | Operation::File { .. }
         | Operation::Memory { .. }
         | Operation::Seal { .. }
+        | Operation::Pin { .. }
         | Operation::Terminals { .. }
         | Operation::Processes { .. }
         | Operation::HideDirectory { .. } => Vec::new(),

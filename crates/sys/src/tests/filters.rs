@@ -40,6 +40,7 @@ const GUARDED: [&[Guarded]; 4] = [
         Guarded {
             only: Some(Guard {
                 argument: 0,
+                mask: u32::MAX,
                 values: &[16],
             }),
             condition: condition(2, u32::MAX, Test::In(&[0]), 93),
@@ -47,6 +48,7 @@ const GUARDED: [&[Guarded]; 4] = [
         Guarded {
             only: Some(Guard {
                 argument: 0,
+                mask: u32::MAX,
                 values: &[2, 10],
             }),
             condition: condition(1, 0xf, Test::NotIn(&[3, 4]), 1),
@@ -56,6 +58,7 @@ const GUARDED: [&[Guarded]; 4] = [
         Guarded {
             only: Some(Guard {
                 argument: 5,
+                mask: u32::MAX,
                 values: &[],
             }),
             condition: condition(2, u32::MAX, Test::In(&[]), 93),
@@ -63,6 +66,7 @@ const GUARDED: [&[Guarded]; 4] = [
         Guarded {
             only: Some(Guard {
                 argument: 1,
+                mask: u32::MAX,
                 values: &[0, 1],
             }),
             condition: condition(1, 1, Test::In(&[1]), 22),
@@ -96,7 +100,7 @@ fn naive(rules: &[Rule], seen: &Seen) -> Verdict {
             .iter()
             .filter(|one| {
                 one.only
-                    .is_none_or(|guard| guard.values.contains(&low(seen, guard.argument)))
+                    .is_none_or(|guard| guard.values.contains(&(low(seen, guard.argument) & guard.mask)))
             })
             .find_map(|one| broken(&one.condition, seen))
             .map_or(Verdict::Allow, Verdict::Error),

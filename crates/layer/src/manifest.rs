@@ -1,0 +1,101 @@
+//! Which directory was where when a checkpoint was taken. A file that was not
+//! touched keeps its times, also when the directory that it lies in moves or is put
+//! in the place of another: only the directories' own identity tells.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::facts::system_time;
+use crate::{RelativePath, escape};
+
+/// What is known about a checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// Inodes of directories, by path.
+    pub inodes: HashMap<RelativePath, u64>,
+    /// When it was complete, by the kernel's clock for files.
+    pub finished: Option<SystemTime>,
+}
+
+/// Whose inodes are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The directory's that was copied.
+    Original,
+    /// The copy's.
+    Copy,
+}
+
+/// A manifest being written, beside the checkpoint.
+pub(crate) struct Manifest {
+    out: BufWriter<File>,
+}
+
+impl Manifest {
+    pub fn create(checkpoint: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(true).write(true).mode(0o600);
+        let out = BufWriter::new(options.open(beside(checkpoint))?);
+        Ok(Self { out })
+    }
+
+    pub fn add(&mut self, path: &RelativePath, original: u64, copy: u64) -> io::Result<()> {
+        let name = escape::record(path.as_bytes());
+        writeln!(self.out, "{original} {copy} {name}")
+    }
+
+    /// Ends it with the time at which the checkpoint was complete.
+    pub fn finish(mut self, (seconds, nanoseconds): (i64, u32)) -> io::Result<()> {
+        writeln!(self.out, "finished {seconds} {nanoseconds}")?;
+        self.out.flush()
+    }
+}
+
+/// Reads the manifest beside a checkpoint. Without one no directory is known to be
+/// in its place, and everything is compared.
+pub(crate) fn read(checkpoint: &Path, whose: Whose) -> Places {
+    let mut places = Places::default();
+    let Ok(file) = File::open(beside(checkpoint)) else {
+        return places;
+    };
+    for line in BufReader::new(file).lines() {
+        let Ok(line) = line else {
+            break;
+        };
+        if let Some(time) = line.strip_prefix("finished ") {
+            places.finished = parse_time(time);
+        } else if let Some((path, original, copy)) = parse(&line) {
+            let inode = match whose {
+                Whose::Original => original,
+                Whose::Copy => copy,
+            };
+            places.inodes.insert(path, inode);
+        }
+    }
+    places
+}
+
+fn parse(line: &str) -> Option<(RelativePath, u64, u64)> {
+    let (original, rest) = line.split_once(' ')?;
+    let (copy, name) = rest.split_once(' ')?;
+    let path = RelativePath::new(escape::parse_record(name)?).ok()?;
+    Some((path, original.parse().ok()?, copy.parse().ok()?))
+}
+
+fn parse_time(text: &str) -> Option<SystemTime> {
+    let (seconds, nanoseconds) = text.split_once(' ')?;
+    Some(system_time((
+        seconds.parse().ok()?,
+        nanoseconds.parse().ok()?,
+    )))
+}
+
+fn beside(checkpoint: &Path) -> PathBuf {
+    let mut name = checkpoint.as_os_str().to_os_string();
+    name.push(".directories");
+    PathBuf::from(name)
+}

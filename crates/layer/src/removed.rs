@@ -1,0 +1,88 @@
+//! What is gone in the tree after.
+
+use crate::change::Source;
+use crate::facts::{Facts, Kind, system_time};
+use crate::read::{Reader, Shape, list_with_kinds};
+use crate::{Change, ChangeKind, Class, ReadError, RelativePath};
+
+impl Reader {
+    /// Records a removal. `said` is whether a whiteout says so.
+    pub fn removed(
+        &mut self,
+        path: RelativePath,
+        facts: &Facts,
+        at: &RelativePath,
+        said: bool,
+    ) -> Result<(), ReadError> {
+        // A whiteout says that the program removed it. Where it is only missing, it
+        // can have come to the host later, and then it is none of the program's.
+        let start = match self.shape {
+            Shape::Overlay(_) if said => None,
+            Shape::Overlay(_) => Some(self.since),
+            Shape::Copy(finished) => Some(finished),
+            Shape::Live(_) => None,
+        };
+        if let Some(start) = start.filter(|start| facts.changed_after(*start))
+            && self
+                .before
+                .born(at)
+                .is_ok_and(|born| system_time(born) > start)
+        {
+            self.note(&path, "it came into being outside meanwhile, and stays");
+            return Ok(());
+        }
+        let within = self.count_within(&path, facts, at)?;
+        let before = self.describe(&self.before, at, facts);
+        self.set.changes.push(Change {
+            path,
+            kind: ChangeKind::Removed,
+            class: Class::Ordinary,
+            reason: None,
+            before,
+            after: None,
+            within,
+            source: Source::After,
+            is_older: false,
+        });
+        Ok(())
+    }
+
+    /// Counts what lies beneath a directory before, and looks for control files.
+    pub fn count_within(
+        &mut self,
+        path: &RelativePath,
+        facts: &Facts,
+        at: &RelativePath,
+    ) -> Result<u64, ReadError> {
+        let mut within = 0;
+        if facts.kind != Kind::Directory {
+            return Ok(0);
+        }
+        let mut directories = vec![at.clone()];
+        while let Some(directory) = directories.pop() {
+            let entries = match list_with_kinds(&self.before, &directory) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    let why = format!("{directory} in it cannot be read: {error}");
+                    self.refuse(path, &why);
+                    continue;
+                }
+            };
+            self.look(entries.len() as u64)?;
+            within += entries.len() as u64;
+            for (entry, kind) in entries {
+                let is_directory = kind == Kind::Directory;
+                let rest = entry.beneath(at).unwrap_or_default();
+                if let Some(reason) =
+                    crate::control::reason(&path.concat(&rest), is_directory, false)
+                {
+                    self.control_within.entry(path.clone()).or_insert(reason);
+                }
+                if is_directory {
+                    directories.push(entry);
+                }
+            }
+        }
+        Ok(within)
+    }
+}
