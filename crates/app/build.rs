@@ -25,15 +25,20 @@ fn main() {
 }
 
 fn build() -> Result<(), String> {
-    let variable =
-        |name: &str| env::var(name).map_err(|_| format!("cargo did not set {name}"));
+    let variable = |name: &str| env::var(name).map_err(|_| format!("cargo did not set {name}"));
     let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("..");
     let workspace = crates.join("..");
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", crates.join(source).display());
     }
-    println!("cargo::rerun-if-changed={}", workspace.join("Cargo.toml").display());
-    println!("cargo::rerun-if-changed={}", workspace.join("Cargo.lock").display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        workspace.join("Cargo.toml").display()
+    );
+    println!(
+        "cargo::rerun-if-changed={}",
+        workspace.join("Cargo.lock").display()
+    );
     let architecture = variable("CARGO_CFG_TARGET_ARCH")?;
     let target = format!("{architecture}-unknown-linux-gnu");
     let directory = PathBuf::from(variable("OUT_DIR")?).join("launcher");
@@ -57,9 +62,22 @@ fn run_cargo(cargo: &str, workspace: &Path, target: &str, directory: &Path) -> R
         // there can change what it does, and it starts faster.
         .env("RUSTFLAGS", "-C target-feature=+crt-static");
     // What the outer cargo says about its own build is not meant for this one.
-    for name in ["CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET", "RUSTC_WORKSPACE_WRAPPER", "CARGO_MAKEFLAGS", "MAKEFLAGS"] {
+    for name in [
+        "CARGO_ENCODED_RUSTFLAGS",
+        "CARGO_TARGET_DIR",
+        "CARGO_BUILD_TARGET",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_MAKEFLAGS",
+        "MAKEFLAGS",
+    ] {
         command.env_remove(name);
     }
-    let status = command.status().map_err(|error| format!("{cargo}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{cargo} ended with {status}")) }
+    let status = command
+        .status()
+        .map_err(|error| format!("{cargo}: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{cargo} ended with {status}"))
+    }
 }

@@ -44,21 +44,37 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
     let (before, after, ids) = match layer.how {
         LayerHow::Overlay { xattrs } => (
             layer.host.clone(),
-            AfterTree::Overlay { upper: kept, xattrs: flavour(xattrs) },
-            record.base.map_or(IdShift::None, |base| IdShift::Base { base, count: IDS }),
+            AfterTree::Overlay {
+                upper: kept,
+                xattrs: flavour(xattrs),
+            },
+            record
+                .base
+                .map_or(IdShift::None, |base| IdShift::Base { base, count: IDS }),
         ),
         LayerHow::Copy => (
             layer.host.clone(),
-            AfterTree::Copy { path: kept, finished: since },
+            AfterTree::Copy {
+                path: kept,
+                finished: since,
+            },
             IdShift::None,
         ),
         LayerHow::Live => (
             kept,
-            AfterTree::Live { path: layer.host.clone(), finished: since },
+            AfterTree::Live {
+                path: layer.host.clone(),
+                finished: since,
+            },
             IdShift::None,
         ),
     };
-    LayerPaths { before, after, since, ids }
+    LayerPaths {
+        before,
+        after,
+        since,
+        ids,
+    }
 }
 
 /// Reads what changed in all layers of a run.
@@ -75,7 +91,11 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
                 "the changes below {} cannot be read",
                 layer.host.display()
             ))?;
-            Ok(LayerChanges { layer: layer.clone(), paths, set })
+            Ok(LayerChanges {
+                layer: layer.clone(),
+                paths,
+                set,
+            })
         })
         .collect()
 }
@@ -141,7 +161,9 @@ pub fn grouped(all: &[LayerChanges]) -> render::Changes {
                 }
             };
             if group.names.len() < NAMES_MAX {
-                group.names.push((kind, shown_path(one, change.path.as_bytes())));
+                group
+                    .names
+                    .push((kind, shown_path(one, change.path.as_bytes())));
             }
         }
     }

@@ -36,7 +36,9 @@ impl Places {
     /// # Errors
     /// Without a usable `HOME`.
     pub fn read() -> Result<Self, Failure> {
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = std::env::var_os("HOME")
+            .map(PathBuf::from)
+            .filter(|home| home.is_absolute());
         let home = home.ok_or_else(|| {
             Failure::new("HOME is not set to an absolute path")
                 .advise("set HOME to your home directory, as in HOME=/home/you atoll …")
@@ -51,7 +53,11 @@ impl Places {
         };
         let config = base("XDG_CONFIG_HOME", ".config");
         let state = base("XDG_STATE_HOME", ".local/state");
-        Ok(Self { config: settled(&config), state: settled(&state), home: settled(&home) })
+        Ok(Self {
+            config: settled(&config),
+            state: settled(&state),
+            home: settled(&home),
+        })
     }
 
     /// Opens the state for writing.
@@ -87,7 +93,11 @@ fn settled(path: &Path) -> PathBuf {
     for ancestor in path.ancestors() {
         if let Ok(real) = ancestor.canonicalize() {
             let rest = path.strip_prefix(ancestor).unwrap_or(Path::new(""));
-            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+            return if rest.as_os_str().is_empty() {
+                real
+            } else {
+                real.join(rest)
+            };
         }
     }
     path.to_path_buf()
@@ -117,9 +127,15 @@ impl PolicyFiles {
         Ok(Self {
             organisation: read_optional(Path::new(ORGANISATION))?,
             user_config: read_optional(&places.config.join("config.toml"))?,
-            profiles: UserProfiles { directory: places.config.join("profiles") },
+            profiles: UserProfiles {
+                directory: places.config.join("profiles"),
+            },
             // Nothing to trust, no need for the list.
-            trust: if project.is_some() { read_trust(places)? } else { TrustList::default() },
+            trust: if project.is_some() {
+                read_trust(places)?
+            } else {
+                TrustList::default()
+            },
             project,
         })
     }
@@ -127,8 +143,11 @@ impl PolicyFiles {
     /// The files as policy takes them.
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
-        let user_profiles: &dyn ProfileSource =
-            if self.profiles.directory.is_dir() { &self.profiles } else { &NoProfiles };
+        let user_profiles: &dyn ProfileSource = if self.profiles.directory.is_dir() {
+            &self.profiles
+        } else {
+            &NoProfiles
+        };
         Sources {
             organisation: self.organisation.as_ref(),
             user_config: self.user_config.as_ref(),
@@ -173,7 +192,8 @@ impl ProfileSource for UserProfiles {
         for entry in entries {
             let path = entry.map_err(error)?.path();
             let name = path.file_stem().and_then(|name| name.to_str());
-            if let (Some(name), Some("toml")) = (name, path.extension().and_then(|end| end.to_str()))
+            if let (Some(name), Some("toml")) =
+                (name, path.extension().and_then(|end| end.to_str()))
             {
                 names.push(name.to_owned());
             }
@@ -195,17 +215,25 @@ impl ProfileSource for UserProfiles {
 pub fn read_optional(path: &Path) -> Result<Option<SourceFile<'static>>, Failure> {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;
-    let failed = |why: String| Failure::new(format!("{} cannot be read", path.display())).because(why);
+    let failed =
+        |why: String| Failure::new(format!("{} cannot be read", path.display())).because(why);
     // A pipe that an earlier program has left there must not hold Atoll up.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let opened = std::fs::File::options().read(true).custom_flags(flags).open(path);
+    let opened = std::fs::File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(path);
     let file = match opened {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
         other => other.map_err(|error| failed(error.to_string()))?,
     };
-    if !file.metadata().map_err(|error| failed(error.to_string()))?.is_file() {
+    if !file
+        .metadata()
+        .map_err(|error| failed(error.to_string()))?
+        .is_file()
+    {
         return Err(failed("it is not a regular file".to_owned()));
     }
     let mut content = Vec::new();
@@ -215,7 +243,10 @@ pub fn read_optional(path: &Path) -> Result<Option<SourceFile<'static>>, Failure
     if content.len() as u64 > FILE_BYTES_MAX {
         return Err(failed(format!("it is larger than {FILE_BYTES_MAX} bytes")));
     }
-    Ok(Some(SourceFile::new(path.to_string_lossy().into_owned(), content)))
+    Ok(Some(SourceFile::new(
+        path.to_string_lossy().into_owned(),
+        content,
+    )))
 }
 
 /// What the host and the caller are like, for policy.
@@ -243,7 +274,11 @@ fn host_memory() -> Result<u64, Failure> {
 #[must_use]
 pub fn principal() -> Principal {
     let uid = rustix::process::geteuid().as_raw();
-    Principal { uid, gid: rustix::process::getegid().as_raw(), name: user_name(uid) }
+    Principal {
+        uid,
+        gid: rustix::process::getegid().as_raw(),
+        name: user_name(uid),
+    }
 }
 
 /// The user's name in the host's user database, or the number.

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use atoll_model::TerminalRights;
 use atoll_sandbox::{Attachment, Reaction, SIGWINCH, Signals, Size, Stream};
 use rustix::process::{Signal, getpid, kill_process};
-use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{
+    OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
+};
 
 use crate::escape::EscapeFilter;
 
@@ -48,12 +50,27 @@ impl Console {
         let filter = |is_terminal: bool| is_terminal.then(|| EscapeFilter::new(settings.rights));
         let filters = [filter(stdout.is_terminal()), filter(stderr.is_terminal())];
         let kept = |name: &str| Kept {
-            path: settings.keep_in.as_ref().map(|directory| directory.join(name)),
+            path: settings
+                .keep_in
+                .as_ref()
+                .map(|directory| directory.join(name)),
             file: None,
             left_bytes: settings.keep_bytes_max,
         };
-        let raw = if settings.terminal { RawTerminal::take(&stdin) } else { None };
-        Self { stdin, stdout, stderr, signals, raw, filters, kept: [kept("stdout"), kept("stderr")] }
+        let raw = if settings.terminal {
+            RawTerminal::take(&stdin)
+        } else {
+            None
+        };
+        Self {
+            stdin,
+            stdout,
+            stderr,
+            signals,
+            raw,
+            filters,
+            kept: [kept("stdout"), kept("stderr")],
+        }
     }
 
     /// Gives the terminal back as it was; returns which escape sequences were
@@ -71,7 +88,11 @@ impl Console {
         }
         let [output, error] = last;
         // A terminal that has gone away needs nothing given back.
-        let _ = self.stdout.lock().write_all(&output).and_then(|()| self.stdout.flush());
+        let _ = self
+            .stdout
+            .lock()
+            .write_all(&output)
+            .and_then(|()| self.stdout.flush());
         let _ = self.stderr.lock().write_all(&error);
         if let Some(raw) = self.raw.take() {
             raw.give_back();
@@ -129,7 +150,10 @@ impl Attachment for Console {
 /// The size of the person's terminal.
 pub fn terminal_size() -> Option<Size> {
     let size = tcgetwinsize(std::io::stdout().as_fd()).ok()?;
-    Some(Size { rows: size.ws_row, columns: size.ws_col })
+    Some(Size {
+        rows: size.ws_row,
+        columns: size.ws_col,
+    })
 }
 
 /// The person's terminal in raw mode; given back when dropped.
@@ -181,7 +205,9 @@ impl Kept {
     fn keep(&mut self, written: &[u8]) {
         let Some(path) = &self.path else { return };
         let room = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
-        let Some(part) = written.get(..written.len().min(room)).filter(|part| !part.is_empty())
+        let Some(part) = written
+            .get(..written.len().min(room))
+            .filter(|part| !part.is_empty())
         else {
             return;
         };

@@ -10,8 +10,8 @@ use atoll_layer::{
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
-    Durability, LayerHow, LayerKind, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text, lock_run, remove_run,
-    update_run,
+    Durability, LayerHow, LayerKind, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text,
+    lock_run, remove_run, update_run,
 };
 use serde_json::json;
 
@@ -64,8 +64,12 @@ pub fn ask(all: &[LayerChanges], output: &Output) -> Result<Decision, Failure> {
 fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
     let mut text = Vec::new();
     for one in all.iter().filter(|one| one.layer.kind != LayerKind::Cache) {
-        let options = DiffOptions { colour: output.is_terminal, ..DiffOptions::default() };
-        write_diff(&one.paths, &one.set, &[], &mut text, &options).doing("no diff could be made")?;
+        let options = DiffOptions {
+            colour: output.is_terminal,
+            ..DiffOptions::default()
+        };
+        write_diff(&one.paths, &one.set, &[], &mut text, &options)
+            .doing("no diff could be made")?;
     }
     crate::review::page(&text, output);
     Ok(())
@@ -111,7 +115,11 @@ impl Work<'_> {
             Decision::Apply | Decision::Keep => {
                 let counts = record.changes;
                 self.update(record, |kept| kept.changes = counts)?;
-                Ok(if record.mode == WorkspaceMode::Live { Afterwards::Live } else { Afterwards::Kept })
+                Ok(if record.mode == WorkspaceMode::Live {
+                    Afterwards::Live
+                } else {
+                    Afterwards::Kept
+                })
             }
         }
     }
@@ -131,7 +139,10 @@ impl Work<'_> {
         self.refuse_interrupted(record)?;
         let mut steps = 0;
         let mut held = false;
-        for one in all.iter().filter(|one| selection.caches || one.layer.kind != LayerKind::Cache) {
+        for one in all
+            .iter()
+            .filter(|one| selection.caches || one.layer.kind != LayerKind::Cache)
+        {
             let plan = plan_apply(&one.paths, &one.set, selection)
                 .doing("the changes cannot be applied")?;
             self.tell_refused(&plan);
@@ -147,7 +158,11 @@ impl Work<'_> {
             self.output.say("There was nothing to apply.\n");
             return Ok(());
         }
-        let state = if held { RunState::PartlyApplied } else { RunState::Applied };
+        let state = if held {
+            RunState::PartlyApplied
+        } else {
+            RunState::Applied
+        };
         self.update(record, |kept| kept.state = state)
     }
 
@@ -174,17 +189,20 @@ impl Work<'_> {
             Err(error) => {
                 let what = json!({ "layer": one.layer.name, "why": error.to_string() });
                 self.record(record, "apply.failed", what)?;
-                Err(Failure::new("the changes could not be applied").because(error).advise(format!(
-                    "atoll apply {} tries again; the changes are kept",
-                    record.run
-                )))
+                Err(Failure::new("the changes could not be applied")
+                    .because(error)
+                    .advise(format!(
+                        "atoll apply {} tries again; the changes are kept",
+                        record.run
+                    )))
             }
         }
     }
 
     fn tell_refused(&self, plan: &Plan) {
         for refusal in &plan.refused {
-            self.output.warn(&format!("not applied: {}: {}", refusal.path, refusal.why));
+            self.output
+                .warn(&format!("not applied: {}: {}", refusal.path, refusal.why));
         }
         if !plan.held_control.is_empty() {
             let names: Vec<String> = plan.held_control.iter().map(ToString::to_string).collect();
@@ -203,7 +221,8 @@ impl Work<'_> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         let mut found = false;
         for (layer, journal) in self.journals(record) {
-            if journal_state(&journal).doing("the journal cannot be read")? != JournalState::Interrupted
+            if journal_state(&journal).doing("the journal cannot be read")?
+                != JournalState::Interrupted
             {
                 continue;
             }
@@ -218,9 +237,16 @@ impl Work<'_> {
             self.record(record, kind, what)?;
         }
         if !found {
-            return Err(Failure::new(format!("no apply of run {} was cut short", record.run)));
+            return Err(Failure::new(format!(
+                "no apply of run {} was cut short",
+                record.run
+            )));
         }
-        let state = if backwards { RunState::Kept } else { RunState::Applied };
+        let state = if backwards {
+            RunState::Kept
+        } else {
+            RunState::Applied
+        };
         self.update(record, |kept| kept.state = state)
     }
 
@@ -237,8 +263,13 @@ impl Work<'_> {
         }
         // What undoing wrote is no change that somebody else made: the run can be
         // applied again.
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let stamp = (i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos());
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let stamp = (
+            i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+            now.subsec_nanos(),
+        );
         self.update(record, |kept| {
             kept.state = RunState::Undone;
             for layer in &mut kept.layers {
@@ -253,7 +284,10 @@ impl Work<'_> {
     fn journals(&self, record: &RunRecord) -> Vec<(LayerRecord, PathBuf)> {
         let of_layer = |layer: &LayerRecord| {
             let journals = changes::journals(self.state, record, layer);
-            journals.into_iter().map(|journal| (layer.clone(), journal)).collect::<Vec<_>>()
+            journals
+                .into_iter()
+                .map(|journal| (layer.clone(), journal))
+                .collect::<Vec<_>>()
         };
         record.layers.iter().flat_map(of_layer).collect()
     }
@@ -261,7 +295,8 @@ impl Work<'_> {
     /// Another apply waits until one that was cut short is settled.
     fn refuse_interrupted(&self, record: &RunRecord) -> Result<(), Failure> {
         for (_, journal) in self.journals(record) {
-            if journal_state(&journal).doing("the journal cannot be read")? == JournalState::Interrupted
+            if journal_state(&journal).doing("the journal cannot be read")?
+                == JournalState::Interrupted
             {
                 return Err(Failure::new("an apply of this run was cut short")
                     .advise(format!("atoll apply {} --take-back", record.run))
@@ -284,10 +319,12 @@ impl Work<'_> {
             let what = json!({ "layer": layer.name, "directory": host_text(&layer.host) });
             self.record(record, "undo.started", what)?;
             let undone = undo(&journal, force).map_err(|error| {
-                Failure::new("the changes could not be taken back").because(error).advise(format!(
-                    "atoll undo {} --force takes them back all the same",
-                    record.run
-                ))
+                Failure::new("the changes could not be taken back")
+                    .because(error)
+                    .advise(format!(
+                        "atoll undo {} --force takes them back all the same",
+                        record.run
+                    ))
             })?;
             let what = json!({ "layer": layer.name, "entries": undone.entries });
             self.record(record, "undo.finished", what)?;
@@ -295,8 +332,10 @@ impl Work<'_> {
         if found {
             return Ok(());
         }
-        Err(Failure::new(format!("nothing of run {} was applied", record.run))
-            .because("there is nothing to take back"))
+        Err(
+            Failure::new(format!("nothing of run {} was applied", record.run))
+                .because("there is nothing to take back"),
+        )
     }
 
     /// Puts the workspace of a live run back to its checkpoint.
@@ -305,8 +344,13 @@ impl Work<'_> {
             .iter()
             .filter(|one| one.layer.kind == LayerKind::Workspace)
         {
-            let selection =
-                Selection { control: true, caches: true, ignored: true, force, paths: Vec::new() };
+            let selection = Selection {
+                control: true,
+                caches: true,
+                ignored: true,
+                force,
+                paths: Vec::new(),
+            };
             let plan = plan_restore(&one.paths, &one.set, &selection)
                 .doing("the checkpoint cannot be restored")?;
             refuse_conflicts(&plan, record)?;
@@ -371,13 +415,21 @@ fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
     if plan.conflicts.is_empty() {
         return Ok(());
     }
-    let lines: Vec<String> =
-        plan.conflicts.iter().map(|one| format!("{}: {}", one.path, one.why)).collect();
-    Err(Failure::new("the directory changed meanwhile; nothing was written")
-        .because(lines.join("\n"))
-        .advise(format!("atoll diff {} shows the run's side", record.run))
-        .advise(format!("atoll apply {} PATH… applies the rest", record.run))
-        .advise(format!("atoll apply {} --force overwrites; what is overwritten is kept for undo", record.run)))
+    let lines: Vec<String> = plan
+        .conflicts
+        .iter()
+        .map(|one| format!("{}: {}", one.path, one.why))
+        .collect();
+    Err(
+        Failure::new("the directory changed meanwhile; nothing was written")
+            .because(lines.join("\n"))
+            .advise(format!("atoll diff {} shows the run's side", record.run))
+            .advise(format!("atoll apply {} PATH… applies the rest", record.run))
+            .advise(format!(
+                "atoll apply {} --force overwrites; what is overwritten is kept for undo",
+                record.run
+            )),
+    )
 }
 
 /// One line on what became of the changes, after a question.
@@ -386,9 +438,15 @@ pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> Stri
         Afterwards::Kept => format!("kept; atoll apply {} takes them over", record.run),
         Afterwards::Applied => format!("applied; atoll undo {} takes them back", record.run),
         Afterwards::Discarded => "discarded".to_owned(),
-        Afterwards::Live => format!("in the workspace; atoll undo {} takes them back", record.run),
+        Afterwards::Live => format!(
+            "in the workspace; atoll undo {} takes them back",
+            record.run
+        ),
     };
-    format!("{} {what}\n", output.error_paint.style(Style::Faint, "atoll:"))
+    format!(
+        "{} {what}\n",
+        output.error_paint.style(Style::Faint, "atoll:")
+    )
 }
 
 /// Why a program that the person has may not be there inside.
@@ -396,7 +454,9 @@ pub fn not_found_hint(record: &RunRecord) -> String {
     let name = record.command.first().cloned().unwrap_or_default();
     let shown = name.to_string_lossy();
     let on_host = std::env::var_os("PATH").and_then(|path| {
-        std::env::split_paths(&path).map(|directory| directory.join(&name)).find(|path| path.is_file())
+        std::env::split_paths(&path)
+            .map(|directory| directory.join(&name))
+            .find(|path| path.is_file())
     });
     match on_host {
         Some(path) => format!(

@@ -22,7 +22,12 @@ pub const STATUS_DENIED: u8 = 126;
 impl Failure {
     /// An error of Atoll's own, in one sentence.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), why: None, advice: Vec::new(), status: STATUS_OWN_ERROR }
+        Self {
+            what: what.into(),
+            why: None,
+            advice: Vec::new(),
+            status: STATUS_OWN_ERROR,
+        }
     }
 
     /// The same with the reason.

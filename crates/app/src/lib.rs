@@ -7,6 +7,7 @@
 
 pub mod arguments;
 mod changes;
+mod conclusion;
 mod configuration;
 mod console;
 mod decision;

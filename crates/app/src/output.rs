@@ -35,7 +35,11 @@ impl Output {
     /// quietly, as it does other programs.
     pub fn result(&self, text: &str) {
         let mut out = std::io::stdout().lock();
-        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        if out
+            .write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .is_err()
+        {
             std::process::exit(0);
         }
     }

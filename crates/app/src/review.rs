@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
 use atoll_model::{RunId, format_duration};
 use atoll_store::{
-    Event, Ledger, LayerKind, RunRecord, RunState, StateDir, find_run, list_runs, load_run,
+    Event, LayerKind, Ledger, RunRecord, RunState, StateDir, find_run, list_runs, load_run,
     settle_run,
 };
 use serde_json::{Value, json};
@@ -49,7 +49,11 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
     let records: Vec<&RunRecord> = list
         .records
         .iter()
-        .take(if arguments.all { usize::MAX } else { RUNS_SHOWN })
+        .take(if arguments.all {
+            usize::MAX
+        } else {
+            RUNS_SHOWN
+        })
         .collect();
     if arguments.json {
         output.json(&json!(records));
@@ -60,14 +64,19 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
     let columns = crate::console::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns));
     output.result(&render::runs_table(output.paint, &rows, columns));
     if records.len() < list.records.len() {
-        output.say(&format!("… and {} more: atoll runs --all\n", list.records.len() - records.len()));
+        output.say(&format!(
+            "… and {} more: atoll runs --all\n",
+            list.records.len() - records.len()
+        ));
     }
     Ok(0)
 }
 
 fn row(record: &RunRecord, now: SystemTime) -> RunRow {
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(record.started_at_ms);
-    let files = record.changes.map_or(0, |counts| counts.added + counts.changed + counts.removed);
+    let files = record
+        .changes
+        .map_or(0, |counts| counts.added + counts.changed + counts.removed);
     RunRow {
         run: record.run.clone(),
         age: format_duration(now.duration_since(started).unwrap_or_default()),
@@ -145,8 +154,12 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
             write_stat(one, &set, &filter, output, &mut text);
             continue;
         }
-        let options = DiffOptions { colour: output.paint.is_on(), ..DiffOptions::default() };
-        write_diff(&one.paths, &set, &filter, &mut text, &options).doing("no diff could be made")?;
+        let options = DiffOptions {
+            colour: output.paint.is_on(),
+            ..DiffOptions::default()
+        };
+        write_diff(&one.paths, &set, &filter, &mut text, &options)
+            .doing("no diff could be made")?;
     }
     if text.is_empty() {
         output.say(&format!("Run {} changed nothing there.\n", record.run));
@@ -168,7 +181,8 @@ fn without_bulk(
 ) -> atoll_layer::ChangeSet {
     let mut set = one.set.clone();
     if filter.is_empty() && !caches {
-        set.changes.retain(|change| matches!(change.class, Class::Ordinary | Class::Control));
+        set.changes
+            .retain(|change| matches!(change.class, Class::Ordinary | Class::Control));
     }
     set
 }
@@ -183,7 +197,10 @@ fn tell_left_out(
         return;
     }
     let groups = changes::grouped(all);
-    for (name, group) in [("in caches", &groups.caches), ("ignored by git", &groups.ignored)] {
+    for (name, group) in [
+        ("in caches", &groups.caches),
+        ("ignored by git", &groups.ignored),
+    ] {
         if group.total() > 0 {
             output.say(&format!(
                 "{} {name} not shown: atoll diff --caches\n",
@@ -252,7 +269,12 @@ fn diff_json(record: &RunRecord, all: &[LayerChanges]) -> Value {
     };
     let list: Vec<Value> = all
         .iter()
-        .flat_map(|one| one.set.changes.iter().map(move |change| one_change(one, change)))
+        .flat_map(|one| {
+            one.set
+                .changes
+                .iter()
+                .map(move |change| one_change(one, change))
+        })
         .collect();
     let refused: Vec<Value> = all
         .iter()
@@ -267,14 +289,22 @@ pub fn page(text: &[u8], output: &Output) {
     let pager = std::env::var_os("PAGER").unwrap_or_else(|| "less".into());
     let mut command = Command::new("sh");
     // The pager is the person's own setting, and may hold arguments.
-    command.arg("-c").arg(pager).env("LESS", "FRX").stdin(Stdio::piped());
-    let shown = output.is_terminal.then(|| command.spawn().ok()).flatten().and_then(|mut child| {
-        let mut input = child.stdin.take()?;
-        // A pager that was left early needs no more.
-        let _ = input.write_all(text);
-        drop(input);
-        child.wait().ok().filter(std::process::ExitStatus::success)
-    });
+    command
+        .arg("-c")
+        .arg(pager)
+        .env("LESS", "FRX")
+        .stdin(Stdio::piped());
+    let shown = output
+        .is_terminal
+        .then(|| command.spawn().ok())
+        .flatten()
+        .and_then(|mut child| {
+            let mut input = child.stdin.take()?;
+            // A pager that was left early needs no more.
+            let _ = input.write_all(text);
+            drop(input);
+            child.wait().ok().filter(std::process::ExitStatus::success)
+        });
     if shown.is_none() {
         output.result(&String::from_utf8_lossy(text));
     }
@@ -283,16 +313,27 @@ pub fn page(text: &[u8], output: &Output) {
 /// Writes a run's changes to the workspace.
 pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure> {
     let (state, ledger, mut record) = load_ended(&Places::read()?, &arguments.run)?;
-    let work = Work { state: &state, ledger: &ledger, output };
+    let work = Work {
+        state: &state,
+        ledger: &ledger,
+        output,
+    };
     if arguments.finish || arguments.take_back {
         work.settle(&mut record, arguments.take_back)?;
-        output.say(&format!("Run {}: {}.\n", record.run, state_name(record.state)));
+        output.say(&format!(
+            "Run {}: {}.\n",
+            record.run,
+            state_name(record.state)
+        ));
         return Ok(0);
     }
     if record.mode == atoll_model::WorkspaceMode::Live {
-        return Err(Failure::new(format!("run {} wrote straight to its workspace", record.run))
-            .because("it was started with --live, so there is nothing to apply")
-            .advise(format!("atoll undo {} takes its changes back", record.run)));
+        return Err(Failure::new(format!(
+            "run {} wrote straight to its workspace",
+            record.run
+        ))
+        .because("it was started with --live, so there is nothing to apply")
+        .advise(format!("atoll undo {} takes its changes back", record.run)));
     }
     let selection = Selection {
         paths: selected_paths(&record, &arguments.paths)?,
@@ -316,7 +357,11 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
 /// Throws a run's changes away.
 pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Failure> {
     let (state, ledger, mut record) = load_ended(&Places::read()?, &arguments.run)?;
-    let work = Work { state: &state, ledger: &ledger, output };
+    let work = Work {
+        state: &state,
+        ledger: &ledger,
+        output,
+    };
     work.record(&record, "run.discarded", json!({ "state": record.state }))?;
     work.discard(&mut record)?;
     output.say(&format!("Run {} is discarded.\n", record.run));
@@ -326,7 +371,12 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
 /// Takes back what was applied.
 pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
     let (state, ledger, mut record) = load_ended(&Places::read()?, &arguments.run)?;
-    Work { state: &state, ledger: &ledger, output }.undo(&mut record, arguments.force)?;
+    Work {
+        state: &state,
+        ledger: &ledger,
+        output,
+    }
+    .undo(&mut record, arguments.force)?;
     output.say(&format!("Run {}: taken back.\n", record.run));
     Ok(0)
 }
@@ -355,7 +405,10 @@ fn run_of_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
         return Ok(run);
     }
     let opened = Ledger::tail(state, 2_000).doing("the ledger cannot be read")?;
-    let known: Vec<RunId> = opened.filter_map(Result::ok).filter_map(|event| event.run).collect();
+    let known: Vec<RunId> = opened
+        .filter_map(Result::ok)
+        .filter_map(|event| event.run)
+        .collect();
     let found = match text {
         RUN_LAST => known.last(),
         part => known.iter().rev().find(|run| run.as_str().contains(part)),

@@ -52,7 +52,12 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     };
     let plan = plan_collection(&state, &policy).doing("the runs cannot be listed")?;
     for item in &plan.runs {
-        output.result(&format!("{}  {:?}  {}\n", item.run, item.state, format_duration(item.age)));
+        output.result(&format!(
+            "{}  {:?}  {}\n",
+            item.run,
+            item.state,
+            format_duration(item.age)
+        ));
     }
     let what = render::counted(plan.runs.len() as u64, "run", "runs");
     if arguments.dry_run {
@@ -87,8 +92,13 @@ fn list_profiles(output: &Output) -> Result<u8, Failure> {
     let files = PolicyFiles::read(&Places::read()?, None)?;
     let mut text = String::new();
     for one in list(files.profiles()).doing("the profiles cannot be listed")? {
-        let name = output.paint.style(Style::Strong, &format!("{:<12}", one.name));
-        text.push_str(&format!("{name} {}\n", printable(one.description.as_bytes())));
+        let name = output
+            .paint
+            .style(Style::Strong, &format!("{:<12}", one.name));
+        text.push_str(&format!(
+            "{name} {}\n",
+            printable(one.description.as_bytes())
+        ));
         if !one.commands.is_empty() {
             let chosen = format!("{:<12} chosen for: {}", "", one.commands.join(", "));
             text.push_str(&format!("{}\n", output.paint.style(Style::Faint, &chosen)));
@@ -104,8 +114,10 @@ fn list_profiles(output: &Output) -> Result<u8, Failure> {
 fn show_profile(arguments: &ShowProfileArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let files = PolicyFiles::read(&places, None)?;
-    let requested =
-        Requested { profile: Some(requested_profile(&arguments.name)?), ..Requested::default() };
+    let requested = Requested {
+        profile: Some(requested_profile(&arguments.name)?),
+        ..Requested::default()
+    };
     let host = configuration::host_facts(&places)?;
     let rules = compile(&files.sources(), &requested, "".as_ref(), &host)
         .doing("the profile cannot be used")?;
@@ -124,10 +136,12 @@ pub fn requested_profile(text: &std::ffi::OsStr) -> Result<RequestedProfile, Fai
         return Ok(RequestedProfile::Named(named.into_owned()));
     }
     let absolute = std::path::absolute(path).doing("the profile's path is not usable")?;
-    configuration::read_optional(&absolute)?.map(RequestedProfile::File).ok_or_else(|| {
-        Failure::new(format!("there is no profile {}", path.display()))
-            .advise("atoll profile list shows the profiles with a name")
-    })
+    configuration::read_optional(&absolute)?
+        .map(RequestedProfile::File)
+        .ok_or_else(|| {
+            Failure::new(format!("there is no profile {}", path.display()))
+                .advise("atoll profile list shows the profiles with a name")
+        })
 }
 
 fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u8, Failure> {
@@ -149,11 +163,18 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
     let mut trusted = configuration::read_trust(&places)?;
     if arguments.list {
         for one in trusted.entries() {
-            output.result(&format!("{}  {}\n", one.sha256, printable(one.path.as_bytes())));
+            output.result(&format!(
+                "{}  {}\n",
+                one.sha256,
+                printable(one.path.as_bytes())
+            ));
         }
         return Ok(0);
     }
-    let directory = arguments.directory.clone().unwrap_or_else(|| PathBuf::from("."));
+    let directory = arguments
+        .directory
+        .clone()
+        .unwrap_or_else(|| PathBuf::from("."));
     let directory = directory
         .canonicalize()
         .doing(&format!("{} cannot be used", directory.display()))?;
@@ -162,7 +183,9 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
     let state = places.open_state()?;
     let ledger = crate::run::open_ledger(&state)?;
     let record = |kind: &str, body| {
-        ledger.record(None, kind, body, Durability::Durable).doing("the decision cannot be recorded")
+        ledger
+            .record(None, kind, body, Durability::Durable)
+            .doing("the decision cannot be recorded")
     };
     if arguments.revoke {
         if !trusted.revoke(&name) {
@@ -171,7 +194,10 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
         }
         record("trust.revoked", json!({ "path": host_text(&path) }))?;
         write_trust(&places, &trusted.to_text())?;
-        output.say(&format!("{} is trusted no more.\n", printable(name.as_bytes())));
+        output.say(&format!(
+            "{} is trusted no more.\n",
+            printable(name.as_bytes())
+        ));
         return Ok(0);
     }
     let file = configuration::read_optional(&path)?.ok_or_else(|| {
@@ -179,11 +205,21 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
     })?;
     let problems = check(&file.content, PROJECT_FILE);
     if let Some(problem) = problems.first() {
-        return Err(Failure::new(format!("{name} has mistakes and is not trusted")).because(problem));
+        return Err(
+            Failure::new(format!("{name} has mistakes and is not trusted")).because(problem),
+        );
     }
-    output.say(&String::from_utf8_lossy(&file.content).lines().map(|line| format!("  {}\n", printable(line.as_bytes()))).collect::<String>());
+    output.say(
+        &String::from_utf8_lossy(&file.content)
+            .lines()
+            .map(|line| format!("  {}\n", printable(line.as_bytes())))
+            .collect::<String>(),
+    );
     let sha256 = digest(&file.content);
-    record("trust.given", json!({ "path": host_text(&path), "sha256": sha256 }))?;
+    record(
+        "trust.given",
+        json!({ "path": host_text(&path), "sha256": sha256 }),
+    )?;
     trusted.trust(&name, &file.content);
     write_trust(&places, &trusted.to_text())?;
     output.say(&format!(
@@ -225,7 +261,11 @@ fn verify(state: &StateDir, output: &Output) -> Result<u8, Failure> {
         }
         Err(VerifyError::Damaged(report)) => {
             for damage in &report.damage {
-                let line = damage.place.line.map(|line| format!(":{line}")).unwrap_or_default();
+                let line = damage
+                    .place
+                    .line
+                    .map(|line| format!(":{line}"))
+                    .unwrap_or_default();
                 output.result(&format!(
                     "{}{line}: {:?}: {}\n",
                     damage.place.file, damage.severity, damage.what
@@ -283,7 +323,9 @@ pub fn completions(arguments: &CompletionsArguments) -> Result<u8, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut definition(), "atoll", &mut text);
     use std::io::Write;
-    std::io::stdout().write_all(&text).doing("the completions cannot be written")?;
+    std::io::stdout()
+        .write_all(&text)
+        .doing("the completions cannot be written")?;
     Ok(0)
 }
 
@@ -292,7 +334,9 @@ pub fn man(arguments: &ManArguments, output: &Output) -> Result<u8, Failure> {
     match &arguments.directory {
         None => {
             let mut text = Vec::new();
-            clap_mangen::Man::new(definition()).render(&mut text).doing("no page could be made")?;
+            clap_mangen::Man::new(definition())
+                .render(&mut text)
+                .doing("no page could be made")?;
             output.result(&String::from_utf8_lossy(&text));
         }
         Some(directory) => {

@@ -28,7 +28,11 @@ pub enum Report {
     /// The program is running.
     Running,
     /// Making the sandbox failed.
-    Failed { stage: Stage, error: i32, detail: Vec<u8> },
+    Failed {
+        stage: Stage,
+        error: i32,
+        detail: Vec<u8>,
+    },
     /// The program could not be executed, for this reason (errno(3)).
     NotExecuted { error: i32 },
     /// The program was stopped by this signal and waits to go on.
@@ -133,11 +137,19 @@ impl Report {
             }
             Self::Terminal => out.u8(1),
             Self::Running => out.u8(2),
-            Self::Failed { stage, error, detail } => {
+            Self::Failed {
+                stage,
+                error,
+                detail,
+            } => {
                 out.u8(3);
                 out.u8(*stage as u8);
                 out.u32(*error as u32);
-                out.text(detail.get(..detail.len().min(DETAIL_BYTES_MAX)).unwrap_or_default());
+                out.text(
+                    detail
+                        .get(..detail.len().min(DETAIL_BYTES_MAX))
+                        .unwrap_or_default(),
+                );
             }
             Self::NotExecuted { error } => {
                 out.u8(4);
@@ -154,7 +166,10 @@ impl Report {
                 out.u8(u8::from(*signalled));
                 out.u8(*number);
             }
-            Self::Gone { cpu_us, memory_peak_bytes } => {
+            Self::Gone {
+                cpu_us,
+                memory_peak_bytes,
+            } => {
                 out.u8(8);
                 out.u64(*cpu_us);
                 out.u64(*memory_peak_bytes);
@@ -190,12 +205,20 @@ impl Report {
                     detail
                 },
             },
-            4 => Self::NotExecuted { error: from.u32()? as i32 },
+            4 => Self::NotExecuted {
+                error: from.u32()? as i32,
+            },
             5 => Self::Stopped { signal: from.u8()? },
             6 => Self::MemoryReached,
             9 => Self::TimeReached,
-            7 => Self::Ended { signalled: from.flag()?, number: from.u8()? },
-            8 => Self::Gone { cpu_us: from.u64()?, memory_peak_bytes: from.u64()? },
+            7 => Self::Ended {
+                signalled: from.flag()?,
+                number: from.u8()?,
+            },
+            8 => Self::Gone {
+                cpu_us: from.u64()?,
+                memory_peak_bytes: from.u64()?,
+            },
             _ => return Err(Malformed::Tag),
         };
         from.end()?;

@@ -103,15 +103,33 @@ pub enum Operation {
     /// A symbolic link.
     Link { path: Place, to: Vec<u8> },
     /// A small file with this content.
-    File { path: Place, mode: u32, content: Vec<u8> },
+    File {
+        path: Place,
+        mode: u32,
+        content: Vec<u8>,
+    },
     /// A writable directory in memory, of its own but for the room it shares.
     Memory { path: Place, mode: u32 },
     /// A host directory that can be read, without its sockets and pipes working.
-    ReadOnly { path: Place, source: Source, empty: Source, as_caller: bool },
+    ReadOnly {
+        path: Place,
+        source: Source,
+        empty: Source,
+        as_caller: bool,
+    },
     /// A host file that can be read.
-    ReadOnlyFile { path: Place, source: Source, as_caller: bool },
+    ReadOnlyFile {
+        path: Place,
+        source: Source,
+        as_caller: bool,
+    },
     /// A host directory changed in a layer.
-    Layer { path: Place, lower: Source, upper: Source, work: Source },
+    Layer {
+        path: Place,
+        lower: Source,
+        upper: Source,
+        work: Source,
+    },
     /// A host directory or file that is really written.
     Writable { path: Place, source: Source },
     /// The same path made read-only again, in what is already there.
@@ -202,9 +220,12 @@ impl Spec {
         out.list(&self.operations, write_operation);
         out.list(&self.permissions, |out, permission| {
             out.text(&permission.path);
-            for flag in
-                [permission.read, permission.execute, permission.change, permission.device]
-            {
+            for flag in [
+                permission.read,
+                permission.execute,
+                permission.change,
+                permission.device,
+            ] {
                 out.u8(u8::from(flag));
             }
         });
@@ -215,13 +236,19 @@ impl Spec {
         });
         out.u64(self.watch.memory_bytes);
         out.u64(self.watch.wall_clock_ms);
-        for flag in
-            [self.deny_debugging, self.deny_sockets, self.deny_set_id, self.deny_memory_programs]
-        {
+        for flag in [
+            self.deny_debugging,
+            self.deny_sockets,
+            self.deny_set_id,
+            self.deny_memory_programs,
+        ] {
             out.u8(u8::from(flag));
         }
         out.u8(u8::from(self.terminal.is_some()));
-        let terminal = self.terminal.unwrap_or(Terminal { rows: 0, columns: 0 });
+        let terminal = self.terminal.unwrap_or(Terminal {
+            rows: 0,
+            columns: 0,
+        });
         out.u16(terminal.rows);
         out.u16(terminal.columns);
         texts(&mut out, &self.arguments);
@@ -263,7 +290,10 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
             present.then_some(path)
         },
         cgroup_directories: texts(from)?,
-        memory: Room { bytes: from.u64()?, inodes: from.u64()? },
+        memory: Room {
+            bytes: from.u64()?,
+            inodes: from.u64()?,
+        },
         operations: from.list(read_operation)?,
         permissions: from.list(|from| {
             Ok(Permission {
@@ -275,16 +305,26 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
             })
         })?,
         landlock_version: from.u32()?,
-        resource_limits: from
-            .list(|from| Ok(ResourceLimit { resource: from.u32()?, value: from.u64()? }))?,
-        watch: Watch { memory_bytes: from.u64()?, wall_clock_ms: from.u64()? },
+        resource_limits: from.list(|from| {
+            Ok(ResourceLimit {
+                resource: from.u32()?,
+                value: from.u64()?,
+            })
+        })?,
+        watch: Watch {
+            memory_bytes: from.u64()?,
+            wall_clock_ms: from.u64()?,
+        },
         deny_debugging: from.flag()?,
         deny_sockets: from.flag()?,
         deny_set_id: from.flag()?,
         deny_memory_programs: from.flag()?,
         terminal: {
             let present = from.flag()?;
-            let terminal = Terminal { rows: from.u16()?, columns: from.u16()? };
+            let terminal = Terminal {
+                rows: from.u16()?,
+                columns: from.u16()?,
+            };
             if !present && (terminal.rows, terminal.columns) != (0, 0) {
                 return Err(Malformed::Tag);
             }
@@ -299,7 +339,12 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
 fn write_identity(out: &mut Writer, identity: Identity) {
     let (tag, numbers) = match identity {
         Identity::Own { uid, gid } => (0, [uid, gid, 0, 0]),
-        Identity::Shifted { uid, gid, base, count } => (1, [uid, gid, base, count]),
+        Identity::Shifted {
+            uid,
+            gid,
+            base,
+            count,
+        } => (1, [uid, gid, base, count]),
     };
     out.u8(tag);
     for number in numbers {
@@ -314,7 +359,12 @@ fn read_identity(from: &mut Reader<'_>) -> Result<Identity, Malformed> {
     let fits = uid < count && gid < count && base.checked_add(count).is_some();
     match (tag, base, count) {
         (0, 0, 0) => Ok(Identity::Own { uid, gid }),
-        (1, 1.., 1..) if fits => Ok(Identity::Shifted { uid, gid, base, count }),
+        (1, 1.., 1..) if fits => Ok(Identity::Shifted {
+            uid,
+            gid,
+            base,
+            count,
+        }),
         _ => Err(Malformed::Tag),
     }
 }
@@ -326,14 +376,19 @@ fn write_source(out: &mut Writer, source: &Source) {
 }
 
 fn read_source(from: &mut Reader<'_>) -> Result<Source, Malformed> {
-    Ok(Source { path: from.text()?, device: from.u64()?, inode: from.u64()? })
+    Ok(Source {
+        path: from.text()?,
+        device: from.u64()?,
+        inode: from.u64()?,
+    })
+}
+
+fn start(out: &mut Writer, tag: u8, path: &[u8]) {
+    out.u8(tag);
+    out.text(path);
 }
 
 fn write_operation(out: &mut Writer, operation: &Operation) {
-    let start = |out: &mut Writer, tag: u8, path: &[u8]| {
-        out.u8(tag);
-        out.text(path);
-    };
     match operation {
         Operation::Directory { path, mode, owned } => {
             start(out, 0, path);
@@ -344,7 +399,11 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
             start(out, 1, path);
             out.text(to);
         }
-        Operation::File { path, mode, content } => {
+        Operation::File {
+            path,
+            mode,
+            content,
+        } => {
             start(out, 2, path);
             out.u32(*mode);
             out.text(content);
@@ -353,23 +412,44 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
             start(out, 3, path);
             out.u32(*mode);
         }
-        Operation::ReadOnly { path, source, empty, as_caller } => {
+        Operation::ReadOnly {
+            path,
+            source,
+            empty,
+            as_caller,
+        } => {
             start(out, 4, path);
             write_source(out, source);
             write_source(out, empty);
             out.u8(u8::from(*as_caller));
         }
-        Operation::ReadOnlyFile { path, source, as_caller } => {
+        Operation::ReadOnlyFile {
+            path,
+            source,
+            as_caller,
+        } => {
             start(out, 5, path);
             write_source(out, source);
             out.u8(u8::from(*as_caller));
         }
-        Operation::Layer { path, lower, upper, work } => {
+        Operation::Layer {
+            path,
+            lower,
+            upper,
+            work,
+        } => {
             start(out, 6, path);
             for source in [lower, upper, work] {
                 write_source(out, source);
             }
         }
+        other => write_mounts(out, other),
+    }
+}
+
+/// The steps that mount what is there already.
+fn write_mounts(out: &mut Writer, operation: &Operation) {
+    match operation {
         Operation::Writable { path, source } => {
             start(out, 7, path);
             write_source(out, source);
@@ -390,6 +470,13 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
         }
         Operation::HideDirectory { path } => start(out, 13, path),
         Operation::Pin { path } => start(out, 14, path),
+        Operation::Directory { .. }
+        | Operation::Link { .. }
+        | Operation::File { .. }
+        | Operation::Memory { .. }
+        | Operation::ReadOnly { .. }
+        | Operation::ReadOnlyFile { .. }
+        | Operation::Layer { .. } => {}
     }
 }
 
@@ -397,10 +484,24 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
     let tag = from.u8()?;
     let path = from.text()?;
     Ok(match tag {
-        0 => Operation::Directory { path, mode: from.u32()?, owned: from.flag()? },
-        1 => Operation::Link { path, to: from.text()? },
-        2 => Operation::File { path, mode: from.u32()?, content: from.bytes()? },
-        3 => Operation::Memory { path, mode: from.u32()? },
+        0 => Operation::Directory {
+            path,
+            mode: from.u32()?,
+            owned: from.flag()?,
+        },
+        1 => Operation::Link {
+            path,
+            to: from.text()?,
+        },
+        2 => Operation::File {
+            path,
+            mode: from.u32()?,
+            content: from.bytes()?,
+        },
+        3 => Operation::Memory {
+            path,
+            mode: from.u32()?,
+        },
         4 => Operation::ReadOnly {
             path,
             source: read_source(from)?,
@@ -418,12 +519,24 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
             upper: read_source(from)?,
             work: read_source(from)?,
         },
-        7 => Operation::Writable { path, source: read_source(from)? },
+        7 => Operation::Writable {
+            path,
+            source: read_source(from)?,
+        },
         8 => Operation::Seal { path },
-        9 => Operation::Device { path, source: read_source(from)? },
-        10 => Operation::Terminals { path, max: from.u32()? },
+        9 => Operation::Device {
+            path,
+            source: read_source(from)?,
+        },
+        10 => Operation::Terminals {
+            path,
+            max: from.u32()?,
+        },
         11 => Operation::Processes { path },
-        12 => Operation::HideFile { path, null: read_source(from)? },
+        12 => Operation::HideFile {
+            path,
+            null: read_source(from)?,
+        },
         13 => Operation::HideDirectory { path },
         14 => Operation::Pin { path },
         _ => return Err(Malformed::Tag),

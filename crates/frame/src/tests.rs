@@ -22,7 +22,10 @@ fn full_spec() -> Spec {
         cgroup_tasks: vec![b"/c/memory/tasks".to_vec(), b"/c/pids/tasks".to_vec()],
         cgroup_unified: Some(b"/c/unified".to_vec()),
         cgroup_directories: vec![b"/c/memory".to_vec()],
-        memory: Room { bytes: 1 << 28, inodes: 65_536 },
+        memory: Room {
+            bytes: 1 << 28,
+            inodes: 65_536,
+        },
         operations: every_operation(),
         permissions: vec![Permission {
             path: b"/w".to_vec(),
@@ -729,7 +732,10 @@ fn specs() -> impl Strategy<Value = Spec> {
                 cgroup_tasks: groups.0,
                 cgroup_unified: groups.1,
                 cgroup_directories: groups.2,
-                memory: Room { bytes: numbers.1[2], inodes: numbers.1[3] },
+                memory: Room {
+                    bytes: numbers.1[2],
+                    inodes: numbers.1[3],
+                },
                 operations: tree.0,
                 permissions: tree.1,
                 landlock_version: numbers.0,

@@ -113,7 +113,11 @@ impl<'a> Reader<'a> {
     /// A byte string that can become a C string.
     pub(crate) fn text(&mut self) -> Result<Vec<u8>, Malformed> {
         let text = self.bytes()?;
-        if text.contains(&0) { Err(Malformed::Nul) } else { Ok(text) }
+        if text.contains(&0) {
+            Err(Malformed::Nul)
+        } else {
+            Ok(text)
+        }
     }
 
     pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Malformed> {
@@ -142,6 +146,10 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn end(self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed::Long) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Malformed::Long)
+        }
     }
 }

@@ -93,10 +93,19 @@ pub fn call<A: Attachment>(
     match carry_out(request, launcher, &armed, &mut attachment) {
         Ok((outcome, record, notices)) => {
             request.ledger.close(armed, &outcome, closing(&outcome))?;
-            Ok(Called { attachment, outcome, record, notices })
+            Ok(Called {
+                attachment,
+                outcome,
+                record,
+                notices,
+            })
         }
         Err(error) => {
-            request.ledger.close_failed(armed, "the run was not carried out", &error.to_string())?;
+            request.ledger.close_failed(
+                armed,
+                "the run was not carried out",
+                &error.to_string(),
+            )?;
             Err(error)
         }
     }
@@ -152,7 +161,12 @@ fn note_end(
         return Ok(record);
     }
     let ended = |kept: &mut RunRecord| kept.clone_from(&record);
-    Ok(update_run(request.state, &record.run, Durability::Buffered, ended)?)
+    Ok(update_run(
+        request.state,
+        &record.run,
+        Durability::Buffered,
+        ended,
+    )?)
 }
 
 fn execute(
@@ -164,14 +178,21 @@ fn execute(
     placed: &Placed,
     attachment: &mut dyn Attachment,
 ) -> Result<Outcome, CallError> {
-    let native =
-        Native { host, held, placement: &placed.placement, terminal: request.terminal };
+    let native = Native {
+        host,
+        held,
+        placement: &placed.placement,
+        terminal: request.terminal,
+    };
     Ok(start(&native, launcher, armed, request.call)?.attend(attachment)?)
 }
 
 fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {
     let call = request.call;
-    let started = request.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let started = request
+        .now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
     RunRecord {
         v: RECORD_VERSION,
         run: call.run.clone(),
@@ -197,8 +218,9 @@ fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
     if let (Verdict::Allow(grant), Some(fields)) = (verdict, decision.as_object_mut()) {
         let boundary = grant.boundary();
         let limits = &boundary.limits;
-        let milliseconds =
-            |time: Option<Duration>| time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let milliseconds = |time: Option<Duration>| {
+            time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        };
         fields.insert("workspace-mode".to_owned(), json!(boundary.workspace));
         fields.insert("network".to_owned(), json!("none"));
         fields.insert(

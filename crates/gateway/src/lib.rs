@@ -10,5 +10,5 @@
 mod call;
 mod place;
 
-pub use call::{Called, CallError, Request, call};
+pub use call::{CallError, Called, Request, call};
 pub use place::PlaceError;

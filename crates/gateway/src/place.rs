@@ -108,7 +108,12 @@ pub(crate) fn place(
     }
     let empty = make_empty(request.state.path())?;
     Ok(Placed {
-        placement: Placement { workspace, layers, base: placing.base, empty },
+        placement: Placement {
+            workspace,
+            layers,
+            base: placing.base,
+            empty,
+        },
         notices: placing.notices,
         _locks: placing.locks,
     })
@@ -163,11 +168,17 @@ impl Placing<'_> {
     /// Whether Atoll's state lies where an overlay can write.
     fn can_overlay(&self) -> bool {
         let state = self.request.state.path();
-        self.host.mount_of(state).is_some_and(|mount| UPPER_FILE_SYSTEMS.contains(&mount.kind.as_str()))
+        self.host
+            .mount_of(state)
+            .is_some_and(|mount| UPPER_FILE_SYSTEMS.contains(&mount.kind.as_str()))
     }
 
     fn xattrs(&self) -> OverlayXattrs {
-        if self.base.is_some() { OverlayXattrs::Trusted } else { OverlayXattrs::User }
+        if self.base.is_some() {
+            OverlayXattrs::Trusted
+        } else {
+            OverlayXattrs::User
+        }
     }
 
     fn overlay(&mut self) -> Result<WorkspacePlace, PlaceError> {
@@ -175,7 +186,9 @@ impl Placing<'_> {
         let below = Path::new(LAYERS).join(WORKSPACE);
         let directory = self.run_dir().join(&below);
         let (layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
-        let how = LayerHow::Overlay { xattrs: self.xattrs() };
+        let how = LayerHow::Overlay {
+            xattrs: self.xattrs(),
+        };
         self.note_workspace(how, below.join("upper"), since);
         Ok(WorkspacePlace::Layer(layer))
     }
@@ -201,7 +214,10 @@ impl Placing<'_> {
         self.note_workspace(LayerHow::Live, below, since);
         let workspace = &self.request.call.workspace;
         let sealed = control_paths(workspace)?;
-        Ok(WorkspacePlace::Live { sealed, covered: std::mem::take(&mut self.special) })
+        Ok(WorkspacePlace::Live {
+            sealed,
+            covered: std::mem::take(&mut self.special),
+        })
     }
 
     /// Copies the workspace as it is now; returns when that was complete.
@@ -210,8 +226,9 @@ impl Placing<'_> {
             std::fs::create_dir_all(parent).map_err(state_error("making", parent))?;
         }
         let facts = checkpoint(&self.request.call.workspace, to, &mut |_| {})?;
-        for skipped in facts.skipped {
-            self.notices.push(format!("not copied: {}: {}", skipped.path, skipped.why));
+        for skipped in &facts.skipped {
+            self.notices
+                .push(format!("not copied: {}: {}", skipped.path, skipped.why));
             let path = self.request.call.workspace.join(skipped.path.as_os_str());
             let is_special = |facts: std::fs::Metadata| {
                 let kind = facts.file_type();
@@ -221,11 +238,15 @@ impl Placing<'_> {
                 self.special.push(path);
             }
         }
-        Ok(SystemTime::now())
+        Ok(facts.finished)
     }
 
     fn note_workspace(&mut self, how: LayerHow, upper: PathBuf, since: SystemTime) {
-        if self.layers.iter().any(|layer| layer.kind == LayerKind::Workspace) {
+        if self
+            .layers
+            .iter()
+            .any(|layer| layer.kind == LayerKind::Workspace)
+        {
             // Taken over from the run that this one resumes.
             return;
         }
@@ -252,7 +273,9 @@ impl Placing<'_> {
         keep: Keep,
         profile: &str,
     ) -> Result<Option<atoll_sandbox::PlacedLayer>, PlaceError> {
-        let Ok(host_path) = view.host.canonicalize() else { return Ok(None) };
+        let Ok(host_path) = view.host.canonicalize() else {
+            return Ok(None);
+        };
         if !host_path.is_dir() {
             return Ok(None);
         }
@@ -262,7 +285,10 @@ impl Placing<'_> {
             Keep::Profile => self.lock_shared(&format!("{profile}-{name}"))?,
         };
         let (below, directory) = match &shared {
-            Some(below) => (below.clone(), self.request.state.shared_layers_dir().join(below)),
+            Some(below) => (
+                below.clone(),
+                self.request.state.shared_layers_dir().join(below),
+            ),
             None => {
                 let below = Path::new(LAYERS).join(&name);
                 (below.clone(), self.run_dir().join(&below))
@@ -278,7 +304,9 @@ impl Placing<'_> {
                     ViewKind::Cache => LayerKind::Cache,
                     ViewKind::Home | ViewKind::System | ViewKind::Input => LayerKind::Home,
                 },
-                how: LayerHow::Overlay { xattrs: self.xattrs() },
+                how: LayerHow::Overlay {
+                    xattrs: self.xattrs(),
+                },
                 upper: below.join("upper"),
                 since: stamp(since),
                 shared: shared.is_some(),
@@ -320,24 +348,37 @@ impl Placing<'_> {
             | RunState::Failed => false,
         };
         if !usable {
-            return Err(not("it is running, or its changes were decided about already"));
+            return Err(not(
+                "it is running, or its changes were decided about already",
+            ));
         }
         if earlier.mode == WorkspaceMode::Live {
-            return Err(not("it wrote straight to its workspace, so there is no layer to go on in"));
+            return Err(not(
+                "it wrote straight to its workspace, so there is no layer to go on in",
+            ));
         }
         if earlier.workspace != self.request.call.workspace {
             return Err(not("it worked on another workspace; start this one there"));
         }
-        let (from, to) =
-            (self.request.state.run_dir(&earlier.run).join(LAYERS), self.run_dir().join(LAYERS));
+        let (from, to) = (
+            self.request.state.run_dir(&earlier.run).join(LAYERS),
+            self.run_dir().join(LAYERS),
+        );
         // Noted first: after a sudden end the layers are found by one of the two.
         let taken = |kept: &mut RunRecord| {
             kept.layers.clone_from(&earlier.layers);
             kept.base = earlier.base;
         };
-        update_run(self.request.state, &self.request.call.run, Durability::Buffered, taken)?;
-        std::fs::rename(&from, &to)
-            .map_err(|error| PlaceError::Resume { run: earlier.run.clone(), error })?;
+        update_run(
+            self.request.state,
+            &self.request.call.run,
+            Durability::Buffered,
+            taken,
+        )?;
+        std::fs::rename(&from, &to).map_err(|error| PlaceError::Resume {
+            run: earlier.run.clone(),
+            error,
+        })?;
         self.layers.clone_from(&earlier.layers);
         Ok(())
     }
@@ -369,8 +410,13 @@ fn state_error(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -
 }
 
 fn stamp(time: SystemTime) -> (i64, u32) {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    (
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        since.subsec_nanos(),
+    )
 }
 
 /// A name for a layer, made from where it is seen: safe as a file name, and
@@ -380,12 +426,21 @@ fn slug(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     let words: String = bytes
         .iter()
-        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(*byte) } else { '-' })
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() {
+                char::from(*byte)
+            } else {
+                '-'
+            }
+        })
         .collect();
-    let hash = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
     let words = words.trim_matches('-');
-    let tail = words.get(words.len().saturating_sub(40)..).unwrap_or(words).trim_matches('-');
+    let tail = words
+        .get(words.len().saturating_sub(40)..)
+        .unwrap_or(words)
+        .trim_matches('-');
     format!("{tail}-{:08x}", hash as u32)
 }

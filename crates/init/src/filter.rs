@@ -30,7 +30,11 @@ pub struct Conditional {
 
 /// The number of a call on the architecture that this is built for.
 const fn number(x86_64: i64, aarch64: i64) -> i64 {
-    if cfg!(target_arch = "aarch64") { aarch64 } else { x86_64 }
+    if cfg!(target_arch = "aarch64") {
+        aarch64
+    } else {
+        x86_64
+    }
 }
 
 /// Every flag by which clone(2) and unshare(2) make a namespace.
@@ -55,11 +59,23 @@ const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
 
 const fn on(argument: u8, mask: u32, test: Test, refuse: u16) -> Condition {
-    Condition { argument, mask, test, refuse }
+    Condition {
+        argument,
+        mask,
+        test,
+        refuse,
+    }
 }
 
 const fn only(values: &'static [u32], condition: Condition) -> Guarded {
-    Guarded { only: Some(Guard { argument: 0, mask: u32::MAX, values }), condition }
+    Guarded {
+        only: Some(Guard {
+            argument: 0,
+            mask: u32::MAX,
+            values,
+        }),
+        condition,
+    }
 }
 
 /// What socket(2) takes: the family first, then what is left of that family.
@@ -73,7 +89,10 @@ const SOCKET_CONDITIONS: &[Guarded] = &[
             EAFNOSUPPORT,
         ),
     },
-    only(&[AF_NETLINK], on(2, u32::MAX, Test::In(&[PROTOCOL_DEFAULT]), EPROTONOSUPPORT)),
+    only(
+        &[AF_NETLINK],
+        on(2, u32::MAX, Test::In(&[PROTOCOL_DEFAULT]), EPROTONOSUPPORT),
+    ),
     only(
         &[AF_INET, AF_INET6],
         on(1, SOCKET_TYPE, Test::In(&[SOCK_STREAM, SOCK_DGRAM]), EPERM),
@@ -99,7 +118,10 @@ const IOPRIO_WHO_USER: u32 = 3;
 const NOT_INIT: Condition = on(0, u32::MAX, Test::NotIn(&[1]), EPERM);
 
 const fn always(condition: Condition) -> Guarded {
-    Guarded { only: None, condition }
+    Guarded {
+        only: None,
+        condition,
+    }
 }
 
 /// Neither all processes of the user, nor the first one or its group.
@@ -153,7 +175,12 @@ pub const CONDITIONAL: &[Conditional] = &[
     Conditional {
         name: "personality",
         call: number(135, 92),
-        action: Action::If(on(0, u32::MAX, Test::In(&[0, 0x0004_0000, 0xffff_ffff]), EPERM)),
+        action: Action::If(on(
+            0,
+            u32::MAX,
+            Test::In(&[0, 0x0004_0000, 0xffff_ffff]),
+            EPERM,
+        )),
         reason: "debuggers switch address randomisation off; other personalities weaken memory \
                  protection",
     },
@@ -235,8 +262,15 @@ const fn no_set_id(argument: u8) -> Condition {
 /// The same where the call may create a file: only then is there a mode.
 const fn no_set_id_if_created(flags: u8, mode: u8) -> [Guarded; 1] {
     const CREATES: &[u32] = &[0o100, 0o20_000_000, 0o20_000_100];
-    let guard = Guard { argument: flags, mask: 0o20_000_100, values: CREATES };
-    [Guarded { only: Some(guard), condition: no_set_id(mode) }]
+    let guard = Guard {
+        argument: flags,
+        mask: 0o20_000_100,
+        values: CREATES,
+    };
+    [Guarded {
+        only: Some(guard),
+        condition: no_set_id(mode),
+    }]
 }
 
 /// Where files are the host's own, a file that takes its owner's rights would be
@@ -268,7 +302,10 @@ const NO_SET_ID: &[(i64, Action)] = &[
 /// Where only listed files may be executed: no file without a name is.
 const NO_MEMORY_PROGRAMS: &[(i64, Action)] = &[
     (number(319, 279), Action::Refuse(EPERM)), // memfd_create
-    (number(322, 281), Action::If(on(4, 0x1000, Test::In(&[0]), EPERM))), // execveat
+    (
+        number(322, 281),
+        Action::If(on(4, 0x1000, Test::In(&[0]), EPERM)),
+    ), // execveat
 ];
 
 /// The rules for a program; the last rule for a call counts.
@@ -284,7 +321,11 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
     }
     rules.extend(CONDITIONAL.iter().map(|one| rule(one.call, one.action)));
     if denials.debugging {
-        rules.extend(calls::DEBUGGING.iter().map(|call| rule(*call, Action::Refuse(EPERM))));
+        rules.extend(
+            calls::DEBUGGING
+                .iter()
+                .map(|call| rule(*call, Action::Refuse(EPERM))),
+        );
     }
     if denials.sockets {
         let only_unix = on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT);
@@ -294,7 +335,11 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
         rules.extend(NO_SET_ID.iter().map(|(call, action)| rule(*call, *action)));
     }
     if denials.memory_programs {
-        rules.extend(NO_MEMORY_PROGRAMS.iter().map(|(call, action)| rule(*call, *action)));
+        rules.extend(
+            NO_MEMORY_PROGRAMS
+                .iter()
+                .map(|(call, action)| rule(*call, *action)),
+        );
     }
     rules
 }
@@ -306,5 +351,8 @@ pub fn program(denials: Denials) -> Vec<Instruction> {
 }
 
 const fn rule(call: i64, action: Action) -> Rule {
-    Rule { call: call as u32, action }
+    Rule {
+        call: call as u32,
+        action,
+    }
 }

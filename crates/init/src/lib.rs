@@ -44,7 +44,11 @@ impl<T> At<T> for io::Result<T> {
     }
 
     fn at_path(self, stage: Stage, path: &[u8]) -> Result<T, Failure> {
-        self.map_err(|error| Failure { stage, error, detail: path.to_vec() })
+        self.map_err(|error| Failure {
+            stage,
+            error,
+            detail: path.to_vec(),
+        })
     }
 }
 
@@ -64,7 +68,12 @@ pub struct Inheritance {
 /// Builds the sandbox around this process, runs the program in it and ends
 /// with it. Never returns.
 pub fn run(inheritance: Inheritance) -> ! {
-    let Inheritance { spec, control, standard, ids } = inheritance;
+    let Inheritance {
+        spec,
+        control,
+        standard,
+        ids,
+    } = inheritance;
     let status = match build(&spec, ids) {
         Ok(()) => supervise::supervise(&spec, &control, standard),
         Err(failure) => Err(failure),

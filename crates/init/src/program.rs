@@ -60,7 +60,9 @@ fn rules(spec: &Spec) -> Result<Ruleset, Failure> {
     for permission in &spec.permissions {
         let path = text(&permission.path).at(Stage::Landlock)?;
         for rights in rights(permission) {
-            rules.allow_path(&path, rights).at_path(Stage::Landlock, &permission.path)?;
+            rules
+                .allow_path(&path, rights)
+                .at_path(Stage::Landlock, &permission.path)?;
         }
     }
     Ok(rules)
@@ -148,9 +150,15 @@ fn wait_for_exec(told: &OwnedFd, pid: u32) -> Result<Started, Failure> {
     if stage == EXEC as u8 {
         return Ok(Started::NotExecuted(error));
     }
-    let stage = [Stage::Terminal, Stage::Directory, Stage::Limits, Stage::Landlock, Stage::Filter]
-        .into_iter()
-        .find(|known| *known as u8 == stage)
-        .unwrap_or(Stage::Start);
+    let stage = [
+        Stage::Terminal,
+        Stage::Directory,
+        Stage::Limits,
+        Stage::Landlock,
+        Stage::Filter,
+    ]
+    .into_iter()
+    .find(|known| *known as u8 == stage)
+    .unwrap_or(Stage::Start);
     Err(io::Error::from_raw_os_error(error)).at(stage)
 }

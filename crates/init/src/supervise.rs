@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Spec, Stage};
 use atoll_sys::descriptor::{self, Waiting};
 use atoll_sys::process::{self, Change};
-use atoll_sys::terminal::{self, WindowSize};
 use atoll_sys::socket;
+use atoll_sys::terminal::{self, WindowSize};
 
 use crate::program::{self, Started};
 use crate::{At, Failure};
@@ -51,7 +51,11 @@ pub(crate) fn supervise(
     let started = match &terminal {
         None => {
             let [input, output, error] = &standard;
-            program::start(&prepared, [input.as_fd(), output.as_fd(), error.as_fd()], false)?
+            program::start(
+                &prepared,
+                [input.as_fd(), output.as_fd(), error.as_fd()],
+                false,
+            )?
         }
         Some(side) => program::start(&prepared, [side.as_fd(); 3], true)?,
     };
@@ -125,8 +129,14 @@ impl Overseer<'_> {
         let mut more = false;
         loop {
             let mut waiting = [
-                Waiting { fd: children.as_fd(), ready: false },
-                Waiting { fd: self.control.as_fd(), ready: false },
+                Waiting {
+                    fd: children.as_fd(),
+                    ready: false,
+                },
+                Waiting {
+                    fd: self.control.as_fd(),
+                    ready: false,
+                },
             ];
             descriptor::wait_readable(&mut waiting, if more { Some(0) } else { self.pause_ms() })?;
             let [died, ordered] = waiting.map(|one| one.ready);
@@ -165,7 +175,9 @@ impl Overseer<'_> {
     fn reap(&self, children: &OwnedFd) -> io::Result<Reaped> {
         while process::next_signal(children.as_fd())?.is_some() {}
         for _ in 0..REAPED_AT_ONCE_MAX {
-            let Some(waited) = process::wait(None, false)? else { return Ok(Reaped::All) };
+            let Some(waited) = process::wait(None, false)? else {
+                return Ok(Reaped::All);
+            };
             if waited.pid != self.program {
                 continue;
             }
@@ -227,11 +239,15 @@ fn memory_in_use(limit_bytes: u64) -> u64 {
     };
     // What processes have resident counts shared pages once for each: quick to
     // read, and never too little. Only above the limit the exact shares are read.
-    let at_most = add(resident_bytes).unwrap_or(u64::MAX).saturating_add(directory);
+    let at_most = add(resident_bytes)
+        .unwrap_or(u64::MAX)
+        .saturating_add(directory);
     if at_most <= limit_bytes {
         return at_most;
     }
-    add(share_bytes).unwrap_or(u64::MAX).saturating_add(directory)
+    add(share_bytes)
+        .unwrap_or(u64::MAX)
+        .saturating_add(directory)
 }
 
 /// What is written to the file system in memory, bytes.
@@ -250,7 +266,14 @@ fn share_bytes(pid: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let field = |name: &str| -> Option<u64> {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+        Some(
+            line.trim()
+                .strip_suffix(" kB")?
+                .trim()
+                .parse::<u64>()
+                .ok()?
+                * 1024,
+        )
     };
     // Files that are mapped can be dropped at any time; they are no use of memory.
     Some(field("Pss_Anon:")? + field("Pss_Shmem:")?)

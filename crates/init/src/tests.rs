@@ -16,7 +16,11 @@ fn skipped(why: &str) {
     eprintln!("skipped: {why}");
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     if let Some(path) = std::env::var_os("ATOLL_SKIP_FILE") {
-        let mut file = std::fs::File::options().append(true).create(true).open(path).unwrap();
+        let mut file = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .unwrap();
         writeln!(file, "{name}\t{why}").unwrap();
     }
 }

@@ -57,11 +57,18 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
     for place in [SCRATCH, SYSTEM, EMPTY] {
         descriptor::make_directory(root.as_fd(), place, 0o700).at(Stage::Root)?;
     }
-    let mut maker = Maker { root: root.as_fd(), ids, owner, system: None };
+    let mut maker = Maker {
+        root: root.as_fd(),
+        ids,
+        owner,
+        system: None,
+    };
     for operation in &spec.operations {
-        maker
-            .perform(operation)
-            .map_err(|(error, path)| Failure { stage: Stage::Tree, error, detail: path })?;
+        maker.perform(operation).map_err(|(error, path)| Failure {
+            stage: Stage::Tree,
+            error,
+            detail: path,
+        })?;
     }
     if let Some(system) = maker.system.take() {
         mount::detach(system.as_fd()).at(Stage::Root)?;
@@ -81,26 +88,41 @@ impl Maker<'_> {
                 (path, self.directory(path, *mode, *owned))
             }
             Operation::Link { path, to } => (path, self.link(path, to)),
-            Operation::File { path, mode, content } => (path, self.file(path, *mode, content)),
+            Operation::File {
+                path,
+                mode,
+                content,
+            } => (path, self.file(path, *mode, content)),
             Operation::Memory { path, mode } => (path, self.memory(path, *mode)),
-            Operation::ReadOnly { path, source, empty, as_caller } => {
-                (path, self.read_only(path, source, empty, *as_caller))
-            }
-            Operation::ReadOnlyFile { path, source, as_caller } => {
+            Operation::ReadOnly {
+                path,
+                source,
+                empty,
+                as_caller,
+            } => (path, self.read_only(path, source, empty, *as_caller)),
+            Operation::ReadOnlyFile {
+                path,
+                source,
+                as_caller,
+            } => {
                 let ids = self.ids.filter(|_| *as_caller);
                 (path, self.copy_of(path, source, READ_ONLY, ids))
             }
-            Operation::Layer { path, lower, upper, work } => {
-                (path, self.layer(path, lower, upper, work))
-            }
+            Operation::Layer {
+                path,
+                lower,
+                upper,
+                work,
+            } => (path, self.layer(path, lower, upper, work)),
             Operation::Writable { path, source } => {
                 (path, self.copy_of(path, source, INERT, self.ids))
             }
             Operation::Seal { path } => (path, self.over_itself(path, READ_ONLY)),
             Operation::Pin { path } => (path, self.over_itself(path, INERT)),
-            Operation::Device { path, source } => {
-                (path, self.copy_of(path, source, Attributes::NO_SETUID, None))
-            }
+            Operation::Device { path, source } => (
+                path,
+                self.copy_of(path, source, Attributes::NO_SETUID, None),
+            ),
             Operation::Terminals { path, max } => (path, self.terminals(path, *max)),
             Operation::Processes { path } => (path, self.processes(path)),
             Operation::HideFile { path, null } => {
@@ -218,7 +240,9 @@ impl Maker<'_> {
             mount::attach(made.as_fd(), self.root, SYSTEM)?;
             self.system = Some(made);
         }
-        let Some(system) = &self.system else { return Err(io::ErrorKind::NotFound.into()) };
+        let Some(system) = &self.system else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
         let within = source.strip_prefix(b"/").unwrap_or(source);
         let part = descriptor::open_beneath(system.as_fd(), &text(within)?, O_PATH, 0)?;
         let copied = mount::copy(part.as_fd())?;
@@ -226,13 +250,7 @@ impl Maker<'_> {
         self.attach(&copied, path)
     }
 
-    fn layer(
-        &self,
-        path: &[u8],
-        lower: &Source,
-        upper: &Source,
-        work: &Source,
-    ) -> io::Result<()> {
+    fn layer(&self, path: &[u8], lower: &Source, upper: &Source, work: &Source) -> io::Result<()> {
         let (lower, upper, work) = (open(lower)?, open(upper)?, open(work)?);
         let shown = self.shown(&lower, true)?;
         let value = |fd: &OwnedFd| CString::new(number_path(fd)).map_err(io::Error::other);

@@ -25,7 +25,9 @@ const SIGKILL: i32 = 9;
 
 fn main() {
     // Without its line there is nobody to tell.
-    let Ok(line) = descriptor::inherited(LINE) else { process::exit_now(1) };
+    let Ok(line) = descriptor::inherited(LINE) else {
+        process::exit_now(1)
+    };
     if let Err(failure) = launch(&line) {
         report_failure(line.as_fd(), &failure);
         process::exit_now(1);
@@ -33,7 +35,11 @@ fn main() {
 }
 
 fn at<T>(stage: Stage, result: io::Result<T>) -> Result<T, Failure> {
-    result.map_err(|error| Failure { stage, error, detail: Vec::new() })
+    result.map_err(|error| Failure {
+        stage,
+        error,
+        detail: Vec::new(),
+    })
 }
 
 fn launch(line: &OwnedFd) -> Result<(), Failure> {
@@ -86,9 +92,10 @@ fn make(
 ) -> Result<Child, Failure> {
     let (namespaces, ids) = match spec.identity {
         Identity::Own { .. } => (Namespaces::ALL, None),
-        Identity::Shifted { base, count, .. } => {
-            (Namespaces::ALL_BUT_USER, Some(at(Stage::Ids, shifted_ids(base, count))?))
-        }
+        Identity::Shifted { base, count, .. } => (
+            Namespaces::ALL_BUT_USER,
+            Some(at(Stage::Ids, shifted_ids(base, count))?),
+        ),
     };
     let cgroup = match &spec.cgroup_unified {
         None => None,
@@ -96,7 +103,12 @@ fn make(
     };
     let (ready, go) = at(Stage::Start, descriptor::pipe())?;
     let identity = spec.identity;
-    let inside = Inheritance { spec, control, standard, ids };
+    let inside = Inheritance {
+        spec,
+        control,
+        standard,
+        ids,
+    };
     let divided = process::divide(namespaces, cgroup.as_ref().map(AsFd::as_fd));
     match at(Stage::Namespaces, divided)? {
         Side::Child => {
@@ -130,7 +142,11 @@ fn begin(line: &OwnedFd, ready: &OwnedFd, inside: Inheritance) -> ! {
         }
     };
     if let Err(error) = started() {
-        let failure = Failure { stage: Stage::Start, error, detail: Vec::new() };
+        let failure = Failure {
+            stage: Stage::Start,
+            error,
+            detail: Vec::new(),
+        };
         report_failure(inside.control.as_fd(), &failure);
         process::exit_now(1);
     }
@@ -168,7 +184,11 @@ fn shifted_ids(base: u32, count: u32) -> io::Result<OwnedFd> {
     let mut answer = [0_u8; 1];
     let forbidden = descriptor::read(done_here.as_fd(), &mut answer)? == 1;
     process::wait(Some(pid), true)?;
-    if forbidden { Ok(namespace) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    if forbidden {
+        Ok(namespace)
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
 }
 
 /// In the namespace's first process: no user namespace is made beneath it.
@@ -206,7 +226,10 @@ fn wait(line: &OwnedFd, child: &Child, directories: &[Vec<u8>]) -> io::Result<()
     let waited = process::wait(Some(child.pid), true)?;
     if host_is_there && let Some(waited) = waited {
         let (cpu_us, memory_peak_bytes) = (waited.cpu_us, waited.memory_peak_bytes);
-        let report = Report::Gone { cpu_us, memory_peak_bytes };
+        let report = Report::Gone {
+            cpu_us,
+            memory_peak_bytes,
+        };
         // The host side may be gone since; then the groups are ours.
         if socket::send(line.as_fd(), &report.to_bytes(), &[]).is_ok() {
             let mut rest = [0_u8; 1];
@@ -220,8 +243,16 @@ fn wait(line: &OwnedFd, child: &Child, directories: &[Vec<u8>]) -> io::Result<()
 /// Whether the sandbox ended before the host side did.
 fn wait_for_either(line: BorrowedFd<'_>, child: BorrowedFd<'_>) -> io::Result<bool> {
     loop {
-        let mut waiting =
-            [Waiting { fd: child, ready: false }, Waiting { fd: line, ready: false }];
+        let mut waiting = [
+            Waiting {
+                fd: child,
+                ready: false,
+            },
+            Waiting {
+                fd: line,
+                ready: false,
+            },
+        ];
         descriptor::wait_readable(&mut waiting, None)?;
         match waiting.map(|one| one.ready) {
             [true, _] => return Ok(true),
@@ -237,7 +268,9 @@ fn remove_groups(directories: &[Vec<u8>]) {
     const TRIES: u32 = 50;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
     for directory in directories {
-        let Ok(path) = std::str::from_utf8(directory) else { continue };
+        let Ok(path) = std::str::from_utf8(directory) else {
+            continue;
+        };
         for _ in 0..TRIES {
             match std::fs::remove_dir(path) {
                 // A group whose last process has just gone is busy for a moment.

@@ -90,9 +90,13 @@ impl DiskWatch {
         let mut waiting: Vec<PathBuf> = self.layers.clone();
         while let Some(directory) = waiting.pop() {
             // What vanishes or cannot be read while it is counted is not counted.
-            let Ok(entries) = fs::read_dir(&directory) else { continue };
+            let Ok(entries) = fs::read_dir(&directory) else {
+                continue;
+            };
             for entry in entries.flatten() {
-                let Ok(facts) = entry.metadata() else { continue };
+                let Ok(facts) = entry.metadata() else {
+                    continue;
+                };
                 inodes += 1;
                 bytes += facts.blocks() * 512;
                 if facts.is_dir() {

@@ -70,7 +70,10 @@ pub enum SandboxError {
 
 impl SandboxError {
     pub(crate) fn host<E: Into<std::io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
-        move |error| Self::Host { what, error: error.into() }
+        move |error| Self::Host {
+            what,
+            error: error.into(),
+        }
     }
 }
 
@@ -91,7 +94,11 @@ fn describe(stage: Stage, detail: &str) -> String {
         Stage::Start => "starting the program",
         Stage::Directory => "entering the working directory",
     };
-    if detail.is_empty() { step.to_owned() } else { format!("{step}, at /{}", detail.trim_start_matches('/')) }
+    if detail.is_empty() {
+        step.to_owned()
+    } else {
+        format!("{step}, at /{}", detail.trim_start_matches('/'))
+    }
 }
 
 const EPERM: i32 = 1;
@@ -111,9 +118,7 @@ pub fn explain(stage: Stage, error: &std::io::Error) -> &'static str {
              inside a sandbox that forbids nested ones"
         }
         (Stage::Tree, Some(ESTALE)) => ". The path was exchanged while the sandbox was being made",
-        (Stage::Tree, Some(EINVAL)) => {
-            ". The file system there cannot be a layer of an overlay"
-        }
+        (Stage::Tree, Some(EINVAL)) => ". The file system there cannot be a layer of an overlay",
         _ => "",
     }
 }

@@ -45,7 +45,11 @@ pub fn detect(host: &Host) -> Held {
         is_writable(&directory).then_some(directory)
     };
     match (separate("memory"), separate("pids")) {
-        (Some(memory), Some(pids)) => Held::Separate { memory, pids, cpu: separate("cpu") },
+        (Some(memory), Some(pids)) => Held::Separate {
+            memory,
+            pids,
+            cpu: separate("cpu"),
+        },
         _ if host.uid == 0 => Held::Nowhere("no memory and pids controllers were found".to_owned()),
         _ => Held::Nowhere("no control group is delegated to this user".to_owned()),
     }
@@ -54,13 +58,22 @@ pub fn detect(host: &Host) -> Held {
 /// The directory of version 2 beneath which a group with the controllers can be
 /// made: as root the top, else the nearest group that systemd has delegated.
 fn unified_parent(host: &Host) -> Option<PathBuf> {
-    let mount = host.mounts.iter().rev().find(|mount| mount.kind == "cgroup2")?;
-    let (_, own) = host.groups.iter().find(|(controllers, _)| controllers.is_empty())?;
+    let mount = host
+        .mounts
+        .iter()
+        .rev()
+        .find(|mount| mount.kind == "cgroup2")?;
+    let (_, own) = host
+        .groups
+        .iter()
+        .find(|(controllers, _)| controllers.is_empty())?;
     let has_controllers = |directory: &Path| {
         let Ok(list) = fs::read_to_string(directory.join("cgroup.subtree_control")) else {
             return false;
         };
-        ["memory", "pids"].iter().all(|wanted| list.split_whitespace().any(|one| one == *wanted))
+        ["memory", "pids"]
+            .iter()
+            .all(|wanted| list.split_whitespace().any(|one| one == *wanted))
     };
     let own = mount.path.join(own.strip_prefix("/").ok()?);
     own.ancestors()
@@ -97,14 +110,25 @@ impl Groups {
             Held::Nowhere(_) => return Ok(None),
             Held::Unified(parent) => {
                 let group = parent.join(&name);
-                Self { memory: group.clone(), all: vec![group], unified: true }
+                Self {
+                    memory: group.clone(),
+                    all: vec![group],
+                    unified: true,
+                }
             }
             Held::Separate { memory, pids, cpu } => {
                 let cpu = cpu.as_ref().filter(|_| limits.cpu_millis.is_some());
                 let all = [Some(memory), Some(pids), cpu];
-                let all: Vec<PathBuf> =
-                    all.into_iter().flatten().map(|parent| parent.join(&name)).collect();
-                Self { memory: memory.join(&name), all, unified: false }
+                let all: Vec<PathBuf> = all
+                    .into_iter()
+                    .flatten()
+                    .map(|parent| parent.join(&name))
+                    .collect();
+                Self {
+                    memory: memory.join(&name),
+                    all,
+                    unified: false,
+                }
             }
         };
         let made = groups.create(limits);
@@ -118,7 +142,11 @@ impl Groups {
         for directory in &self.all {
             fs::create_dir(directory)?;
         }
-        if self.unified { self.limit_unified(limits) } else { self.limit_separate(limits) }
+        if self.unified {
+            self.limit_unified(limits)
+        } else {
+            self.limit_separate(limits)
+        }
     }
 
     fn limit_unified(&self, limits: &Limits) -> io::Result<()> {
@@ -171,7 +199,10 @@ impl Groups {
 
     /// Of version 2: the directory to start in.
     pub(crate) fn unified(&self) -> Option<&Path> {
-        self.all.first().filter(|_| self.unified).map(PathBuf::as_path)
+        self.all
+            .first()
+            .filter(|_| self.unified)
+            .map(PathBuf::as_path)
     }
 
     /// Of version 1: the `tasks` files to join.
@@ -179,7 +210,10 @@ impl Groups {
         if self.unified {
             return Vec::new();
         }
-        self.all.iter().map(|directory| directory.join("tasks")).collect()
+        self.all
+            .iter()
+            .map(|directory| directory.join("tasks"))
+            .collect()
     }
 
     /// All directories.
@@ -189,17 +223,26 @@ impl Groups {
 
     /// Who holds the limits.
     pub(crate) fn name(&self) -> &'static str {
-        if self.unified { "cgroup-v2" } else { "cgroup-v1" }
+        if self.unified {
+            "cgroup-v2"
+        } else {
+            "cgroup-v1"
+        }
     }
 
     /// What was used so far.
     pub(crate) fn counted(&self) -> Counted {
         let number = |file: &str| -> Option<u64> {
-            fs::read_to_string(self.memory.join(file)).ok()?.trim().parse().ok()
+            fs::read_to_string(self.memory.join(file))
+                .ok()?
+                .trim()
+                .parse()
+                .ok()
         };
         let field = |file: &str, name: &str| -> Option<u64> {
             let text = fs::read_to_string(self.memory.join(file)).ok()?;
-            text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
         };
         if self.unified {
             Counted {
@@ -256,5 +299,8 @@ fn group_name(run: &RunId) -> String {
 /// Writes to a file that must exist: `create` would fail differently on cgroupfs.
 fn write_existing(path: &Path, value: &str) -> io::Result<()> {
     use std::io::Write;
-    fs::File::options().write(true).open(path)?.write_all(value.as_bytes())
+    fs::File::options()
+        .write(true)
+        .open(path)?
+        .write_all(value.as_bytes())
 }

@@ -64,7 +64,9 @@ impl Host {
 
     /// The mounts strictly within a directory.
     pub fn mounts_within<'a>(&'a self, outer: &'a Path) -> impl Iterator<Item = &'a MountPoint> {
-        self.mounts.iter().filter(move |mount| mount.path != outer && mount.path.starts_with(outer))
+        self.mounts
+            .iter()
+            .filter(move |mount| mount.path != outer && mount.path.starts_with(outer))
     }
 
     /// The mount that a path lies on.
@@ -72,7 +74,10 @@ impl Host {
     pub fn mount_of(&self, path: &Path) -> Option<&MountPoint> {
         // Of several at one place the last one hides the others.
         let longest = |mount: &&MountPoint| mount.path.as_os_str().len();
-        self.mounts.iter().filter(|mount| path.starts_with(&mount.path)).max_by_key(longest)
+        self.mounts
+            .iter()
+            .filter(|mount| path.starts_with(&mount.path))
+            .max_by_key(longest)
     }
 }
 
@@ -80,8 +85,10 @@ impl Host {
 /// of one like it: ids can be shifted to wherever Atoll wants them.
 pub(crate) fn maps_everything(map: &str) -> bool {
     map.lines().any(|line| {
-        let numbers: Vec<u64> =
-            line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let numbers: Vec<u64> = line
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
         numbers.first() == Some(&0) && numbers.get(2).is_some_and(|count| *count >= 1 << 31)
     })
 }
@@ -94,7 +101,11 @@ pub(crate) fn parse_mounts(text: &str) -> Vec<MountPoint> {
         let mut after = after.split(' ');
         let kind = after.next()?.to_owned();
         let options = after.nth(1).unwrap_or_default().to_owned();
-        Some(MountPoint { path: unescape(path), kind, options })
+        Some(MountPoint {
+            path: unescape(path),
+            kind,
+            options,
+        })
     };
     text.lines().filter_map(parse).collect()
 }
@@ -105,10 +116,13 @@ fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
-        let octal = tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(digits, 8).ok()
-        });
+        let octal = tail
+            .get(..3)
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| {
+                let digits = std::str::from_utf8(digits).ok()?;
+                u8::from_str_radix(digits, 8).ok()
+            });
         match octal {
             Some(byte) => {
                 bytes.push(byte);

@@ -23,9 +23,17 @@ impl Launcher {
         let start = || -> std::io::Result<Self> {
             let memory = descriptor::sealed_memory(c"atoll-jail", program)?;
             let (line, far) = socket::pair()?;
-            let nothing: OwnedFd =
-                std::fs::File::options().read(true).write(true).open("/dev/null")?.into();
-            let standard = [nothing.as_fd(), nothing.as_fd(), nothing.as_fd(), far.as_fd()];
+            let nothing: OwnedFd = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/null")?
+                .into();
+            let standard = [
+                nothing.as_fd(),
+                nothing.as_fd(),
+                nothing.as_fd(),
+                far.as_fd(),
+            ];
             let pid = process::spawn_from_memory(&memory, c"atoll-jail", &standard)?;
             Ok(Self { line, pid })
         };

@@ -96,10 +96,20 @@ fn launch(
                 descriptor::change_owner(end.as_fd(), base + uid, base + gid)?;
             }
         }
-        let sent: [&OwnedFd; 5] =
-            [&description, &control_inside, &input_inside, &output_inside, &error_inside];
+        let sent: [&OwnedFd; 5] = [
+            &description,
+            &control_inside,
+            &input_inside,
+            &output_inside,
+            &error_inside,
+        ];
         socket::send(launcher.line.as_fd(), b"s", &sent.map(AsFd::as_fd))?;
-        Ok(Lines { control, input: Some(input), output: Some(output), error: Some(error) })
+        Ok(Lines {
+            control,
+            input: Some(input),
+            output: Some(output),
+            error: Some(error),
+        })
     };
     send().map_err(SandboxError::host("the sandbox's lines could not be made"))
 }
@@ -113,26 +123,13 @@ fn describe(
     let plan = tree::plan(boundary, &call.workspace, native.placement, native.host)?;
     let path_bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let text = |text: &OsString| text.as_bytes().to_vec();
-    let fits = |id: u32| native.placement.base.is_none() || id < IDS;
-    if !fits(call.principal.uid) || !fits(call.principal.gid) {
-        return Err(SandboxError::Kernel(format!(
-            "ids above {IDS} cannot be shifted, and this call's are {} and {}",
-            call.principal.uid, call.principal.gid
-        )));
-    }
-    let identity = match native.placement.base {
-        None => Identity::Own { uid: call.principal.uid, gid: call.principal.gid },
-        Some(base) => Identity::Shifted {
-            uid: call.principal.uid,
-            gid: call.principal.gid,
-            base,
-            count: IDS,
-        },
-    };
+    let identity = identity(native, call)?;
     Ok(Spec {
         identity,
         host_name: HOST_NAME.to_vec(),
-        cgroup_tasks: groups.map(|groups| groups.tasks().iter().map(path_bytes).collect()).unwrap_or_default(),
+        cgroup_tasks: groups
+            .map(|groups| groups.tasks().iter().map(path_bytes).collect())
+            .unwrap_or_default(),
         cgroup_unified: groups
             .and_then(Groups::unified)
             .map(|path| path.as_os_str().as_bytes().to_vec()),
@@ -145,19 +142,23 @@ fn describe(
         landlock_version: native.host.landlock,
         resource_limits: resource_limits(&boundary.limits, groups, native.held)?,
         watch: Watch {
-            memory_bytes: if groups.is_some() { 0 } else { boundary.limits.memory_bytes },
-            wall_clock_ms: boundary
-                .limits
-                .wall_clock
-                .map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            memory_bytes: if groups.is_some() {
+                0
+            } else {
+                boundary.limits.memory_bytes
+            },
+            wall_clock_ms: boundary.limits.wall_clock.map_or(0, |limit| {
+                u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)
+            }),
         },
         deny_debugging: boundary.syscalls.deny_debugging,
         deny_sockets: boundary.syscalls.deny_sockets,
         deny_set_id: boundary.workspace == WorkspaceMode::Live,
         deny_memory_programs: !boundary.programs.is_empty(),
-        terminal: native
-            .terminal
-            .map(|size| Terminal { rows: size.rows, columns: size.columns }),
+        terminal: native.terminal.map(|size| Terminal {
+            rows: size.rows,
+            columns: size.columns,
+        }),
         arguments: call.command.iter().map(text).collect(),
         environment: boundary
             .environment
@@ -168,21 +169,49 @@ fn describe(
     })
 }
 
+/// Who the program is to the kernel.
+fn identity(native: &Native<'_>, call: &Call) -> Result<Identity, SandboxError> {
+    let fits = |id: u32| native.placement.base.is_none() || id < IDS;
+    if !fits(call.principal.uid) || !fits(call.principal.gid) {
+        return Err(SandboxError::Kernel(format!(
+            "ids above {IDS} cannot be shifted, and this call's are {} and {}",
+            call.principal.uid, call.principal.gid
+        )));
+    }
+    Ok(match native.placement.base {
+        None => Identity::Own {
+            uid: call.principal.uid,
+            gid: call.principal.gid,
+        },
+        Some(base) => Identity::Shifted {
+            uid: call.principal.uid,
+            gid: call.principal.gid,
+            base,
+            count: IDS,
+        },
+    })
+}
+
 fn resource_limits(
     limits: &Limits,
     groups: Option<&Groups>,
     held: &Held,
 ) -> Result<Vec<ResourceLimit>, SandboxError> {
     let limit = |resource: u32, value: u64| ResourceLimit { resource, value };
-    let mut list =
-        vec![limit(RLIMIT_CORE, 0), limit(RLIMIT_NOFILE, limits.open_files)];
+    let mut list = vec![
+        limit(RLIMIT_CORE, 0),
+        limit(RLIMIT_NOFILE, limits.open_files),
+    ];
     if groups.is_none() {
         list.push(limit(RLIMIT_NPROC, limits.processes));
         list.push(limit(RLIMIT_DATA, limits.memory_bytes));
         if let (Some(_), Held::Nowhere(why), false) =
             (limits.cpu_millis, held, limits.dangerous_unenforced_limits)
         {
-            return Err(SandboxError::Unenforceable { limit: "cpu", why: why.clone() });
+            return Err(SandboxError::Unenforceable {
+                limit: "cpu",
+                why: why.clone(),
+            });
         }
     }
     Ok(list)
@@ -191,13 +220,19 @@ fn resource_limits(
 /// Room in memory: one limit for all that is written there.
 fn room(limits: &Limits) -> Room {
     let bytes = limits.tmp_bytes;
-    Room { bytes, inodes: (bytes >> 20).max(16).saturating_mul(tree::INODES_PER_MIB) }
+    Room {
+        bytes,
+        inodes: (bytes >> 20).max(16).saturating_mul(tree::INODES_PER_MIB),
+    }
 }
 
 /// Who holds which limit, for the record.
 fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
     let by_groups = groups.map(Groups::name);
-    let one = |limit: &str, by: &str| Enforcement { limit: limit.to_owned(), by: by.to_owned() };
+    let one = |limit: &str, by: &str| Enforcement {
+        limit: limit.to_owned(),
+        by: by.to_owned(),
+    };
     vec![
         one("memory", by_groups.unwrap_or("supervisor, in part")),
         one("swap", by_groups.unwrap_or("none")),
@@ -213,8 +248,11 @@ fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
 }
 
 fn disk_watch(placement: &Placement, limits: &Limits) -> DiskWatch {
-    let mut written: Vec<PathBuf> =
-        placement.layers.iter().map(|layer| layer.upper.clone()).collect();
+    let mut written: Vec<PathBuf> = placement
+        .layers
+        .iter()
+        .map(|layer| layer.upper.clone())
+        .collect();
     match &placement.workspace {
         WorkspacePlace::Layer(layer) => written.push(layer.upper.clone()),
         WorkspacePlace::Copy(copy) => written.push(copy.clone()),

@@ -3,7 +3,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-
 use crate::SandboxError;
 
 /// Where the changeable parts of one run are kept on the host.
@@ -63,10 +62,9 @@ pub fn identity_base(name: &str) -> u32 {
     const FIRST: u32 = 1_879_048_192;
     const BLOCKS: u32 = 4_095;
     // FNV-1a: any spread will do, two runs at once in one block harm nothing.
-    let hash = name
-
-        .bytes()
-        .fold(2_166_136_261_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619));
+    let hash = name.bytes().fold(2_166_136_261_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
+    });
     FIRST + hash % BLOCKS * IDS
 }
 
@@ -105,7 +103,15 @@ pub fn make_layer(
         let facts = std::fs::metadata(&work)?;
         let since = facts.created().or_else(|_| facts.modified())?;
         let (lower, inside) = (lower.to_path_buf(), inside.to_path_buf());
-        Ok((PlacedLayer { lower, inside, upper, work }, since))
+        Ok((
+            PlacedLayer {
+                lower,
+                inside,
+                upper,
+                work,
+            },
+            since,
+        ))
     };
     make().map_err(SandboxError::host("the run's layer could not be made"))
 }

@@ -58,7 +58,14 @@ impl Running {
     /// # Errors
     /// [`SandboxError`]; the sandbox is gone then too.
     pub fn attend(self, attachment: &mut dyn Attachment) -> Result<Outcome, SandboxError> {
-        let Self { launcher, lines, groups, enforcement, disk, limits } = self;
+        let Self {
+            launcher,
+            lines,
+            groups,
+            enforcement,
+            disk,
+            limits,
+        } = self;
         let mut session = Session {
             line: Some(&launcher.line),
             lines,
@@ -109,12 +116,16 @@ fn outcome(
     usage.memory_kills = counted.memory_kills;
     let was_killed = counted.memory_kills > 0 && ending != (Ending::Exited { status: 0 });
     let ending = match ending {
-        Ending::Exited { .. } | Ending::Signalled { .. } if was_killed => {
-            Ending::Limited { limit: LimitHit::Memory }
-        }
+        Ending::Exited { .. } | Ending::Signalled { .. } if was_killed => Ending::Limited {
+            limit: LimitHit::Memory,
+        },
         other => other,
     };
-    Outcome { ending, usage, enforcement }
+    Outcome {
+        ending,
+        usage,
+        enforcement,
+    }
 }
 
 struct Session<'a> {
@@ -255,7 +266,10 @@ impl Session<'_> {
     /// How long to wait at most.
     fn timeout(&self, now: Instant) -> Option<rustix::event::Timespec> {
         let running = self.ended.is_none();
-        let wall = self.limits.wall_clock.filter(|_| running && self.hit.is_none());
+        let wall = self
+            .limits
+            .wall_clock
+            .filter(|_| running && self.hit.is_none());
         let idle = self.limits.idle.filter(|_| running && self.hit.is_none());
         let next = [
             wall.map(|limit| self.started + limit),
@@ -290,7 +304,11 @@ impl Session<'_> {
                 self.started = Instant::now();
                 self.active = self.started;
             }
-            Report::Failed { stage, error, detail } => self.fail(stage, error, &detail),
+            Report::Failed {
+                stage,
+                error,
+                detail,
+            } => self.fail(stage, error, &detail),
             Report::NotExecuted { error: ENOENT } => self.end(Ending::NotFound),
             Report::NotExecuted { .. } => self.end(Ending::NotExecutable),
             Report::Stopped { .. } if self.terminal.is_some() => {
@@ -300,10 +318,16 @@ impl Session<'_> {
             Report::Stopped { .. } => {}
             Report::MemoryReached => self.hit = Some(LimitHit::Memory),
             Report::TimeReached => self.hit = Some(LimitHit::WallClock),
-            Report::Ended { signalled: true, number } => {
+            Report::Ended {
+                signalled: true,
+                number,
+            } => {
                 self.end(Ending::Signalled { signal: number });
             }
-            Report::Ended { signalled: false, number } => {
+            Report::Ended {
+                signalled: false,
+                number,
+            } => {
                 self.end(Ending::Exited { status: number });
             }
             Report::Started { .. } | Report::Gone { .. } => {}
@@ -320,11 +344,24 @@ impl Session<'_> {
                 self.line = None;
                 self.order(Order::End);
             }
-            Some((Report::Gone { cpu_us, memory_peak_bytes }, _)) => {
+            Some((
+                Report::Gone {
+                    cpu_us,
+                    memory_peak_bytes,
+                },
+                _,
+            )) => {
                 self.used = Some((cpu_us, memory_peak_bytes));
                 self.line = None;
             }
-            Some((Report::Failed { stage, error, detail }, _)) => {
+            Some((
+                Report::Failed {
+                    stage,
+                    error,
+                    detail,
+                },
+                _,
+            )) => {
                 // What the launcher met is the cause of what its child met.
                 self.failure = None;
                 self.fail(stage, error, &detail);
@@ -341,23 +378,44 @@ impl Session<'_> {
     /// Takes what `init` said right before its end.
     fn drain_control(&mut self) {
         while self.ending.is_none() && self.failure.is_none() {
-            let mut waiting =
-                [descriptor::Waiting { fd: self.lines.control.as_fd(), ready: false }];
+            let mut waiting = [descriptor::Waiting {
+                fd: self.lines.control.as_fd(),
+                ready: false,
+            }];
             if !matches!(descriptor::wait_readable(&mut waiting, Some(0)), Ok(true)) {
                 return;
             }
             match hear(&self.lines.control) {
-                Ok(Some((Report::Ended { signalled: true, number }, _))) => {
+                Ok(Some((
+                    Report::Ended {
+                        signalled: true,
+                        number,
+                    },
+                    _,
+                ))) => {
                     self.end(Ending::Signalled { signal: number });
                 }
-                Ok(Some((Report::Ended { signalled: false, number }, _))) => {
+                Ok(Some((
+                    Report::Ended {
+                        signalled: false,
+                        number,
+                    },
+                    _,
+                ))) => {
                     self.end(Ending::Exited { status: number });
                 }
                 Ok(Some((Report::NotExecuted { error: ENOENT }, _))) => self.end(Ending::NotFound),
                 Ok(Some((Report::NotExecuted { .. }, _))) => self.end(Ending::NotExecutable),
                 Ok(Some((Report::MemoryReached, _))) => self.hit = Some(LimitHit::Memory),
                 Ok(Some((Report::TimeReached, _))) => self.hit = Some(LimitHit::WallClock),
-                Ok(Some((Report::Failed { stage, error, detail }, _))) => {
+                Ok(Some((
+                    Report::Failed {
+                        stage,
+                        error,
+                        detail,
+                    },
+                    _,
+                ))) => {
                     self.fail(stage, error, &detail);
                 }
                 Ok(Some(_)) => {}
@@ -398,11 +456,14 @@ impl Session<'_> {
     }
 
     fn take_input(&mut self, attachment: &dyn Attachment, block: &mut [u8]) {
-        let Some(input) = attachment.input() else { return };
+        let Some(input) = attachment.input() else {
+            return;
+        };
         match descriptor::read(input, block) {
             Ok(got @ 1..) => {
                 self.active = Instant::now();
-                self.typed.extend_from_slice(block.get(..got).unwrap_or_default());
+                self.typed
+                    .extend_from_slice(block.get(..got).unwrap_or_default());
             }
             // A terminal that is gone reads as an error or as the end.
             Ok(0) | Err(_) => {
@@ -423,7 +484,10 @@ impl Session<'_> {
             self.typed.clear();
             return;
         };
-        let chunk = self.typed.get(..self.typed.len().min(PIPE_BLOCK_BYTES)).unwrap_or_default();
+        let chunk = self
+            .typed
+            .get(..self.typed.len().min(PIPE_BLOCK_BYTES))
+            .unwrap_or_default();
         match rustix::io::write(input, chunk) {
             Ok(count) => {
                 self.typed.drain(..count);
@@ -438,13 +502,10 @@ impl Session<'_> {
         }
     }
 
-    fn take_output(
-        &mut self,
-        stream: Stream,
-        attachment: &mut dyn Attachment,
-        block: &mut [u8],
-    ) {
-        let Some(source) = self.source(stream) else { return };
+    fn take_output(&mut self, stream: Stream, attachment: &mut dyn Attachment, block: &mut [u8]) {
+        let Some(source) = self.source(stream) else {
+            return;
+        };
         match descriptor::read(source.as_fd(), block) {
             Ok(got @ 1..) => {
                 self.active = Instant::now();
@@ -469,8 +530,12 @@ impl Session<'_> {
     }
 
     fn show(&mut self, stream: Stream, attachment: &dyn Attachment) {
-        let Some(pending) = self.shown.get_mut(stream as usize) else { return };
-        let chunk = pending.get(..pending.len().min(PIPE_BLOCK_BYTES)).unwrap_or_default();
+        let Some(pending) = self.shown.get_mut(stream as usize) else {
+            return;
+        };
+        let chunk = pending
+            .get(..pending.len().min(PIPE_BLOCK_BYTES))
+            .unwrap_or_default();
         match rustix::io::write(attachment.sink(stream), chunk) {
             Ok(count) => {
                 pending.drain(..count);
@@ -538,10 +603,20 @@ impl Session<'_> {
             (None, None) => return Err(SandboxError::Vanished),
         };
         let (cpu_us, memory_peak_bytes) = self.used.unwrap_or_default();
-        let wall_clock =
-            self.ended.unwrap_or_else(Instant::now).saturating_duration_since(self.started);
+        let wall_clock = self
+            .ended
+            .unwrap_or_else(Instant::now)
+            .saturating_duration_since(self.started);
         let cpu = Duration::from_micros(cpu_us);
-        Ok((ending, Usage { wall_clock, cpu, memory_peak_bytes, ..Usage::default() }))
+        Ok((
+            ending,
+            Usage {
+                wall_clock,
+                cpu,
+                memory_peak_bytes,
+                ..Usage::default()
+            },
+        ))
     }
 }
 
@@ -593,7 +668,12 @@ fn hear(line: &OwnedFd) -> Result<Option<(Report, Vec<OwnedFd>)>, SandboxError> 
     let (got, descriptors) = match socket::receive(line.as_fd(), &mut buffer) {
         Ok(received) => received,
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-        Err(error) => return Err(SandboxError::Host { what: "the sandbox's line failed", error }),
+        Err(error) => {
+            return Err(SandboxError::Host {
+                what: "the sandbox's line failed",
+                error,
+            });
+        }
     };
     match buffer.get(..got) {
         None | Some([]) => Ok(None),

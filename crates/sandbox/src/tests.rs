@@ -18,7 +18,14 @@ use crate::{Host, MountPoint};
 
 /// A host that has nothing but what a test gives it.
 fn host() -> Host {
-    Host { mounts: Vec::new(), groups: Vec::new(), landlock: 7, uid: 1000, gid: 1000 }
+    Host {
+        mounts: Vec::new(),
+        groups: Vec::new(),
+        landlock: 7,
+        is_root: false,
+        uid: 1000,
+        gid: 1000,
+    }
 }
 
 fn mount(path: &Path, kind: &str, options: &str) -> MountPoint {
@@ -30,7 +37,10 @@ fn mount(path: &Path, kind: &str, options: &str) -> MountPoint {
 }
 
 fn limits() -> Limits {
-    Limits { tmp_bytes: 1 << 26, ..Limits::for_run(4 << 30) }
+    Limits {
+        tmp_bytes: 1 << 26,
+        ..Limits::for_run(4 << 30)
+    }
 }
 
 fn boundary(home: &Path, views: Vec<View>) -> Boundary {
@@ -49,5 +59,11 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
 
 fn view(host: impl Into<PathBuf>, kind: ViewKind) -> View {
     let host = host.into();
-    View { inside: host.clone(), host, access: Access::ReadOnly, kind, required: true }
+    View {
+        inside: host.clone(),
+        host,
+        access: Access::ReadOnly,
+        kind,
+        required: true,
+    }
 }

@@ -23,8 +23,16 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 /// Parts of /proc that show or change the machine rather than the sandbox.
 const PROC_SEALED: [&str; 4] = ["bus", "fs", "irq", "sys"];
 const PROC_HIDDEN: [&str; 11] = [
-    "cmdline", "config.gz",
-    "kcore", "keys", "key-users", "kmsg", "kallsyms", "sched_debug", "sysrq-trigger", "timer_list",
+    "cmdline",
+    "config.gz",
+    "kcore",
+    "keys",
+    "key-users",
+    "kmsg",
+    "kallsyms",
+    "sched_debug",
+    "sysrq-trigger",
+    "timer_list",
     "latency_stats",
 ];
 const PROC_HIDDEN_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
@@ -100,7 +108,10 @@ impl Plan {
         if let Some(parent) = path.parent() {
             self.directory(parent, false);
         }
-        self.operations.push(Operation::Memory { path: relative(path), mode });
+        self.operations.push(Operation::Memory {
+            path: relative(path),
+            mode,
+        });
         self.made.insert(path.to_path_buf());
     }
 
@@ -113,14 +124,19 @@ impl Plan {
                 mode: 0o666,
                 content: Vec::new(),
             });
-            self.operations.push(Operation::Device { path: place, source: source(&path)? });
+            self.operations.push(Operation::Device {
+                path: place,
+                source: source(&path)?,
+            });
         }
         for (path, to) in DEVICE_LINKS {
             self.link(&Path::new("/").join(path), to.as_bytes());
         }
         self.directory(Path::new("/dev/pts"), false);
-        self.operations
-            .push(Operation::Terminals { path: b"dev/pts".to_vec(), max: TERMINALS_MAX });
+        self.operations.push(Operation::Terminals {
+            path: b"dev/pts".to_vec(),
+            max: TERMINALS_MAX,
+        });
         Ok(())
     }
 
@@ -129,15 +145,21 @@ impl Plan {
         let place = |name: &str| format!("proc/{name}").into_bytes();
         // What the host's /proc does not have, the sandbox's has not either.
         let exists = |name: &&str| Path::new("/proc").join(name).symlink_metadata().is_ok();
-        self.operations.push(Operation::Processes { path: b"proc".to_vec() });
+        self.operations.push(Operation::Processes {
+            path: b"proc".to_vec(),
+        });
         for name in PROC_SEALED.iter().filter(|name| exists(name)) {
             self.operations.push(Operation::Seal { path: place(name) });
         }
         for name in PROC_HIDDEN.iter().filter(|name| exists(name)) {
-            self.operations.push(Operation::HideFile { path: place(name), null: null.clone() });
+            self.operations.push(Operation::HideFile {
+                path: place(name),
+                null: null.clone(),
+            });
         }
         for name in PROC_HIDDEN_DIRECTORIES.iter().filter(|name| exists(name)) {
-            self.operations.push(Operation::HideDirectory { path: place(name) });
+            self.operations
+                .push(Operation::HideDirectory { path: place(name) });
         }
         Ok(())
     }
@@ -151,13 +173,22 @@ impl Plan {
         let facts = match view.host.symlink_metadata() {
             Ok(facts) => facts,
             Err(_) if !view.required => return Ok(()),
-            Err(error) => return Err(SandboxError::Source { path: view.host.clone(), error }),
+            Err(error) => {
+                return Err(SandboxError::Source {
+                    path: view.host.clone(),
+                    error,
+                });
+            }
         };
         if facts.is_symlink() {
             return self.linked_view(view, placement, host);
         }
         if matches!(view.access, Access::Layer(_)) {
-            return match placement.layers.iter().find(|layer| layer.inside == view.inside) {
+            return match placement
+                .layers
+                .iter()
+                .find(|layer| layer.inside == view.inside)
+            {
                 Some(layer) => self.layer(layer, host),
                 None if facts.is_file() => self.copied_file(view, facts.size()),
                 None => Ok(()),
@@ -170,18 +201,28 @@ impl Plan {
             // Through a mount of its own a socket leads to whoever listens on
             // the host, a pipe to whoever reads there.
             if !facts.is_file() {
-                return if view.required { Err(special(&view.host)) } else { Ok(()) };
+                return if view.required {
+                    Err(special(&view.host))
+                } else {
+                    Ok(())
+                };
             }
             self.file_place(&view.inside);
             let source = source(&view.host)?;
             let path = relative(&view.inside);
-            self.operations.push(Operation::ReadOnlyFile { path, source, as_caller });
+            self.operations.push(Operation::ReadOnlyFile {
+                path,
+                source,
+                as_caller,
+            });
             return Ok(());
         }
         self.read_only(&view.host, &view.inside, as_caller, placement)?;
         // Mounts within would show as empty directories.
         for mount in host.mounts_within(&view.host) {
-            let Ok(rest) = mount.path.strip_prefix(&view.host) else { continue };
+            let Ok(rest) = mount.path.strip_prefix(&view.host) else {
+                continue;
+            };
             if is_ordinary(&mount.kind) && mount.path.is_dir() {
                 self.made.insert(view.inside.join(rest));
                 self.read_only(&mount.path, &view.inside.join(rest), as_caller, placement)?;
@@ -198,7 +239,10 @@ impl Plan {
         placement: &Placement,
         host: &Host,
     ) -> Result<(), SandboxError> {
-        let error = |error| SandboxError::Source { path: view.host.clone(), error };
+        let error = |error| SandboxError::Source {
+            path: view.host.clone(),
+            error,
+        };
         if view.kind == ViewKind::System && view.host.parent() == Some(Path::new("/")) {
             let to = std::fs::read_link(&view.host).map_err(error)?;
             self.link(&view.inside, to.as_os_str().as_bytes());
@@ -206,7 +250,10 @@ impl Plan {
         }
         match view.host.canonicalize() {
             Ok(host_path) => {
-                let followed = View { host: host_path, ..view.clone() };
+                let followed = View {
+                    host: host_path,
+                    ..view.clone()
+                };
                 self.view(&followed, placement, host)
             }
             Err(_) if !view.required => Ok(()),
@@ -225,20 +272,27 @@ impl Plan {
             WorkspacePlace::Copy(copy) => {
                 self.directory(path, true);
                 let source = source(copy)?;
-                self.operations.push(Operation::Writable { path: relative(path), source });
+                self.operations.push(Operation::Writable {
+                    path: relative(path),
+                    source,
+                });
             }
             WorkspacePlace::Live { sealed, covered } => {
                 refuse_mounts_within(path, host)?;
                 self.directory(path, true);
                 let workspace = source(path)?;
                 let path_inside = relative(path);
-                self.operations.push(Operation::Writable { path: path_inside, source: workspace });
+                self.operations.push(Operation::Writable {
+                    path: path_inside,
+                    source: workspace,
+                });
                 self.seal(path, sealed);
                 let null = source(Path::new("/dev/null"))?;
-                self.operations.extend(covered.iter().map(|path| Operation::HideFile {
-                    path: relative(path),
-                    null: null.clone(),
-                }));
+                self.operations
+                    .extend(covered.iter().map(|path| Operation::HideFile {
+                        path: relative(path),
+                        null: null.clone(),
+                    }));
             }
             WorkspacePlace::ReadOnly => self.read_only(path, path, true, placement)?,
         }
@@ -257,9 +311,13 @@ impl Plan {
             .collect();
         pinned.sort();
         pinned.dedup();
-        let pins = pinned.into_iter().map(|path| Operation::Pin { path: relative(path) });
+        let pins = pinned.into_iter().map(|path| Operation::Pin {
+            path: relative(path),
+        });
         self.operations.extend(pins);
-        let seals = sealed.iter().map(|path| Operation::Seal { path: relative(path) });
+        let seals = sealed.iter().map(|path| Operation::Seal {
+            path: relative(path),
+        });
         self.operations.extend(seals);
     }
 
@@ -299,12 +357,19 @@ impl Plan {
         if bytes > COPIED_FILE_BYTES_MAX {
             return Ok(());
         }
-        let error = |error| SandboxError::Source { path: view.host.clone(), error };
+        let error = |error| SandboxError::Source {
+            path: view.host.clone(),
+            error,
+        };
         let content = std::fs::read(&view.host).map_err(error)?;
         if let Some(parent) = view.inside.parent() {
             self.directory(parent, true);
         }
-        self.operations.push(Operation::File { path: relative(&view.inside), mode: 0o600, content });
+        self.operations.push(Operation::File {
+            path: relative(&view.inside),
+            mode: 0o600,
+            content,
+        });
         Ok(())
     }
 
@@ -316,7 +381,11 @@ impl Plan {
             .collect();
         missing.reverse();
         for one in missing {
-            let operation = Operation::Directory { path: relative(one), mode: 0o755, owned };
+            let operation = Operation::Directory {
+                path: relative(one),
+                mode: 0o755,
+                owned,
+            };
             self.operations.push(operation);
             self.made.insert(one.to_path_buf());
         }
@@ -332,14 +401,21 @@ impl Plan {
         }
         self.made.insert(path.to_path_buf());
         let path = relative(path);
-        self.operations.push(Operation::File { path, mode: 0o600, content: Vec::new() });
+        self.operations.push(Operation::File {
+            path,
+            mode: 0o600,
+            content: Vec::new(),
+        });
     }
 
     fn link(&mut self, path: &Path, to: &[u8]) {
         if let Some(parent) = path.parent() {
             self.directory(parent, false);
         }
-        self.operations.push(Operation::Link { path: relative(path), to: to.to_vec() });
+        self.operations.push(Operation::Link {
+            path: relative(path),
+            to: to.to_vec(),
+        });
         self.made.insert(path.to_path_buf());
     }
 
@@ -348,7 +424,13 @@ impl Plan {
     fn permit(&mut self, boundary: &Boundary, workspace: &Path, placement: &Placement) {
         let mut give = |path: &Path, execute: bool, change: bool, device: bool| {
             let path = path.as_os_str().as_bytes().to_vec();
-            self.permissions.push(Permission { path, read: true, execute, change, device });
+            self.permissions.push(Permission {
+                path,
+                read: true,
+                execute,
+                change,
+                device,
+            });
         };
         give(Path::new("/"), boundary.programs.is_empty(), false, false);
         for program in &boundary.programs {
@@ -381,22 +463,45 @@ fn refuse_mounts_within(outer: &Path, host: &Host) -> Result<(), SandboxError> {
 /// The error for what is neither a file nor a directory.
 fn special(path: &Path) -> SandboxError {
     let error = std::io::Error::other("it is a socket, a pipe or a device, not a file");
-    SandboxError::Source { path: path.to_path_buf(), error }
+    SandboxError::Source {
+        path: path.to_path_buf(),
+        error,
+    }
 }
 
 /// Whether a mount holds files, rather than showing the kernel or a daemon.
 fn is_ordinary(kind: &str) -> bool {
     const KERNEL: [&str; 20] = [
-        "proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "securityfs", "debugfs",
-        "tracefs", "bpf", "pstore", "configfs", "fusectl", "mqueue", "hugetlbfs", "autofs",
-        "binfmt_misc", "efivarfs", "rpc_pipefs", "nsfs",
+        "proc",
+        "sysfs",
+        "devtmpfs",
+        "devpts",
+        "cgroup",
+        "cgroup2",
+        "securityfs",
+        "debugfs",
+        "tracefs",
+        "bpf",
+        "pstore",
+        "configfs",
+        "fusectl",
+        "mqueue",
+        "hugetlbfs",
+        "autofs",
+        "binfmt_misc",
+        "efivarfs",
+        "rpc_pipefs",
+        "nsfs",
     ];
     !KERNEL.contains(&kind)
 }
 
 /// A host path as the launcher will check it again.
 fn source(path: &Path) -> Result<Source, SandboxError> {
-    let error = |error| SandboxError::Source { path: path.to_path_buf(), error };
+    let error = |error| SandboxError::Source {
+        path: path.to_path_buf(),
+        error,
+    };
     let facts = path.symlink_metadata().map_err(error)?;
     Ok(Source {
         path: path.as_os_str().as_bytes().to_vec(),

@@ -53,6 +53,9 @@ impl RunLock {
     }
 }
 
+/// How much of a run's name tells the second in which it started.
+const SECOND_BYTES: usize = 13;
+
 /// Makes a run's directory (mode 0700) and its record.
 ///
 /// # Errors
@@ -129,7 +132,16 @@ pub fn list_runs(state: &StateDir) -> Result<RunList, RunError> {
         }
     }
     // Names tell the second; runs of one second follow each other too.
-    list.records.sort_by_key(|record| std::cmp::Reverse(record.started_at_ms));
+    let second = |run: &RunId| {
+        run.as_str()
+            .get(..SECOND_BYTES)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    list.records.sort_by(|left, right| {
+        let later = (second(&right.run), right.started_at_ms, &right.run);
+        later.cmp(&(second(&left.run), left.started_at_ms, &left.run))
+    });
     Ok(list)
 }
 

@@ -93,8 +93,8 @@ fn call(number: u32) -> Call {
             name: "Jörg".to_owned(),
         },
         command: vec!["true".into()],
-        workspace: "/work".into(),
-        directory: "/work/sub".into(),
+        workspace: "/srv/project".into(),
+        directory: "/srv/project/sub".into(),
         terminal: false,
     }
 }
@@ -129,8 +129,8 @@ fn record(number: u32) -> RunRecord {
         v: RECORD_VERSION,
         run: run_id(number),
         command: vec!["cargo".into(), "test".into()],
-        workspace: "/work".into(),
-        directory: "/work".into(),
+        workspace: "/srv/project".into(),
+        directory: "/srv/project".into(),
         profile: "default".to_owned(),
         mode: WorkspaceMode::CopyOnWrite,
         base: None,

@@ -23,7 +23,11 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     // wrappers would look for other threads first.
     // SAFETY: integers and an empty list.
     unsafe {
-        check(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;
+        check(libc::syscall(
+            libc::SYS_setgroups,
+            0,
+            std::ptr::null::<libc::gid_t>(),
+        ))?;
         check(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
         check(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
     }
@@ -50,7 +54,13 @@ pub fn drop_all_rights() -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
         check_int(libc::prctl(libc::PR_SET_SECUREBITS, SECURE_BITS, 0, 0, 0))?;
-        check_int(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))?;
+        check_int(libc::prctl(
+            libc::PR_CAP_AMBIENT,
+            libc::PR_CAP_AMBIENT_CLEAR_ALL,
+            0,
+            0,
+            0,
+        ))?;
     }
     clear_capability_sets()?;
     forbid_new_privileges()
@@ -64,13 +74,13 @@ fn clear_capability_sets() -> io::Result<()> {
         pid: libc::c_int,
     }
     const VERSION_3: u32 = 0x2008_0522;
-    let header = Header { version: VERSION_3, pid: 0 };
+    let header = Header {
+        version: VERSION_3,
+        pid: 0,
+    };
     let nothing = [0_u32; 6];
     // SAFETY: version 3 reads one header and two records of three words.
-    check(unsafe {
-        libc::syscall(libc::SYS_capset, &raw const header, nothing.as_ptr())
-    })
-    .map(drop)
+    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, nothing.as_ptr()) }).map(drop)
 }
 
 /// No program that is executed from now on gains rights (PR_SET_NO_NEW_PRIVS).
@@ -138,16 +148,25 @@ pub fn set_host_name(name: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn limit_resource(resource: u32, value: u64) -> io::Result<u64> {
-    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut now = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: `now` lives through both calls.
     unsafe {
         check_int(libc::getrlimit(resource, &raw mut now))?;
         let held = value.min(now.rlim_max);
-        let wanted = libc::rlimit { rlim_cur: value, rlim_max: value };
+        let wanted = libc::rlimit {
+            rlim_cur: value,
+            rlim_max: value,
+        };
         if libc::setrlimit(resource, &raw const wanted) == 0 {
             return Ok(value);
         }
-        let lower = libc::rlimit { rlim_cur: held, rlim_max: held };
+        let lower = libc::rlimit {
+            rlim_cur: held,
+            rlim_max: held,
+        };
         check_int(libc::setrlimit(resource, &raw const lower))?;
         Ok(held)
     }

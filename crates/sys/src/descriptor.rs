@@ -24,8 +24,7 @@ pub fn sealed_memory(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
     }
     let fd = owned(check_int(raw)?);
     write_all(&fd, content)?;
-    let seals =
-        libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
     // SAFETY: F_ADD_SEALS takes an integer and touches no memory of ours.
     check_int(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
     Ok(fd)
@@ -86,7 +85,12 @@ pub fn read_from_start(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<Vec<u
         let offset = content.len() as libc::off_t;
         // SAFETY: the pointer and length describe `block`.
         let got = unsafe {
-            libc::pread(fd.as_raw_fd(), block.as_mut_ptr().cast(), block.len(), offset)
+            libc::pread(
+                fd.as_raw_fd(),
+                block.as_mut_ptr().cast(),
+                block.len(),
+                offset,
+            )
         };
         match got {
             0 => return Ok(content),
@@ -116,7 +120,13 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// # Errors
 /// ELOOP where a symbolic link stands on the way; otherwise the kernel's.
 pub fn open_place(directory: Option<BorrowedFd<'_>>, path: &CStr) -> io::Result<OwnedFd> {
-    open_strictly(directory, path, libc::O_PATH | libc::O_CLOEXEC, 0, libc::RESOLVE_NO_SYMLINKS)
+    open_strictly(
+        directory,
+        path,
+        libc::O_PATH | libc::O_CLOEXEC,
+        0,
+        libc::RESOLVE_NO_SYMLINKS,
+    )
 }
 
 /// Opens a path beneath `root`, never leaving it and never following a link.
@@ -237,7 +247,10 @@ pub fn bytes_in_use(path: &CStr) -> io::Result<u64> {
     let mut facts: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the path is a C string, `facts` lives through the call.
     check_int(unsafe { libc::statvfs(path.as_ptr(), &raw mut facts) })?;
-    Ok(facts.f_blocks.saturating_sub(facts.f_bfree).saturating_mul(facts.f_frsize))
+    Ok(facts
+        .f_blocks
+        .saturating_sub(facts.f_bfree)
+        .saturating_mul(facts.f_frsize))
 }
 
 /// Changes who owns what a descriptor stands for.
@@ -301,7 +314,12 @@ pub fn close_from(first: u32) -> io::Result<()> {
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     // SAFETY: integers only.
     check(unsafe {
-        libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
     })
     .map(drop)
 }
@@ -331,16 +349,18 @@ pub struct Waiting<'a> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn wait_readable(
-    waiting: &mut [Waiting<'_>],
-    timeout_ms: Option<u32>,
-) -> io::Result<bool> {
+pub fn wait_readable(waiting: &mut [Waiting<'_>], timeout_ms: Option<u32>) -> io::Result<bool> {
     let mut set: Vec<libc::pollfd> = waiting
         .iter()
-        .map(|one| libc::pollfd { fd: one.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .map(|one| libc::pollfd {
+            fd: one.fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
         .collect();
-    let timeout =
-        timeout_ms.map_or(-1, |ms| libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX));
+    let timeout = timeout_ms.map_or(-1, |ms| {
+        libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX)
+    });
     // SAFETY: `set` lives through the call and its length is given.
     let count = unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, timeout) };
     if count < 0 {
@@ -353,7 +373,11 @@ pub fn wait_readable(
 }
 
 fn interrupted_or(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+    if error.kind() == io::ErrorKind::Interrupted {
+        Ok(())
+    } else {
+        Err(error)
+    }
 }
 
 /// Takes ownership of a descriptor that the kernel has just made for us.

@@ -31,8 +31,7 @@ impl Rights {
     /// Execute files.
     pub const EXECUTE: Self = Self(EXECUTE);
     /// Everything but making device nodes and ioctl on devices.
-    pub const CHANGE: Self =
-        Self((FIRST & !(MAKE_CHAR | MAKE_BLOCK | EXECUTE)) | REFER | TRUNCATE);
+    pub const CHANGE: Self = Self((FIRST & !(MAKE_CHAR | MAKE_BLOCK | EXECUTE)) | REFER | TRUNCATE);
     /// Read, write and control a device.
     pub const DEVICE: Self = Self(READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV);
 
@@ -95,14 +94,32 @@ impl Ruleset {
         // Ports are not handled: the sandbox's own network namespace holds
         // nothing but its loopback, and Landlock cannot name "every port".
         let scoped = if version >= 6 { 0b11 } else { 0 };
-        let attributes = Attributes { files: handled, network: 0, scoped };
-        let bytes = if version >= 6 { 24 } else if version >= 4 { 16 } else { 8 };
+        let attributes = Attributes {
+            files: handled,
+            network: 0,
+            scoped,
+        };
+        let bytes = if version >= 6 {
+            24
+        } else if version >= 4 {
+            16
+        } else {
+            8
+        };
         // SAFETY: `attributes` lives through the call; its first `bytes` bytes
         // are what that version reads.
         let raw = check(unsafe {
-            libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attributes, bytes, 0)
+            libc::syscall(
+                libc::SYS_landlock_create_ruleset,
+                &raw const attributes,
+                bytes,
+                0,
+            )
         })?;
-        Ok(Self { descriptor: owned(raw as RawFd), handled })
+        Ok(Self {
+            descriptor: owned(raw as RawFd),
+            handled,
+        })
     }
 
     /// Gives rights over everything beneath an open place. For a single file
@@ -161,7 +178,11 @@ impl Ruleset {
     pub fn enter(&self) -> io::Result<()> {
         // SAFETY: integers only.
         check(unsafe {
-            libc::syscall(libc::SYS_landlock_restrict_self, self.descriptor.as_raw_fd(), 0)
+            libc::syscall(
+                libc::SYS_landlock_restrict_self,
+                self.descriptor.as_raw_fd(),
+                0,
+            )
         })
         .map(drop)
     }

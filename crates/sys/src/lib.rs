@@ -21,12 +21,20 @@ use std::io;
 
 /// Turns the kernel's "negative means error" into a result.
 fn check(returned: libc::c_long) -> io::Result<libc::c_long> {
-    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+    if returned < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(returned)
+    }
 }
 
 /// The same for functions that return an `int`.
 fn check_int(returned: libc::c_int) -> io::Result<libc::c_int> {
-    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+    if returned < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(returned)
+    }
 }
 
 #[cfg(test)]

@@ -40,11 +40,7 @@ pub type FsOption<'a> = (&'a CStr, Option<&'a CStr>);
 ///
 /// # Errors
 /// The kernel's; EINVAL for an option that this kernel does not know.
-pub fn make(
-    kind: &CStr,
-    options: &[FsOption<'_>],
-    attributes: Attributes,
-) -> io::Result<OwnedFd> {
+pub fn make(kind: &CStr, options: &[FsOption<'_>], attributes: Attributes) -> io::Result<OwnedFd> {
     // SAFETY: `kind` is a C string.
     let raw = check(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), 1) })?;
     let context = owned(raw as RawFd);
@@ -68,12 +64,18 @@ pub fn make(
     let none = std::ptr::null::<libc::c_char>();
     // SAFETY: CMD_CREATE takes neither key nor value.
     check(unsafe {
-        libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_CMD_CREATE, none, none, 0)
+        libc::syscall(
+            libc::SYS_fsconfig,
+            context.as_raw_fd(),
+            FSCONFIG_CMD_CREATE,
+            none,
+            none,
+            0,
+        )
     })?;
     // SAFETY: integers only.
-    let raw = check(unsafe {
-        libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), 1, attributes.0)
-    })?;
+    let raw =
+        check(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), 1, attributes.0) })?;
     Ok(owned(raw as RawFd))
 }
 
@@ -188,7 +190,13 @@ pub fn make_all_private() -> io::Result<()> {
     let none = std::ptr::null::<libc::c_char>();
     // SAFETY: for a change of propagation only the target is read.
     check_int(unsafe {
-        libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, std::ptr::null())
+        libc::mount(
+            none,
+            c"/".as_ptr(),
+            none,
+            libc::MS_REC | libc::MS_PRIVATE,
+            std::ptr::null(),
+        )
     })
     .map(drop)
 }
@@ -202,7 +210,11 @@ pub fn become_root(root: &OwnedFd) -> io::Result<()> {
     // SAFETY: integers and C strings only.
     unsafe {
         check_int(libc::fchdir(root.as_raw_fd()))?;
-        check(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()))?;
+        check(libc::syscall(
+            libc::SYS_pivot_root,
+            c".".as_ptr(),
+            c".".as_ptr(),
+        ))?;
         check_int(libc::umount2(c".".as_ptr(), libc::MNT_DETACH))?;
         check_int(libc::chdir(c"/".as_ptr()))?;
     }
@@ -219,7 +231,10 @@ pub fn memory_tree(
     mode: &CStr,
     attributes: Attributes,
 ) -> io::Result<OwnedFd> {
-    let options: [FsOption<'_>; 3] =
-        [(c"size", Some(bytes)), (c"nr_inodes", Some(inodes)), (c"mode", Some(mode))];
+    let options: [FsOption<'_>; 3] = [
+        (c"size", Some(bytes)),
+        (c"nr_inodes", Some(inodes)),
+        (c"mode", Some(mode)),
+    ];
     make(c"tmpfs", &options, attributes)
 }

@@ -72,12 +72,19 @@ pub fn divide(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Res
     // caller is single-threaded (asserted by the launcher at its start), so no
     // lock can be held by a thread that does not exist in the child.
     let pid = check(unsafe {
-        libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>())
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw const arguments,
+            size_of::<libc::clone_args>(),
+        )
     })?;
     if pid == 0 {
         return Ok(Side::Child);
     }
-    Ok(Side::Parent(Child { pid: pid as u32, descriptor: owned(raw_descriptor) }))
+    Ok(Side::Parent(Child {
+        pid: pid as u32,
+        descriptor: owned(raw_descriptor),
+    }))
 }
 
 /// A program to execute, with everything prepared that needs memory, so that
@@ -114,7 +121,10 @@ impl Program {
                 .collect()
         };
         let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
-            list.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+            list.iter()
+                .map(|text| text.as_ptr())
+                .chain([ptr::null()])
+                .collect()
         };
         Some(Self {
             candidates,
@@ -189,7 +199,11 @@ pub fn spawn_from_memory(
     // Numbers above every target, so that no copy overwrites a source.
     let first_free = 32_i32;
     let mut raised = Vec::new();
-    for descriptor in descriptors.iter().copied().chain([program_borrowed(program)]) {
+    for descriptor in descriptors
+        .iter()
+        .copied()
+        .chain([program_borrowed(program)])
+    {
         // SAFETY: F_DUPFD_CLOEXEC takes an integer.
         let raw = check_int(unsafe {
             libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first_free)
@@ -220,7 +234,11 @@ pub fn spawn_from_memory(
             environment.as_ptr(),
         )
     };
-    if error == 0 { Ok(pid as u32) } else { Err(io::Error::from_raw_os_error(error)) }
+    if error == 0 {
+        Ok(pid as u32)
+    } else {
+        Err(io::Error::from_raw_os_error(error))
+    }
 }
 
 fn program_borrowed(program: &OwnedFd) -> BorrowedFd<'_> {
@@ -374,7 +392,13 @@ pub fn signal(process: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     let none = ptr::null::<libc::siginfo_t>();
     // SAFETY: integers and a null pointer, which is allowed.
     let sent = check(unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, none, 0)
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            process.as_raw_fd(),
+            signal,
+            none,
+            0,
+        )
     });
     match sent {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
@@ -420,7 +444,11 @@ pub fn signals_as_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
         for signal in signals {
             check_int(libc::sigaddset(&raw mut set, *signal))?;
         }
-        check_int(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()))?;
+        check_int(libc::sigprocmask(
+            libc::SIG_BLOCK,
+            &raw const set,
+            ptr::null_mut(),
+        ))?;
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         check_int(libc::signalfd(-1, &raw const set, flags)).map(owned)
     }
@@ -435,8 +463,7 @@ pub fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     let mut facts: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
     let bytes = size_of::<libc::signalfd_siginfo>();
     // SAFETY: the pointer and length describe `facts`.
-    let got =
-        unsafe { libc::read(descriptor.as_raw_fd(), (&raw mut facts).cast(), bytes) };
+    let got = unsafe { libc::read(descriptor.as_raw_fd(), (&raw mut facts).cast(), bytes) };
     if got == bytes as isize {
         return Ok(Some(facts.ssi_signo as i32));
     }
@@ -462,7 +489,11 @@ pub fn reset_signals() -> io::Result<()> {
         }
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        check_int(libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut()))?;
+        check_int(libc::sigprocmask(
+            libc::SIG_SETMASK,
+            &raw const set,
+            ptr::null_mut(),
+        ))?;
     }
     Ok(())
 }

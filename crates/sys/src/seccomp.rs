@@ -158,7 +158,9 @@ fn spans(rules: &[Rule], otherwise: u16) -> Vec<(u32, Action)> {
 /// The part of the filter that decides among these runs; it always returns.
 fn tree(spans: &[(u32, Action)]) -> Vec<Instruction> {
     let (low, high) = spans.split_at(spans.len() / 2);
-    let Some((border, action)) = high.first() else { return Vec::new() };
+    let Some((border, action)) = high.first() else {
+        return Vec::new();
+    };
     if low.is_empty() {
         return act(*action);
     }
@@ -225,7 +227,12 @@ fn demand(condition: &Condition) -> Vec<Instruction> {
 fn skip_unless(guard: &Guard, count: usize) -> Vec<Instruction> {
     let mut program = vec![load(guard.argument), instruction(MASK, guard.mask)];
     for (index, value) in guard.values.iter().enumerate() {
-        program.push(branch(JUMP_EQUAL, *value, (guard.values.len() - index) as u8, 0));
+        program.push(branch(
+            JUMP_EQUAL,
+            *value,
+            (guard.values.len() - index) as u8,
+            0,
+        ));
     }
     program.push(instruction(JUMP, count as u32));
     program
@@ -242,11 +249,21 @@ const fn refusal(error: u16) -> Instruction {
 }
 
 const fn instruction(code: u16, operand: u32) -> Instruction {
-    Instruction { code, if_true: 0, if_false: 0, operand }
+    Instruction {
+        code,
+        if_true: 0,
+        if_false: 0,
+        operand,
+    }
 }
 
 const fn branch(code: u16, operand: u32, if_true: u8, if_false: u8) -> Instruction {
-    Instruction { code, if_true, if_false, operand }
+    Instruction {
+        code,
+        if_true,
+        if_false,
+        operand,
+    }
 }
 
 /// Puts this process, and whatever it starts, under a filter for good.
@@ -262,7 +279,10 @@ pub fn install(program: &[Instruction]) -> io::Result<()> {
         instructions: *const Instruction,
     }
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let header = Program { length, instructions: program.as_ptr() };
+    let header = Program {
+        length,
+        instructions: program.as_ptr(),
+    };
     // SAFETY: header and instructions live through the call, which copies them.
     check(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &raw const header) })
         .map(drop)

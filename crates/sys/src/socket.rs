@@ -48,7 +48,10 @@ pub fn send(
     }
     let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let mut control = Control([0; CONTROL_BYTES]);
-    let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    let mut part = libc::iovec {
+        iov_base: message.as_ptr().cast_mut().cast(),
+        iov_len: message.len(),
+    };
     // SAFETY: msghdr is plain data for which zeroes mean absent.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &raw mut part;
@@ -92,12 +95,12 @@ pub fn send(
 ///
 /// # Errors
 /// InvalidData for a message or a set of descriptors that was cut, else the kernel's.
-pub fn receive(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
-) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = Control([0; CONTROL_BYTES]);
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
     // SAFETY: msghdr is plain data for which zeroes mean absent.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &raw mut part;
@@ -106,9 +109,8 @@ pub fn receive(
     header.msg_controllen = CONTROL_BYTES;
     let got = loop {
         // SAFETY: everything `header` points to lives through the call.
-        let got = unsafe {
-            libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC)
-        };
+        let got =
+            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC) };
         if got >= 0 {
             break got as usize;
         }
@@ -133,8 +135,7 @@ fn collect(header: &libc::msghdr) -> Vec<OwnedFd> {
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
-            if (*message).cmsg_level == libc::SOL_SOCKET
-                && (*message).cmsg_type == libc::SCM_RIGHTS
+            if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS
             {
                 let bytes = (*message).cmsg_len - libc::CMSG_LEN(0) as usize;
                 let numbers = libc::CMSG_DATA(message).cast::<RawFd>();

@@ -24,8 +24,17 @@ pub fn open_pair(multiplexer: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
     // SAFETY: TIOCSPTLCK reads one int; TIOCGPTPEER takes flags by value.
     unsafe {
-        check_int(libc::ioctl(multiplexer.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlock))?;
-        check_int(libc::ioctl(multiplexer.as_raw_fd(), libc::TIOCGPTPEER, flags)).map(owned)
+        check_int(libc::ioctl(
+            multiplexer.as_raw_fd(),
+            libc::TIOCSPTLCK,
+            &raw const unlock,
+        ))?;
+        check_int(libc::ioctl(
+            multiplexer.as_raw_fd(),
+            libc::TIOCGPTPEER,
+            flags,
+        ))
+        .map(owned)
     }
 }
 
@@ -34,8 +43,12 @@ pub fn open_pair(multiplexer: &OwnedFd) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's.
 pub fn set_window_size(terminal: BorrowedFd<'_>, size: WindowSize) -> io::Result<()> {
-    let raw =
-        libc::winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let raw = libc::winsize {
+        ws_row: size.rows,
+        ws_col: size.columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     // SAFETY: `raw` lives through the call, which reads it.
     check_int(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const raw) })
         .map(drop)

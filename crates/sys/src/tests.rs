@@ -25,10 +25,13 @@ const CHILD_SECONDS_MAX: u32 = 30;
 /// beside this test, and fails where they fail.
 #[track_caller]
 fn in_child(body: impl FnOnce()) {
-    assert_eq!(ending_of(|| {
-        body();
-        0
-    }), Change::Exited(0));
+    assert_eq!(
+        ending_of(|| {
+            body();
+            0
+        }),
+        Change::Exited(0)
+    );
 }
 
 /// How a new process that runs this ends.
@@ -57,7 +60,11 @@ fn skipped(why: &str) {
     say(&format!("skipped: {why}"));
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     if let Some(path) = std::env::var_os("ATOLL_SKIP_FILE") {
-        let mut file = std::fs::File::options().append(true).create(true).open(path).unwrap();
+        let mut file = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .unwrap();
         writeln!(file, "{name}\t{why}").unwrap();
     }
 }
@@ -67,7 +74,11 @@ fn call(number: libc::c_long, arguments: [u64; 6]) -> Result<libc::c_long, i32> 
     let [one, two, three, four, five, six] = arguments;
     // SAFETY: the tests pass integers, or pointers to values that live longer.
     let answer = unsafe { libc::syscall(number, one, two, three, four, five, six) };
-    if answer < 0 { Err(last_error()) } else { Ok(answer) }
+    if answer < 0 {
+        Err(last_error())
+    } else {
+        Ok(answer)
+    }
 }
 
 fn last_error() -> i32 {

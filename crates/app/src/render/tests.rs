@@ -18,6 +18,7 @@ fn usage() -> Usage {
         cpu: Duration::from_millis(900),
         memory_peak_bytes: 34 << 20,
         memory_is_whole: true,
+        memory_kills: 0,
     }
 }
 
@@ -132,6 +133,7 @@ fn a_summary_of_little_is_short() {
         ending: Ending::Exited { status: 0 },
         usage: Usage {
             memory_is_whole: false,
+            memory_kills: 0,
             ..usage()
         },
         enforcement: &[],

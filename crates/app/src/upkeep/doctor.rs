@@ -48,20 +48,30 @@ pub fn doctor(arguments: &DoctorArguments, output: &Output) -> Result<u8, Failur
             findings.push(state(&host, &places));
         }
     }
-    let missing = findings.iter().any(|finding| finding.grade == Grade::Missing);
+    let missing = findings
+        .iter()
+        .any(|finding| finding.grade == Grade::Missing);
     if arguments.json {
         let list: Vec<Value> = findings.iter().map(as_json).collect();
         output.json(&json!({ "can-run": !missing, "findings": list }));
     } else {
-        let text: String = findings.iter().map(|finding| as_text(finding, output)).collect();
+        let text: String = findings
+            .iter()
+            .map(|finding| as_text(finding, output))
+            .collect();
         output.result(&text);
     }
     Ok(u8::from(missing))
 }
 
 fn kernel() -> Finding {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     let old = version < (5, 15);
     Finding {
@@ -88,10 +98,14 @@ fn landlock(host: &Host) -> Finding {
 
 fn user_namespaces(host: &Host) -> Finding {
     let name = "user-namespaces";
-    let setting = |path: &str| -> Option<u64> {
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    let setting =
+        |path: &str| -> Option<u64> { std::fs::read_to_string(path).ok()?.trim().parse().ok() };
+    let good = |found: &str| Finding {
+        name,
+        grade: Grade::Good,
+        found: found.to_owned(),
+        fix: None,
     };
-    let good = |found: &str| Finding { name, grade: Grade::Good, found: found.to_owned(), fix: None };
     let missing = |found: &str, fix: &str| Finding {
         name,
         grade: Grade::Missing,
@@ -125,31 +139,49 @@ fn user_namespaces(host: &Host) -> Finding {
 
 fn groups(host: &Host) -> Finding {
     let (grade, found, fix) = match detect_groups(host) {
-        Held::Unified(parent) => {
-            (Grade::Good, format!("version 2, beneath {}", parent.display()), None)
-        }
-        Held::Separate { memory, .. } => {
-            (Grade::Good, format!("version 1, beneath {}", memory.display()), None)
-        }
+        Held::Unified(parent) => (
+            Grade::Good,
+            format!("version 2, beneath {}", parent.display()),
+            None,
+        ),
+        Held::Separate { memory, .. } => (
+            Grade::Good,
+            format!("version 1, beneath {}", memory.display()),
+            None,
+        ),
         Held::Nowhere(why) => (
             Grade::Weaker,
             format!("none: {why}; memory is held per process and by the supervisor"),
             Some("systemd-run --user --scope -p Delegate=yes atoll run -- COMMAND".to_owned()),
         ),
     };
-    Finding { name: "control-groups", grade, found, fix }
+    Finding {
+        name: "control-groups",
+        grade,
+        found,
+        fix,
+    }
 }
 
 fn state(host: &Host, places: &Places) -> Finding {
-    let kind = host.mount_of(&places.state).map_or("unknown", |mount| mount.kind.as_str());
+    let kind = host
+        .mount_of(&places.state)
+        .map_or("unknown", |mount| mount.kind.as_str());
     let can_overlay = ["ext4", "ext3", "xfs", "btrfs", "tmpfs", "f2fs"].contains(&kind);
     Finding {
         name: "copy-on-write",
-        grade: if can_overlay { Grade::Good } else { Grade::Weaker },
+        grade: if can_overlay {
+            Grade::Good
+        } else {
+            Grade::Weaker
+        },
         found: if can_overlay {
             format!("overlayfs, in {} ({kind})", places.state.display())
         } else {
-            format!("the workspace is copied, because {} is on {kind}", places.state.display())
+            format!(
+                "the workspace is copied, because {} is on {kind}",
+                places.state.display()
+            )
         },
         fix: (!can_overlay)
             .then(|| "set XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs".to_owned()),
@@ -178,7 +210,11 @@ fn as_text(finding: &Finding, output: &Output) -> String {
     let sign = output.paint.style(style, &format!("{sign:<8}"));
     let mut text = format!("{sign}{:<16} {}\n", finding.name, finding.found);
     if let Some(fix) = &finding.fix {
-        text.push_str(&format!("{:<24} {}\n", "", output.paint.style(Style::Faint, fix)));
+        text.push_str(&format!(
+            "{:<24} {}\n",
+            "",
+            output.paint.style(Style::Faint, fix)
+        ));
     }
     text
 }

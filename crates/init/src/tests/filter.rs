@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use atoll_sys::seccomp::Action;
 
 use super::interpreter::{Seen, Verdict, run};
-use crate::filter::{ALLOWED, CONDITIONAL, REFUSED, program, rules};
+use crate::filter::{ALLOWED, CONDITIONAL, Denials, REFUSED, program, rules};
 
 #[cfg(target_arch = "x86_64")]
 const HERE: u32 = 0xC000_003E;
@@ -54,24 +54,14 @@ fn named(architecture: &str) -> Vec<Named> {
     calls
 }
 
-/// The calls of the table of conditions, which has only numbers.
-const CONDITIONAL_NAMES: [&str; 6] = [
-    "clone",
-    "unshare",
-    "socket",
-    "socketpair",
-    "ioctl",
-    "personality",
-];
-
 /// Numbers by name, of this architecture.
 fn numbers() -> BTreeMap<&'static str, u32> {
     let mut numbers: BTreeMap<&'static str, u32> = named(std::env::consts::ARCH)
         .iter()
         .map(|one| (one.name, one.number))
         .collect();
-    for (name, one) in CONDITIONAL_NAMES.into_iter().zip(CONDITIONAL) {
-        numbers.insert(name, one.call as u32);
+    for one in CONDITIONAL {
+        numbers.insert(one.name, one.call as u32);
     }
     numbers
 }
@@ -89,9 +79,17 @@ fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdic
 }
 
 /// All filters that a boundary can ask for.
-fn every_filter() -> [Vec<super::Instruction>; 4] {
-    [(false, false), (true, false), (false, true), (true, true)]
-        .map(|(debugging, sockets)| program(debugging, sockets))
+fn every_filter() -> Vec<Vec<super::Instruction>> {
+    (0..16_u8)
+        .map(|bits| {
+            program(Denials {
+                debugging: bits & 1 != 0,
+                sockets: bits & 2 != 0,
+                set_id: bits & 4 != 0,
+                memory_programs: bits & 8 != 0,
+            })
+        })
+        .collect()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -102,7 +100,7 @@ fn the_filter_is_what_was_reviewed() {
         .map(|(name, number)| (number, name))
         .collect();
     let mut lines = Vec::new();
-    for rule in rules(false, false) {
+    for rule in rules(Denials::default()) {
         let action = match rule.action {
             Action::Allow => "allow".to_owned(),
             Action::Refuse(error) => format!("refuse {error}"),
@@ -145,7 +143,7 @@ fn every_call_has_one_rule_and_every_rule_a_reason() {
     }
     assert!(ALLOWED.iter().all(|group| group.error == 0));
     assert!(REFUSED.iter().all(|group| group.error != 0));
-    assert_eq!(rules(false, false).len(), seen.len());
+    assert_eq!(rules(Denials::default()).len(), seen.len());
 }
 
 #[test]
@@ -282,7 +280,11 @@ fn debugging_is_refused_where_it_is_asked_for() {
         let call = numbers()[name];
         for (deny_debugging, expected) in [(false, Verdict::Allow), (true, EPERM)] {
             for deny_sockets in [false, true] {
-                let filter = program(deny_debugging, deny_sockets);
+                let filter = program(Denials {
+                    debugging: deny_debugging,
+                    sockets: deny_sockets,
+                    ..Denials::default()
+                });
                 assert_eq!(says(&filter, call, [16, 1, 0, 0, 0, 0]), expected, "{name}");
             }
         }
@@ -356,7 +358,16 @@ fn only_known_kinds_of_sockets_are_opened() {
         ([16, 2 | FLAGS, 0], Verdict::Allow),
     ];
     let socket = numbers()["socket"];
-    for (debugging, filter) in [(false, program(false, false)), (true, program(true, false))] {
+    for (debugging, filter) in [
+        (false, program(Denials::default())),
+        (
+            true,
+            program(Denials {
+                debugging: true,
+                ..Denials::default()
+            }),
+        ),
+    ] {
         let says = |[family, kind, protocol]: [u64; 3]| {
             let high = if debugging { 0xdead_beef_0000_0000 } else { 0 };
             says(
@@ -381,7 +392,17 @@ fn only_known_kinds_of_sockets_are_opened() {
             );
         }
     }
-    for filter in [program(false, true), program(true, true)] {
+    for filter in [
+        program(Denials {
+            sockets: true,
+            ..Denials::default()
+        }),
+        program(Denials {
+            debugging: true,
+            sockets: true,
+            ..Denials::default()
+        }),
+    ] {
         assert_eq!(says(&filter, socket, [1, 1, 0, 0, 0, 0]), Verdict::Allow);
         for family in [2, 10, 16, 17, 40] {
             assert_eq!(says(&filter, socket, [family, 1, 0, 0, 0, 0]), EAFNOSUPPORT);
@@ -484,13 +505,94 @@ fn what_every_program_needs_is_allowed() {
         "landlock_restrict_self",
     ];
     let numbers = numbers();
-    for filter in every_filter() {
+    // The last half refuses programs in memory, by request.
+    for filter in every_filter().into_iter().take(8) {
         for name in needed {
             assert_eq!(
-                says(&filter, numbers[name], [1; 6]),
+                says(&filter, numbers[name], [0; 6]),
                 Verdict::Allow,
                 "{name}"
             );
         }
     }
+}
+
+#[test]
+fn the_first_process_is_out_of_reach_of_limits_and_schedulers() {
+    let filter = program(Denials::default());
+    for (name, refused, allowed) in [
+        ("prlimit64", [1, 7, 0, 0, 0, 0], [0, 7, 0, 0, 0, 0]),
+        ("sched_setaffinity", [1, 8, 0, 0, 0, 0], [2, 8, 0, 0, 0, 0]),
+        ("sched_setscheduler", [1, 5, 0, 0, 0, 0], [0, 5, 0, 0, 0, 0]),
+        ("sched_setparam", [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]),
+        ("sched_setattr", [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]),
+        ("setpriority", [0, 1, 19, 0, 0, 0], [0, 0, 19, 0, 0, 0]),
+        ("setpriority", [2, 0, 19, 0, 0, 0], [1, 0, 19, 0, 0, 0]),
+        ("ioprio_set", [1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]),
+        ("ioprio_set", [3, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0]),
+        // The kernel reads an int: what stands above it hides nothing.
+        (
+            "prlimit64",
+            [1 << 32 | 1, 7, 0, 0, 0, 0],
+            [1 << 32, 7, 0, 0, 0, 0],
+        ),
+    ] {
+        let call = numbers()[name];
+        assert_eq!(says(&filter, call, refused), EPERM, "{name} {refused:?}");
+        assert_eq!(
+            says(&filter, call, allowed),
+            Verdict::Allow,
+            "{name} {allowed:?}"
+        );
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn set_id_files_are_refused_where_files_are_the_hosts() {
+    let free = program(Denials::default());
+    let live = program(Denials {
+        set_id: true,
+        ..Denials::default()
+    });
+    for (name, arguments, refused) in [
+        ("chmod", [0, 0o4755, 0, 0, 0, 0], true),
+        ("chmod", [0, 0o1777, 0, 0, 0, 0], false),
+        ("fchmod", [3, 0o2755, 0, 0, 0, 0], true),
+        ("fchmodat", [3, 0, 0o6755, 0, 0, 0], true),
+        ("mkdirat", [3, 0, 0o2755, 0, 0, 0], true),
+        ("mknodat", [3, 0, 0o104755, 0, 0, 0], true),
+        ("creat", [0, 0o4755, 0, 0, 0, 0], true),
+        ("open", [0, 0o101, 0o4755, 0, 0, 0], true),
+        ("open", [0, 0o1, 0o4755, 0, 0, 0], false),
+        ("openat", [3, 0, 0o20_200_001, 0o4755, 0, 0], true),
+        ("openat", [3, 0, 0o101, 0o755, 0, 0], false),
+    ] {
+        let call = numbers()[name];
+        let expected = if refused { EPERM } else { Verdict::Allow };
+        assert_eq!(
+            says(&live, call, arguments),
+            expected,
+            "{name} {arguments:?}"
+        );
+        assert_eq!(says(&free, call, arguments), Verdict::Allow, "{name}");
+    }
+}
+
+#[test]
+fn programs_without_a_file_are_refused_where_only_listed_ones_may_run() {
+    let filter = program(Denials {
+        memory_programs: true,
+        ..Denials::default()
+    });
+    let numbers = numbers();
+    assert_eq!(says(&filter, numbers["memfd_create"], [0; 6]), EPERM);
+    assert_eq!(
+        says(&filter, numbers["execveat"], [3, 0, 0, 0, 0x1000, 0]),
+        EPERM
+    );
+    assert_eq!(
+        says(&filter, numbers["execveat"], [3, 0, 0, 0, 0, 0]),
+        Verdict::Allow
+    );
 }

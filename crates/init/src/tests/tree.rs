@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use atoll_frame::{Identity, Operation, Source, Spec, Stage, Watch};
+use atoll_frame::{Identity, Operation, Room, Source, Spec, Stage, Watch};
 use atoll_sys::mount;
 use atoll_sys::process::{self, Change, Namespaces, Side};
 
@@ -17,6 +17,10 @@ fn spec(operations: Vec<Operation>) -> Spec {
         cgroup_tasks: Vec::new(),
         cgroup_unified: None,
         cgroup_directories: Vec::new(),
+        memory: Room {
+            bytes: 1 << 20,
+            inodes: 1_024,
+        },
         operations,
         permissions: Vec::new(),
         landlock_version: 1,
@@ -24,6 +28,8 @@ fn spec(operations: Vec<Operation>) -> Spec {
         watch: Watch::default(),
         deny_debugging: false,
         deny_sockets: false,
+        deny_set_id: false,
+        deny_memory_programs: false,
         terminal: None,
         arguments: vec![b"true".to_vec()],
         environment: Vec::new(),
@@ -103,8 +109,6 @@ fn a_tree_is_what_was_planned_and_nothing_else() {
         directory("tmp"),
         Operation::Memory {
             path: b"tmp".to_vec(),
-            bytes: 65_536,
-            inodes: 16,
             mode: 0o1777,
         },
         Operation::Link {

@@ -406,12 +406,7 @@ fn own(root: &Path, id: u32) {
 /// Completes a command that runs this test program again, in a role.
 pub fn as_child(mut command: Command, role: &str, root: &Path) -> Command {
     command.arg(std::env::current_exe().unwrap());
-    command.args([
-        "--exact",
-        "tests::support::child",
-        "--ignored",
-        "--nocapture",
-    ]);
+    command.args(["--exact", "tests::support::child", "--nocapture"]);
     command
         .env("ATOLL_LAYER_ROLE", role)
         .env("ATOLL_LAYER_ROOT", root);
@@ -420,7 +415,6 @@ pub fn as_child(mut command: Command, role: &str, root: &Path) -> Command {
 
 /// Not a test: what the child processes of tests do.
 #[test]
-#[ignore = "run by other tests as a child process"]
 fn child() {
     let (Ok(role), Ok(root)) = (
         std::env::var("ATOLL_LAYER_ROLE"),

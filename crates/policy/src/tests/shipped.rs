@@ -2,7 +2,10 @@ use super::*;
 
 /// Run with `ATOLL_UPDATE_GOLDEN=1` to write the files anew, then read the diff.
 fn golden(name: &str, text: &str) {
-    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/tests/golden/{name}",
+        std::env::var("CARGO_MANIFEST_DIR").unwrap()
+    );
     if std::env::var_os("ATOLL_UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();
     }
@@ -137,41 +140,5 @@ fn agents_have_their_configuration_in_a_layer() {
         let layer = Access::Layer(Layering { keep: Keep::Run });
         assert_eq!(view.map(|view| view.access), Some(layer), "{agent}");
         assert!(boundary.terminal.queries && boundary.terminal.title);
-    }
-}
-
-/// The real budget (100 µs for the default profile) holds in an optimised build;
-/// this catches only what is slower by orders of magnitude, as parsing everything.
-#[test]
-fn compiling_the_default_is_quick() {
-    let world = world();
-    let start = std::time::Instant::now();
-    for _ in 0..100 {
-        world.rules();
-    }
-    let each = start.elapsed() / 100;
-    assert!(each < std::time::Duration::from_millis(5), "{each:?}");
-}
-
-#[test]
-#[ignore = "a measurement: run with --release --ignored --nocapture"]
-fn measure() {
-    for name in ["default", "rust", "codex", "permissive"] {
-        let world = world().with(name).variable("PATH", "/bin");
-        let start = std::time::Instant::now();
-        for _ in 0..2_000 {
-            std::hint::black_box(world.rules());
-        }
-        println!("{name}: compile {:?}", start.elapsed() / 2_000);
-        let rules = world.rules();
-        let facts = Facts {
-            host: &world.host,
-            environment: &world.environment,
-        };
-        let start = std::time::Instant::now();
-        for _ in 0..2_000 {
-            std::hint::black_box(decide(&rules, &world.call, &facts));
-        }
-        println!("{name}: decide {:?}", start.elapsed() / 2_000);
     }
 }

@@ -155,12 +155,7 @@ fn rest(operation: &Operation) -> String {
         }
         Operation::Link { to, .. } => format!(" -> {}", String::from_utf8_lossy(to)),
         Operation::File { mode, content, .. } => format!(" {mode:o} {} bytes", content.len()),
-        Operation::Memory {
-            bytes,
-            inodes,
-            mode,
-            ..
-        } => format!(" {bytes} {inodes} {mode:o}"),
+        Operation::Memory { mode, .. } => format!(" {mode:o}"),
         Operation::ReadOnly { as_caller, .. } | Operation::ReadOnlyFile { as_caller, .. } => {
             (if *as_caller { " as caller" } else { "" }).to_owned()
         }
@@ -233,7 +228,7 @@ fn check(world: &World, boundary: &Boundary, plan: &Plan, placed: &[PathBuf]) {
             });
             let covered = match operation {
                 // What is shown or sealed may lie within something shown before.
-                Operation::Seal { .. } | Operation::ReadOnly { .. } => {
+                Operation::Seal { .. } | Operation::Pin { .. } | Operation::ReadOnly { .. } => {
                     above.any(|end| made.contains(&&path[..end]))
                 }
                 _ => made.contains(&&path[..at]),
@@ -286,7 +281,10 @@ fn every_kind_of_workspace_is_planned() {
     let places = [
         WorkspacePlace::Layer(world.layer("workspace", &world.workspace())),
         WorkspacePlace::Copy(copy.clone()),
-        WorkspacePlace::Live { sealed },
+        WorkspacePlace::Live {
+            sealed,
+            covered: Vec::new(),
+        },
         WorkspacePlace::ReadOnly,
     ];
     let inside = world.workspace();
@@ -314,7 +312,7 @@ fn every_kind_of_workspace_is_planned() {
         let expected: (&[&str], bool) = match placement.workspace {
             WorkspacePlace::Layer(_) => (&["directory", "layer"], true),
             WorkspacePlace::Copy(_) => (&["directory", "writable"], true),
-            WorkspacePlace::Live { .. } => (&["directory", "writable", "seal"], true),
+            WorkspacePlace::Live { .. } => (&["directory", "writable", "pin", "seal"], true),
             WorkspacePlace::ReadOnly => (&["directory", "readonly"], false),
         };
         assert_eq!(steps, expected.0);
@@ -362,7 +360,10 @@ fn mounts_within_a_layer_are_refused_and_within_a_view_shown() {
         matches!(refused, SandboxError::MountInside { .. }),
         "{refused}"
     );
-    let live = world.placement(WorkspacePlace::Live { sealed: Vec::new() });
+    let live = world.placement(WorkspacePlace::Live {
+        sealed: Vec::new(),
+        covered: Vec::new(),
+    });
     assert!(plan(&boundary, &world.workspace(), &live, &here).is_err());
     // Of mounts in a view only those with files are shown.
     here.mounts = vec![

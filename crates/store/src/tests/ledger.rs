@@ -34,6 +34,7 @@ fn a_run_is_recorded_from_its_opening_to_its_end() {
             cpu: Duration::MAX,
             memory_peak_bytes: u64::MAX,
             memory_is_whole: true,
+            memory_kills: 0,
         },
         enforcement: vec![Enforcement {
             limit: "memory".to_owned(),
@@ -62,8 +63,8 @@ fn a_run_is_recorded_from_its_opening_to_its_end() {
             "decision": { "profile": "default" },
             "principal": { "uid": 1000, "gid": 1000, "name": "Jörg" },
             "command": ["true"],
-            "workspace": "/work",
-            "directory": "/work/sub",
+            "workspace": "/srv/project",
+            "directory": "/srv/project/sub",
             "terminal": false,
         })
     );
@@ -77,6 +78,7 @@ fn a_run_is_recorded_from_its_opening_to_its_end() {
                 "cpu_us": 1_u64 << 53,
                 "memory_peak_bytes": 1_u64 << 53,
                 "memory_is_whole": true,
+                "memory_kills": 0,
             },
             "enforcement": { "memory": "cgroup-v2" },
             "details": { "changed": 2 },
@@ -109,7 +111,7 @@ fn the_form_of_the_ledger_is_final() {
     let root = place.verified().root.to_string();
     assert_eq!(
         root,
-        "f3b4990f1e1ab9aba94783cb581004d44faea1bb24cfe77240d045babf91c18f"
+        "1cf916e4c67ae14e4907ec52af5ead0da386b7e3ab6c9f8475b1911f50facb58"
     );
 }
 

@@ -12,7 +12,7 @@ fn full_record(number: u32) -> RunRecord {
     let layer = |how, shared| LayerRecord {
         name: "workspace".to_owned(),
         host: odd.clone().into(),
-        inside: "/work".into(),
+        inside: "/srv/project".into(),
         kind: LayerKind::Workspace,
         how,
         upper: "layers/workspace/upper".into(),
@@ -160,10 +160,10 @@ fn runs_are_found_by_what_people_type() {
         .map(|record| record.run.as_str())
         .collect();
     let newest_first = [
-        "261122-093012-0011",
         "261122-093012-0003",
-        "261121-093012-0002",
+        "261122-093012-0011",
         "261121-093012-0001",
+        "261121-093012-0002",
     ];
     assert_eq!(listed, newest_first);
     for (text, expected) in [

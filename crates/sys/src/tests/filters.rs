@@ -99,8 +99,11 @@ fn naive(rules: &[Rule], seen: &Seen) -> Verdict {
         Action::All(conditions) => conditions
             .iter()
             .filter(|one| {
-                one.only
-                    .is_none_or(|guard| guard.values.contains(&(low(seen, guard.argument) & guard.mask)))
+                one.only.is_none_or(|guard| {
+                    guard
+                        .values
+                        .contains(&(low(seen, guard.argument) & guard.mask))
+                })
             })
             .find_map(|one| broken(&one.condition, seen))
             .map_or(Verdict::Allow, Verdict::Error),

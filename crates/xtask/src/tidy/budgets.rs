@@ -31,10 +31,17 @@ pub(crate) fn check(tree: &Tree, rules: &Rules) -> Vec<Finding> {
     findings
 }
 
-/// The lines of the audited crates, without what only tests compile.
+/// The lines of the audited crates, without what only tests compile and without
+/// tables of data, which are read down a column rather than followed.
 pub(crate) fn audited_lines(tree: &Tree, rules: &Rules) -> usize {
+    let is_data = |path: &str| {
+        rules
+            .long_files
+            .iter()
+            .any(|entry| entry.data && entry.path == path)
+    };
     tree.rust()
-        .filter(|file| !file.is_test())
+        .filter(|file| !file.is_test() && !is_data(&file.path))
         .filter(|file| {
             file.crate_name()
                 .is_some_and(|name| rules.audited.crates.iter().any(|audited| audited == name))
