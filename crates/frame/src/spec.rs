@@ -123,12 +123,14 @@ pub enum Operation {
         source: Source,
         as_caller: bool,
     },
-    /// A host directory changed in a layer.
+    /// A host directory changed in a layer; `volatile` where nothing of it is kept,
+    /// so that nobody waits for it to reach the disk.
     Layer {
         path: Place,
         lower: Source,
         upper: Source,
         work: Source,
+        volatile: bool,
     },
     /// A host directory or file that is really written.
     Writable { path: Place, source: Source },
@@ -437,11 +439,13 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
             lower,
             upper,
             work,
+            volatile,
         } => {
             start(out, 6, path);
             for source in [lower, upper, work] {
                 write_source(out, source);
             }
+            out.u8(u8::from(*volatile));
         }
         other => write_mounts(out, other),
     }
@@ -518,6 +522,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
             lower: read_source(from)?,
             upper: read_source(from)?,
             work: read_source(from)?,
+            volatile: from.flag()?,
         },
         7 => Operation::Writable {
             path,

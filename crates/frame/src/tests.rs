@@ -99,6 +99,7 @@ fn every_operation() -> Vec<Operation> {
             lower: source(b"/l", 4),
             upper: source(b"/u", 5),
             work: source(b"/k", 6),
+            volatile: true,
         },
         Operation::Writable {
             path: path(),
@@ -556,6 +557,7 @@ fn held(spec: &Spec) -> usize {
                 lower,
                 upper,
                 work,
+                volatile: _,
             } => path.capacity() + source(lower) + source(upper) + source(work),
         }
     };
@@ -686,6 +688,7 @@ fn operations() -> impl Strategy<Value = Operation> {
                 lower: one,
                 upper: two,
                 work: three,
+                volatile: flag,
             },
             7 => Operation::Writable { path, source: one },
             8 => Operation::Seal { path },

@@ -185,7 +185,8 @@ impl Placing<'_> {
         let workspace = &self.request.call.workspace;
         let below = Path::new(LAYERS).join(WORKSPACE);
         let directory = self.run_dir().join(&below);
-        let (layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
+        let (mut layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
+        layer.volatile = self.request.scratch;
         let how = LayerHow::Overlay {
             xattrs: self.xattrs(),
         };
@@ -294,7 +295,8 @@ impl Placing<'_> {
                 (below.clone(), self.run_dir().join(&below))
             }
         };
-        let (layer, since) = make_layer(&directory, &host_path, &view.inside, self.base)?;
+        let (mut layer, since) = make_layer(&directory, &host_path, &view.inside, self.base)?;
+        layer.volatile = self.request.scratch && shared.is_none();
         if !self.layers.iter().any(|layer| layer.name == name) {
             self.layers.push(LayerRecord {
                 name,

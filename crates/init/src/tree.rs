@@ -113,7 +113,8 @@ impl Maker<'_> {
                 lower,
                 upper,
                 work,
-            } => (path, self.layer(path, lower, upper, work)),
+                volatile,
+            } => (path, self.layer(path, lower, [upper, work], *volatile)),
             Operation::Writable { path, source } => {
                 (path, self.copy_of(path, source, INERT, self.ids))
             }
@@ -250,7 +251,13 @@ impl Maker<'_> {
         self.attach(&copied, path)
     }
 
-    fn layer(&self, path: &[u8], lower: &Source, upper: &Source, work: &Source) -> io::Result<()> {
+    fn layer(
+        &self,
+        path: &[u8],
+        lower: &Source,
+        [upper, work]: [&Source; 2],
+        volatile: bool,
+    ) -> io::Result<()> {
         let (lower, upper, work) = (open(lower)?, open(upper)?, open(work)?);
         let shown = self.shown(&lower, true)?;
         let value = |fd: &OwnedFd| CString::new(number_path(fd)).map_err(io::Error::other);
@@ -264,6 +271,9 @@ impl Maker<'_> {
             options.extend([(c"redirect_dir", Some(c"on")), (c"index", Some(c"on"))]);
         } else {
             options.push((c"userxattr", None));
+        }
+        if volatile {
+            options.push((c"volatile", None));
         }
         let made = mount::make(c"overlay", &options, INERT)?;
         self.attach(&made, path)

@@ -48,6 +48,8 @@ pub struct PlacedLayer {
     pub upper: PathBuf,
     /// What the file system needs for itself, beside `upper`.
     pub work: PathBuf,
+    /// Nothing of it is kept: nobody waits for the disk.
+    pub volatile: bool,
 }
 
 /// How many ids a shifted sandbox has.
@@ -109,6 +111,7 @@ pub fn make_layer(
                 inside,
                 upper,
                 work,
+                volatile: false,
             },
             since,
         ))

@@ -329,6 +329,7 @@ impl Plan {
             lower: source(&layer.lower)?,
             upper: source(&layer.upper)?,
             work: source(&layer.work)?,
+            volatile: layer.volatile,
         });
         self.made.insert(layer.inside.clone());
         Ok(())
