@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use atoll_gateway::{CallError, Request, call};
 use atoll_model::{Call, Reason, RunId, parse_duration, parse_limit};
 use atoll_policy::{Facts, Grant, Requested, Rules, compile};
-use atoll_sandbox::{Host, Signals, detect_groups, remove_leftover_groups};
+use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_groups};
 use atoll_store::{Ledger, Refused, RunRecord, StateDir, find_run, settle_run};
 
 use crate::LAUNCHER;
@@ -23,6 +23,7 @@ use crate::upkeep::requested_profile;
 /// Runs a command in a boundary; returns its exit status.
 pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
     refuse_nesting()?;
+    let starting = Starting::begin(LAUNCHER);
     let places = Places::read()?;
     let state = places.open_state()?;
     let resume = resumed(&arguments, &state)?;
@@ -59,7 +60,6 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
         },
         state: &state,
         ledger: &ledger,
-        launcher: LAUNCHER,
         terminal: if terminal { terminal_size() } else { None },
         scratch: is_scratch(&arguments),
         resume: resume.as_ref(),
@@ -67,7 +67,8 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let attach = |grant: &Grant| console(grant, &state, &asked, arguments.discard, signals);
-    let called = call(&request, attach).map_err(|error| explain(error, &rules, &asked))?;
+    let called =
+        call(&request, starting, attach).map_err(|error| explain(error, &rules, &asked))?;
     for notice in &called.notices {
         output.warn(notice);
     }

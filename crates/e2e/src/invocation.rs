@@ -27,7 +27,13 @@ impl Invocation {
         environment: Vec<(OsString, OsString)>,
         directory: PathBuf,
     ) -> Self {
-        Self { command, environment, directory, input: None, bound: BOUND }
+        Self {
+            command,
+            environment,
+            directory,
+            input: None,
+            bound: BOUND,
+        }
     }
 
     /// One more argument.
@@ -38,14 +44,16 @@ impl Invocation {
 
     /// More arguments.
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
-        self.command.extend(arguments.into_iter().map(|one| one.as_ref().to_owned()));
+        self.command
+            .extend(arguments.into_iter().map(|one| one.as_ref().to_owned()));
         self
     }
 
     /// Sets a variable.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self = self.without_env(name.as_ref());
-        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self.environment
+            .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
@@ -75,8 +83,10 @@ impl Invocation {
 
     /// Puts other programs in front, as `["setsid", "-c"]`.
     pub fn under<S: AsRef<OsStr>>(mut self, front: impl IntoIterator<Item = S>) -> Self {
-        let mut command: Vec<OsString> =
-            front.into_iter().map(|one| one.as_ref().to_owned()).collect();
+        let mut command: Vec<OsString> = front
+            .into_iter()
+            .map(|one| one.as_ref().to_owned())
+            .collect();
         command.append(&mut self.command);
         self.command = command;
         self
@@ -103,8 +113,13 @@ impl Invocation {
     #[must_use]
     pub fn start(self) -> Running {
         let mut command = self.as_command();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|why| panic!("{:?}: {why}", self.command));
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|why| panic!("{:?}: {why}", self.command));
         let stdout = Stream::read(child.stdout.take().unwrap());
         let stderr = Stream::read(child.stderr.take().unwrap());
         let mut input = child.stdin.take();
@@ -115,7 +130,13 @@ impl Invocation {
                 let _ = to.write_all(&bytes);
             });
         }
-        Running { child, input, stdout, stderr, bound: self.bound }
+        Running {
+            child,
+            input,
+            stdout,
+            stderr,
+            bound: self.bound,
+        }
     }
 
     /// Starts it on a terminal of its own, which controls it.
@@ -125,7 +146,12 @@ impl Invocation {
     #[must_use]
     pub fn on_terminal(self, rows: u16, columns: u16) -> Terminal {
         let bound = self.bound;
-        Terminal::start(self.under(["setsid", "--ctty"]).as_command(), rows, columns, bound)
+        Terminal::start(
+            self.under(["setsid", "--ctty"]).as_command(),
+            rows,
+            columns,
+            bound,
+        )
     }
 
     fn as_command(&self) -> Command {
@@ -214,14 +240,21 @@ impl Running {
             }
             if Instant::now() >= end {
                 let seen = (self.stdout.text(), self.stderr.text());
-                panic!("did not end within {:?}\n{}\n---\n{}", self.bound, seen.0, seen.1);
+                panic!(
+                    "did not end within {:?}\n{}\n---\n{}",
+                    self.bound, seen.0, seen.1
+                );
             }
             thread::sleep(Duration::from_millis(2));
         };
         wait_until("the end of its output", self.bound, || {
             (self.stdout.has_ended() && self.stderr.has_ended()).then_some(())
         });
-        Outcome { status, stdout: self.stdout.bytes(), stderr: self.stderr.bytes() }
+        Outcome {
+            status,
+            stdout: self.stdout.bytes(),
+            stderr: self.stderr.bytes(),
+        }
     }
 }
 
@@ -253,7 +286,9 @@ struct Collected {
 impl Stream {
     fn read(mut from: impl Read + Send + 'static) -> Self {
         let shared = Arc::new((Mutex::new(Collected::default()), Condvar::new()));
-        let stream = Self { shared: Arc::clone(&shared) };
+        let stream = Self {
+            shared: Arc::clone(&shared),
+        };
         thread::spawn(move || {
             let mut part = [0; 64 * 1024];
             loop {

@@ -7,13 +7,19 @@
 //! Start reading at [`World`], then [`Invocation`], [`Running`] and [`Terminal`].
 
 // Everything here runs within tests, where a panic is how a check fails.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 mod invocation;
 mod outcome;
 mod processes;
 pub mod remains;
 mod terminal;
+pub mod traces;
 mod tree;
 mod waiting;
 mod world;
@@ -27,6 +33,6 @@ pub use terminal::Terminal;
 pub use tree::{Entry, Kind, tree};
 pub use waiting::{BOUND, wait_until};
 pub use world::{
-    Avoidable, World, can_be_ordinary_root, cache, id, is_nightly, is_root, make_fifo,
+    Avoidable, World, cache, can_be_ordinary_root, id, is_nightly, is_root, make_fifo,
     program_exists,
 };

@@ -16,7 +16,9 @@ impl Outcome {
     /// The exit status as a shell shows it.
     #[must_use]
     pub fn code(&self) -> i32 {
-        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+        self.status
+            .code()
+            .unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 
     /// Standard output as text.
@@ -66,7 +68,10 @@ impl Outcome {
     pub fn says<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> &Self {
         let said = self.err().to_lowercase();
         for word in words {
-            assert!(said.contains(&word.to_lowercase()), "nothing says {word:?}\n{self}");
+            assert!(
+                said.contains(&word.to_lowercase()),
+                "nothing says {word:?}\n{self}"
+            );
         }
         self
     }

@@ -17,7 +17,9 @@ pub struct Process {
 
 /// All processes of the host.
 fn all() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     entries
         .filter_map(Result::ok)
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -34,7 +36,12 @@ fn read(pid: u32) -> Option<Process> {
     let mut fields = rest.split_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    Some(Process { pid, parent, name, state })
+    Some(Process {
+        pid,
+        parent,
+        name,
+        state,
+    })
 }
 
 /// The children of a process.
@@ -80,10 +87,16 @@ pub fn status_field(pid: u32, field: &str) -> Option<String> {
 pub fn pids_of_command(text: &str) -> Vec<u32> {
     let holds = |process: &Process| {
         fs::read(format!("/proc/{}/cmdline", process.pid)).is_ok_and(|line| {
-            String::from_utf8_lossy(&line).replace('\0', " ").contains(text)
+            String::from_utf8_lossy(&line)
+                .replace('\0', " ")
+                .contains(text)
         })
     };
-    all().into_iter().filter(holds).map(|process| process.pid).collect()
+    all()
+        .into_iter()
+        .filter(holds)
+        .map(|process| process.pid)
+        .collect()
 }
 
 /// Sends a signal to one process that the test started.

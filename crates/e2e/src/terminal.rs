@@ -24,7 +24,8 @@ pub struct Terminal {
 
 impl Terminal {
     pub(crate) fn start(mut command: Command, rows: u16, columns: u16, bound: Duration) -> Self {
-        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        let person =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
         set_size(&person, rows, columns);
@@ -38,7 +39,13 @@ impl Terminal {
         let child = command.spawn().unwrap();
         // Its copies of the program's side would keep the terminal open.
         drop(command);
-        Self { child, person: Some(File::from(person)), seen: Vec::new(), read_to: 0, bound }
+        Self {
+            child,
+            person: Some(File::from(person)),
+            seen: Vec::new(),
+            read_to: 0,
+            bound,
+        }
     }
 
     /// The number of the program on it.
@@ -74,7 +81,9 @@ impl Terminal {
         let end = Instant::now() + self.bound;
         loop {
             let new = &self.seen[self.read_to..];
-            let at = new.windows(text.len()).position(|part| part == text.as_bytes());
+            let at = new
+                .windows(text.len())
+                .position(|part| part == text.as_bytes());
             if let Some(at) = at {
                 let shown = String::from_utf8_lossy(&new[..at + text.len()]).into_owned();
                 self.read_to += at + text.len();
@@ -126,13 +135,21 @@ impl Terminal {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < end, "did not end; the terminal shows:\n{}", self.shown());
+            assert!(
+                Instant::now() < end,
+                "did not end; the terminal shows:\n{}",
+                self.shown()
+            );
             if self.person.is_none() || !self.pump(Duration::from_millis(20)) {
                 std::thread::sleep(Duration::from_millis(5));
             }
         };
         while self.person.is_some() && self.has_more() && self.pump(Duration::ZERO) {}
-        Outcome { status, stdout: self.seen.clone(), stderr: Vec::new() }
+        Outcome {
+            status,
+            stdout: self.seen.clone(),
+            stderr: Vec::new(),
+        }
     }
 
     fn person(&mut self) -> &mut File {
@@ -140,17 +157,27 @@ impl Terminal {
     }
 
     fn has_more(&self) -> bool {
-        let Some(person) = &self.person else { return false };
+        let Some(person) = &self.person else {
+            return false;
+        };
         let mut one = [PollFd::new(person, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         poll(&mut one, Some(&now)).is_ok_and(|count| count > 0)
             && one[0].revents().contains(PollFlags::IN)
     }
 
     /// Reads what there is; `false` when nobody holds the program's side anymore.
     fn pump(&mut self, wait: Duration) -> bool {
-        let Some(person) = &mut self.person else { return false };
-        let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+        let Some(person) = &mut self.person else {
+            return false;
+        };
+        let wait = Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
         let mut one = [PollFd::new(&*person, PollFlags::IN)];
         if poll(&mut one, Some(&wait)).unwrap_or(0) == 0 {
             return true;
@@ -180,6 +207,11 @@ impl Drop for Terminal {
 }
 
 fn set_size(person: impl std::os::fd::AsFd, rows: u16, columns: u16) {
-    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     tcsetwinsize(person, size).unwrap();
 }

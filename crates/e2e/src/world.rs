@@ -38,7 +38,10 @@ impl World {
     pub fn new(name: &str) -> Self {
         let thread = std::thread::current();
         let called = thread.name().unwrap_or("main");
-        assert!(called == "main" || called.ends_with(name), "{called} calls itself {name}");
+        assert!(
+            called == "main" || called.ends_with(name),
+            "{called} calls itself {name}"
+        );
         let top = tempfile::Builder::new()
             .prefix("atoll-e2e-")
             .tempdir_in(base())
@@ -47,8 +50,16 @@ impl World {
         // Not only its owner may enter: sandboxes of root run as someone else.
         fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).unwrap();
         let top = top.canonicalize().unwrap();
-        let world = Self { top, name: name.to_owned() };
-        for one in [world.home(), world.config(), world.state(), world.workspace()] {
+        let world = Self {
+            top,
+            name: name.to_owned(),
+        };
+        for one in [
+            world.home(),
+            world.config(),
+            world.state(),
+            world.workspace(),
+        ] {
             fs::create_dir(&one).unwrap();
             fs::set_permissions(&one, fs::Permissions::from_mode(0o755)).unwrap();
         }
@@ -121,7 +132,10 @@ impl World {
 
     /// Writes a profile of the user's own.
     pub fn profile(&self, name: &str, text: &str) {
-        self.write(self.config().join(format!("atoll/profiles/{name}.toml")), text);
+        self.write(
+            self.config().join(format!("atoll/profiles/{name}.toml")),
+            text,
+        );
     }
 
     /// `atoll` with these arguments.
@@ -135,7 +149,9 @@ impl World {
         options: impl IntoIterator<Item = S>,
         script: &str,
     ) -> Invocation {
-        self.atoll(["run"]).args(options).args(["--", "sh", "-c", script])
+        self.atoll(["run"])
+            .args(options)
+            .args(["--", "sh", "-c", script])
     }
 
     /// Runs a shell script inside, with default options.
@@ -156,7 +172,11 @@ impl World {
             ("LANG".into(), "C.UTF-8".into()),
             ("ATOLL".into(), self::program().into()),
         ];
-        Invocation::new(vec![program.as_ref().to_owned()], environment, self.workspace())
+        Invocation::new(
+            vec![program.as_ref().to_owned()],
+            environment,
+            self.workspace(),
+        )
     }
 
     /// A shell script of the host, in which `$ATOLL` is the program.
@@ -194,7 +214,11 @@ impl World {
     #[must_use]
     pub fn last_run(&self) -> String {
         let runs = self.runs();
-        let started = |run: &&serde_json::Value| run["started-at-ms"].as_u64().or_else(|| run["started_at_ms"].as_u64());
+        let started = |run: &&serde_json::Value| {
+            run["started-at-ms"]
+                .as_u64()
+                .or_else(|| run["started_at_ms"].as_u64())
+        };
         let last = runs.iter().max_by_key(started).expect("there is no run");
         last["run"].as_str().unwrap().to_owned()
     }
@@ -215,14 +239,21 @@ impl World {
     /// When the report cannot be written.
     pub fn skip(&self, reason: &str, avoidable: Avoidable) {
         println!("skipped: {reason}");
-        let Some(file) = std::env::var_os("ATOLL_SKIP_FILE") else { return };
+        let Some(file) = std::env::var_os("ATOLL_SKIP_FILE") else {
+            return;
+        };
         let word = match avoidable {
             Avoidable::Yes => "avoidable",
             Avoidable::No => "unavoidable",
         };
-        let mut file = fs::File::options().append(true).create(true).open(file).unwrap();
+        let mut file = fs::File::options()
+            .append(true)
+            .create(true)
+            .open(file)
+            .unwrap();
         // One write, because other tests write to the same file.
-        file.write_all(format!("{}\t{reason}\t{word}\n", self.name).as_bytes()).unwrap();
+        file.write_all(format!("{}\t{reason}\t{word}\n", self.name).as_bytes())
+            .unwrap();
     }
 }
 
@@ -246,7 +277,11 @@ impl Drop for World {
 
 fn open_up(directory: &Path) {
     let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok) {
+    for entry in fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+    {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             open_up(&entry.path());
         }
@@ -255,7 +290,9 @@ fn open_up(directory: &Path) {
 
 /// The program under test.
 fn program() -> PathBuf {
-    std::env::var_os("ATOLL_BIN").expect("ATOLL_BIN names the program to test").into()
+    std::env::var_os("ATOLL_BIN")
+        .expect("ATOLL_BIN names the program to test")
+        .into()
 }
 
 /// Where worlds are made: on a disk, as a person's directories are.
@@ -280,7 +317,10 @@ pub fn is_root() -> bool {
 /// This user's and group's numbers.
 #[must_use]
 pub fn id() -> (u32, u32) {
-    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+    (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    )
 }
 
 /// Whether the tests that take long are wanted.
@@ -307,7 +347,10 @@ pub fn program_exists(name: &str) -> bool {
 pub fn can_be_ordinary_root() -> bool {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "--", "true"]);
-    command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    command
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 /// Makes a named pipe.

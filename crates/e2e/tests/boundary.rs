@@ -1,7 +1,12 @@
 //! What the boundary promises, tried from both sides. Every refusal has a positive
 //! control: the same act works where it should.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::fs;
 use std::io::Read;
@@ -14,8 +19,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use e2e::{
-    Avoidable, Outcome, Process, World, descendants_of, is_root, make_fifo, program_exists,
-    status_field, wait_until,
+    Avoidable, Outcome, Process, Running, World, descendants_of, is_root, make_fifo,
+    program_exists, status_field, wait_until,
 };
 
 const NONE: [&str; 0] = [];
@@ -48,7 +53,20 @@ fn connected(outcome: &Outcome) -> bool {
 /// The innermost processes below one: what runs in its sandbox.
 fn leaves(pid: u32) -> Vec<Process> {
     let all = descendants_of(pid);
-    all.iter().filter(|one| !all.iter().any(|other| other.parent == one.pid)).cloned().collect()
+    all.iter()
+        .filter(|one| !all.iter().any(|other| other.parent == one.pid))
+        .cloned()
+        .collect()
+}
+
+/// The `sleep` that a script starts in the background, once it is one: a shell says
+/// that it is ready while its child is still a shell itself.
+fn sleep_of(running: &Running) -> Process {
+    wait_until("the program, seen from outside", e2e::BOUND, || {
+        descendants_of(running.pid())
+            .into_iter()
+            .find(|one| one.name == "sleep")
+    })
 }
 
 #[test]
@@ -64,36 +82,54 @@ fn no_process_of_a_sandbox_is_root_to_the_kernel() {
     let world = World::new("no_process_of_a_sandbox_is_root_to_the_kernel");
     let running = world.run(NONE, "sleep 1000 & echo ready; wait").start();
     running.until_stdout("ready");
-    let sleep = descendants_of(running.pid()).into_iter().find(|one| one.name == "sleep");
-    let pid = sleep.expect("the program cannot be found from outside").pid;
+    let pid = sleep_of(&running).pid;
     for field in ["Uid", "Gid"] {
         let numbers = status_field(pid, field).unwrap();
-        assert!(numbers.split_whitespace().all(|number| number != "0"), "{field}: {numbers}");
+        assert!(
+            numbers.split_whitespace().all(|number| number != "0"),
+            "{field}: {numbers}"
+        );
     }
     // The whole sandbox: every process in the program's process namespace.
     let space = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     for one in descendants_of(running.pid()) {
         if is_root() && space(one.pid) == space(pid) {
             let numbers = status_field(one.pid, "Uid").unwrap();
-            assert!(!numbers.split_whitespace().any(|number| number == "0"), "{one:?}: {numbers}");
+            assert!(
+                !numbers.split_whitespace().any(|number| number == "0"),
+                "{one:?}: {numbers}"
+            );
         }
     }
     if !is_root() {
-        assert!(status_field(pid, "Uid").unwrap().starts_with(&e2e::id().0.to_string()));
+        assert!(
+            status_field(pid, "Uid")
+                .unwrap()
+                .starts_with(&e2e::id().0.to_string())
+        );
     }
 }
 
 #[test]
 fn programs_have_no_capabilities_and_cannot_gain_any() {
     let world = World::new("programs_have_no_capabilities_and_cannot_gain_any");
-    let running = world.run(NONE, "cat /proc/self/status; sleep 1000 & echo ready; wait").start();
+    let running = world
+        .run(NONE, "cat /proc/self/status; sleep 1000 & echo ready; wait")
+        .start();
     let inside = running.until_stdout("ready");
-    let sleep = descendants_of(running.pid()).into_iter().find(|one| one.name == "sleep").unwrap();
+    let sleep = sleep_of(&running);
     let outside = fs::read_to_string(format!("/proc/{}/status", sleep.pid)).unwrap();
     for status in [inside, outside] {
         let field = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(&format!("{name}:")));
-            line.unwrap_or_else(|| panic!("{name}")).split(':').nth(1).unwrap().trim().to_owned()
+            let line = status
+                .lines()
+                .find(|line| line.starts_with(&format!("{name}:")));
+            line.unwrap_or_else(|| panic!("{name}"))
+                .split(':')
+                .nth(1)
+                .unwrap()
+                .trim()
+                .to_owned()
         };
         for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
             assert_eq!(field(set), "0000000000000000", "{set}");
@@ -118,11 +154,15 @@ fn every_namespace_is_its_own() {
 #[test]
 fn processes_of_the_host_cannot_be_seen() {
     let world = World::new("processes_of_the_host_cannot_be_seen");
-    let seen = world.run_inside("ls /proc | grep -c '^[0-9]'; echo $$; kill -0 1 && echo can signal init").run_checked();
+    let seen = world
+        .run_inside("ls /proc | grep -c '^[0-9]'; echo $$; kill -0 1 && echo can signal init")
+        .run_checked();
     let count: u32 = seen.out().lines().next().unwrap().parse().unwrap();
     assert!(count <= 5, "{seen}");
     let pid = std::process::id();
-    let outer = world.run_inside(&format!("test -d /proc/{pid} && kill -0 {pid}")).run_checked();
+    let outer = world
+        .run_inside(&format!("test -d /proc/{pid} && kill -0 {pid}"))
+        .run_checked();
     // The number may be one of the sandbox's own; it is small then.
     assert!(pid < 20 || outer.code() != 0, "{outer}");
 }
@@ -146,7 +186,9 @@ fn the_first_process_is_opaque() {
         { cat /proc/1/$f || ls /proc/1/$f/ || readlink /proc/1/$f; } >/dev/null 2>&1 && echo $f; done; true";
     let seen = world.run_inside(script).success();
     assert_eq!(seen.out(), "", "readable of the first process");
-    let own = world.run_inside("cat /proc/self/environ > /dev/null && echo own").success();
+    let own = world
+        .run_inside("cat /proc/self/environ > /dev/null && echo own")
+        .success();
     assert_eq!(own.out(), "own\n");
 }
 
@@ -180,7 +222,10 @@ fn a_unix_socket_of_the_host_cannot_be_reached() {
         let _listener = UnixListener::bind(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         let code = connect_unix(path.to_str().unwrap());
-        assert!(connected(&world.host_shell(&code).run()), "the control cannot connect outside");
+        assert!(
+            connected(&world.host_shell(&code).run()),
+            "the control cannot connect outside"
+        );
         let inside = world.run(&options, &code).run().run_checked();
         assert!(!connected(&inside), "{options:?}: {inside}");
         assert!(inside.err().contains("refused"), "{options:?}: {inside}");
@@ -204,7 +249,10 @@ fn an_abstract_unix_socket_of_the_host_cannot_be_reached() {
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let _listener = UnixListener::bind_addr(&address).unwrap();
     let code = connect_unix(&format!("\\0{name}"));
-    assert!(connected(&world.host_shell(&code).run()), "the control cannot connect outside");
+    assert!(
+        connected(&world.host_shell(&code).run()),
+        "the control cannot connect outside"
+    );
     assert!(!connected(&world.run_inside(&code).run_checked()));
 }
 
@@ -222,13 +270,21 @@ fn a_named_pipe_of_the_host_does_not_lead_out() {
         let _ = fs::remove_file(&path);
         make_fifo(&path);
         // Held open at both ends, so that nobody waits.
-        let mut end = fs::File::options().read(true).write(true).open(&path).unwrap();
+        let mut end = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
         let script = format!("timeout 2 sh -c 'echo leaked > {}'; true", path.display());
         let _ = world.run(&options, &script).run().run_checked();
         std::io::Write::write_all(&mut end, b"end\n").unwrap();
         let mut seen = [0; 64];
         let count = end.read(&mut seen).unwrap();
-        assert_eq!(String::from_utf8_lossy(&seen[..count]), "end\n", "{options:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&seen[..count]),
+            "end\n",
+            "{options:?}"
+        );
     }
 }
 
@@ -238,8 +294,14 @@ fn there_is_no_way_out_to_a_network() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let code = connect_tcp("127.0.0.1", port);
-    assert!(connected(&world.host_shell(&code).run()), "the control cannot connect outside");
-    assert!(!connected(&world.run_inside(&code).run_checked()), "the host's loopback can be reached");
+    assert!(
+        connected(&world.host_shell(&code).run()),
+        "the control cannot connect outside"
+    );
+    assert!(
+        !connected(&world.run_inside(&code).run_checked()),
+        "the host's loopback can be reached"
+    );
 
     // An address of the host that is not its loopback, if it has one.
     let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -247,14 +309,27 @@ fn there_is_no_way_out_to_a_network() {
         let own = probe.local_addr().unwrap().ip().to_string();
         let code = connect_tcp(&own, port);
         assert!(connected(&world.host_shell(&code).run()));
-        assert!(!connected(&world.run_inside(&code).run_checked()), "the host can be reached");
+        assert!(
+            !connected(&world.run_inside(&code).run_checked()),
+            "the host can be reached"
+        );
     }
     let started = Instant::now();
-    let far = world.run_inside(&connect_tcp("192.0.2.1", 80)).run_checked();
+    let far = world
+        .run_inside(&connect_tcp("192.0.2.1", 80))
+        .run_checked();
     assert!(!connected(&far) && far.err().contains("refused"), "{far}");
-    assert!(started.elapsed() < Duration::from_secs(9), "it hangs where it should be refused");
+    assert!(
+        started.elapsed() < Duration::from_secs(9),
+        "it hangs where it should be refused"
+    );
     let devices = world.run_inside("cat /proc/net/dev").success().out();
-    let names: Vec<&str> = devices.lines().skip(2).filter_map(|line| line.split(':').next()).map(str::trim).collect();
+    let names: Vec<&str> = devices
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split(':').next())
+        .map(str::trim)
+        .collect();
     assert_eq!(names, ["lo"]);
 }
 
@@ -279,12 +354,24 @@ fn its_own_loopback_works() {
 
 /// System calls by number on this machine's architecture, or nothing.
 fn calls() -> Option<[(&'static str, String); 13]> {
-    let (unshare, mount, keyctl, add_key, bpf, uring, perf, userfaultfd, init_module, setns, ioctl, kexec) =
-        match std::env::consts::ARCH {
-            "x86_64" => (272, 165, 250, 248, 321, 425, 298, 323, 175, 308, 16, 246),
-            "aarch64" => (97, 40, 219, 217, 280, 425, 241, 282, 105, 268, 29, 104),
-            _ => return None,
-        };
+    let (
+        unshare,
+        mount,
+        keyctl,
+        add_key,
+        bpf,
+        uring,
+        perf,
+        userfaultfd,
+        init_module,
+        setns,
+        ioctl,
+        kexec,
+    ) = match std::env::consts::ARCH {
+        "x86_64" => (272, 165, 250, 248, 321, 425, 298, 323, 175, 308, 16, 246),
+        "aarch64" => (97, 40, 219, 217, 280, 425, 241, 282, 105, 268, 29, 104),
+        _ => return None,
+    };
     Some([
         ("unshare a user namespace", format!("{unshare}, 0x10000000")),
         ("unshare a mount namespace", format!("{unshare}, 0x20000")),
@@ -306,25 +393,42 @@ fn calls() -> Option<[(&'static str, String); 13]> {
 fn system_calls_that_open_doors_are_refused() {
     let world = World::new("system_calls_that_open_doors_are_refused");
     let Some(calls) = calls() else {
-        return world.skip("the numbers of system calls are not known here", Avoidable::No);
+        return world.skip(
+            "the numbers of system calls are not known here",
+            Avoidable::No,
+        );
     };
     for (name, call) in calls {
         // A refusal is EPERM or ENOSYS: the call itself was not judged. TIOCSTI on
         // what is no terminal would be ENOTTY.
-        let data = "$n=\"none\\0\"; $p=\"/tmp\\0\"; $t=\"tmpfs\\0\"; $u=\"user\\0\"; $z=\"\\0\" x 128;";
+        let data =
+            "$n=\"none\\0\"; $p=\"/tmp\\0\"; $t=\"tmpfs\\0\"; $u=\"user\\0\"; $z=\"\\0\" x 128;";
         let code = format!("perl -e '{data} $r = syscall({call}); print $r, \" \", $!+0, \"\\n\"'");
         let tried = world.run_inside(&code).run_checked();
         let out = tried.out();
-        assert!(matches!(out.trim(), "-1 1" | "-1 38"), "{name} gives {out:?}\n{tried}");
+        assert!(
+            matches!(out.trim(), "-1 1" | "-1 38"),
+            "{name} gives {out:?}\n{tried}"
+        );
     }
 }
 
 #[test]
 fn namespaces_and_mounts_cannot_be_made_by_programs() {
     let world = World::new("namespaces_and_mounts_cannot_be_made_by_programs");
-    for script in ["unshare --user true", "unshare --mount true", "unshare --net true",
-        "mount -t tmpfs none /tmp", "mount --bind /etc /tmp", "umount /proc", "chroot / true",
-        "nsenter -t 1 -m true", "mknod /tmp/m c 1 1", "hostname other", "date -s 2001-01-01"] {
+    for script in [
+        "unshare --user true",
+        "unshare --mount true",
+        "unshare --net true",
+        "mount -t tmpfs none /tmp",
+        "mount --bind /etc /tmp",
+        "umount /proc",
+        "chroot / true",
+        "nsenter -t 1 -m true",
+        "mknod /tmp/m c 1 1",
+        "hostname other",
+        "date -s 2001-01-01",
+    ] {
         let tried = world.run_inside(&format!("{script} || exit 1"));
         assert_eq!(tried.code(), 1, "{script}: {tried}");
         assert!(!tried.err().contains("error:"), "{script}: {tried}");
@@ -336,7 +440,10 @@ fn only_the_first_three_descriptors_are_passed_on() {
     let world = World::new("only_the_first_three_descriptors_are_passed_on");
     let secret = world.top().join("secret");
     world.write(&secret, "sesame");
-    let script = format!("exec 7<{} 9<.; exec \"$ATOLL\" run -- sh -c 'ls /proc/$$/fd; cat <&7'", secret.display());
+    let script = format!(
+        "exec 7<{} 9<.; exec \"$ATOLL\" run -- sh -c 'ls /proc/$$/fd; cat <&7'",
+        secret.display()
+    );
     let seen = world.host_shell(&script).run();
     assert!(!seen.out().contains("sesame"), "{seen}");
     let out = seen.out();
@@ -349,12 +456,30 @@ fn only_the_first_three_descriptors_are_passed_on() {
 #[test]
 fn the_system_cannot_be_written_to() {
     let world = World::new("the_system_cannot_be_written_to");
-    for place in ["/usr/x", "/etc/x", "/etc/passwd", "/bin/x", "/x", "/dev/x", "/proc/sys/kernel/hostname",
-        "/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger", "/run/x", "/var/x"] {
+    for place in [
+        "/usr/x",
+        "/etc/x",
+        "/etc/passwd",
+        "/bin/x",
+        "/x",
+        "/dev/x",
+        "/proc/sys/kernel/hostname",
+        "/proc/sys/net/ipv4/ip_forward",
+        "/proc/sysrq-trigger",
+        "/run/x",
+        "/var/x",
+    ] {
         let tried = world.run_inside(&format!("echo x > {place}")).run_checked();
         assert_ne!(tried.code(), 0, "{place} can be written to");
     }
-    for place in ["/tmp/x", "/dev/shm/x", "$HOME/x", "x", "/dev/null", "/var/tmp/x"] {
+    for place in [
+        "/tmp/x",
+        "/dev/shm/x",
+        "$HOME/x",
+        "x",
+        "/dev/null",
+        "/var/tmp/x",
+    ] {
         let _ = world.run_inside(&format!("echo x > {place}")).success();
     }
 }
@@ -362,9 +487,20 @@ fn the_system_cannot_be_written_to() {
 #[test]
 fn secrets_of_the_system_cannot_be_read() {
     let world = World::new("secrets_of_the_system_cannot_be_read");
-    for place in ["/etc/shadow", "/etc/gshadow", "/proc/kcore", "/proc/kmsg", "/dev/mem", "/dev/kmsg",
-        "/etc/ssh/ssh_host_ed25519_key", "/proc/keys", "/proc/1/root/etc/passwd"] {
-        let tried = world.run_inside(&format!("test -z \"$(head -c 10 {place} 2>/dev/null)\"")).run_checked();
+    for place in [
+        "/etc/shadow",
+        "/etc/gshadow",
+        "/proc/kcore",
+        "/proc/kmsg",
+        "/dev/mem",
+        "/dev/kmsg",
+        "/etc/ssh/ssh_host_ed25519_key",
+        "/proc/keys",
+        "/proc/1/root/etc/passwd",
+    ] {
+        let tried = world
+            .run_inside(&format!("test -z \"$(head -c 10 {place} 2>/dev/null)\""))
+            .run_checked();
         assert_eq!(tried.code(), 0, "{place} can be read");
     }
     let _ = world.run_inside("head -c 10 /etc/passwd").success();
@@ -380,7 +516,9 @@ fn two_sandboxes_do_not_see_each_other() {
     let second = world.run_inside(look).run_checked();
     assert!(!second.out().contains("from-first"), "{second}");
     if program_exists("ipcmk") && program_exists("ipcs") {
-        let own = world.run_inside("ipcmk -Q > /dev/null; ipcs -q | grep -c 0x").success();
+        let own = world
+            .run_inside("ipcmk -Q > /dev/null; ipcs -q | grep -c 0x")
+            .success();
         assert_eq!(own.out(), "1\n", "the control makes no queue");
         assert!(second.out().lines().any(|line| line == "0"), "{second}");
     }
@@ -391,8 +529,12 @@ fn two_sandboxes_do_not_see_each_other() {
 #[test]
 fn set_user_id_programs_gain_nothing() {
     let world = World::new("set_user_id_programs_gain_nothing");
-    let seen = world.run_inside("for p in /usr/bin/su /usr/bin/passwd /bin/mount; do test -u $p && echo $p; done; \
-        cp /usr/bin/id /tmp/id && chmod 6755 /tmp/id && /tmp/id -u").run_checked();
+    let seen = world
+        .run_inside(
+            "for p in /usr/bin/su /usr/bin/passwd /bin/mount; do test -u $p && echo $p; done; \
+        cp /usr/bin/id /tmp/id && chmod 6755 /tmp/id && /tmp/id -u",
+        )
+        .run_checked();
     let last = seen.out().lines().last().unwrap_or_default().to_owned();
     assert_eq!(last, e2e::id().0.to_string(), "{seen}");
 }
@@ -404,7 +546,10 @@ fn too_many_processes_are_refused() {
     let world = World::new("too_many_processes_are_refused");
     let script = "perl -e 'for (1..200) { my $p = fork; if (!defined $p) { print \"stopped at $_\\n\"; last } \
                   if (!$p) { sleep 1000 } } print \"end\\n\"'";
-    let limited = world.run(["--limit", "processes=32"], script).run().success();
+    let limited = world
+        .run(["--limit", "processes=32"], script)
+        .run()
+        .success();
     assert!(limited.out().contains("stopped at"), "{limited}");
     let free = world.run_inside(script).success();
     assert!(!free.out().contains("stopped at"), "{free}");
@@ -430,7 +575,9 @@ fn too_much_memory_ends_the_run_and_is_named() {
     if limited.code() == 137 {
         limited.says(["the memory limit was reached"]);
     }
-    let _ = world.run_inside("perl -e '$x = \"x\" x (32 << 20)'").success();
+    let _ = world
+        .run_inside("perl -e '$x = \"x\" x (32 << 20)'")
+        .success();
 }
 
 #[test]
@@ -446,9 +593,14 @@ fn a_child_that_takes_too_much_memory_does_not_go_unnoticed() {
 fn too_many_open_files_are_refused() {
     let world = World::new("too_many_open_files_are_refused");
     let script = "perl -e 'for (1..500) { open($f[$_], \"<\", \"/dev/null\") or do { print \"stopped at $_\\n\"; last } }'";
-    let limited = world.run(["--limit", "open-files=64"], script).run().success();
+    let limited = world
+        .run(["--limit", "open-files=64"], script)
+        .run()
+        .success();
     assert!(limited.out().contains("stopped at 6"), "{limited}");
-    let raised = world.run(["--limit", "open-files=64"], "ulimit -n 128").run();
+    let raised = world
+        .run(["--limit", "open-files=64"], "ulimit -n 128")
+        .run();
     assert_ne!(raised.code(), 0, "{raised}");
 }
 
@@ -466,7 +618,8 @@ fn too_much_written_to_the_disk_ends_the_run() {
 #[test]
 fn too_many_files_end_the_run() {
     let world = World::new("too_many_files_end_the_run");
-    let script = "i=0; while [ $i -lt 5000 ]; do : > f$i; i=$((i+1)); done; sleep 20; echo still there";
+    let script =
+        "i=0; while [ $i -lt 5000 ]; do : > f$i; i=$((i+1)); done; sleep 20; echo still there";
     let limited = world.run(["--limit", "inodes=500"], script).run();
     assert_ne!(limited.code(), 0, "{limited}");
     limited.says(["limit of files"]);
@@ -486,15 +639,25 @@ fn time_ends_also_what_ignores_being_asked_to() {
     let world = World::new("time_ends_also_what_ignores_being_asked_to");
     let started = Instant::now();
     let script = "trap '' TERM INT HUP; while :; do sleep 0.05; done";
-    let ended = world.run(["--timeout", "500ms"], script).run().expect_status(124);
+    let ended = world
+        .run(["--timeout", "500ms"], script)
+        .run()
+        .expect_status(124);
     ended.says(["time limit"]);
-    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[test]
 fn idle_time_ends_a_run_that_does_nothing() {
     let world = World::new("idle_time_ends_a_run_that_does_nothing");
-    let ended = world.run(["--limit", "idle=300ms"], "sleep 100").run().expect_status(124);
+    let ended = world
+        .run(["--limit", "idle=300ms"], "sleep 100")
+        .run()
+        .expect_status(124);
     ended.says(["no input or output"]);
     let script = "i=0; while [ $i -lt 12 ]; do echo $i; sleep 0.1; i=$((i+1)); done";
     let _ = world.run(["--limit", "idle=1s"], script).run().success();
@@ -503,7 +666,12 @@ fn idle_time_ends_a_run_that_does_nothing() {
 #[test]
 fn nothing_of_a_sandbox_outlives_its_atoll() {
     let world = World::new("nothing_of_a_sandbox_outlives_its_atoll");
-    let running = world.run(NONE, "trap '' TERM HUP INT; setsid sleep 1000 & echo ready; sleep 1000").start();
+    let running = world
+        .run(
+            NONE,
+            "trap '' TERM HUP INT; setsid sleep 1000 & echo ready; sleep 1000",
+        )
+        .start();
     running.until_stdout("ready");
     let all = descendants_of(running.pid());
     assert!(!leaves(running.pid()).is_empty());

@@ -1,5 +1,7 @@
 //! What the documents tell people to type works, and shows what they say.
 
+#![allow(clippy::expect_used, clippy::panic)]
+
 use std::path::{Path, PathBuf};
 
 use e2e::World;
@@ -20,7 +22,11 @@ fn without_particulars(text: &str) -> Vec<String> {
         .map(|line| {
             let words = line.split_whitespace().map(|word| {
                 let digits = word.bytes().filter(u8::is_ascii_digit).count();
-                if digits > 0 && !word.starts_with('-') { "#" } else { word }
+                if digits > 0 && !word.starts_with('-') {
+                    "#"
+                } else {
+                    word
+                }
             });
             words.collect::<Vec<_>>().join(" ")
         })
@@ -57,7 +63,10 @@ fn shell(world: &World, script: &str) -> String {
 fn the_transcript_of_the_readme_is_real() {
     let world = World::new("the_transcript_of_the_readme_is_real");
     let readme = document("README.md");
-    let block = readme.split("```").nth(1).expect("the README begins with a transcript");
+    let block = readme
+        .split("```")
+        .nth(1)
+        .expect("the README begins with a transcript");
     let commands = transcript(block);
     assert!(commands.len() >= 4, "{commands:?}");
     for (command, printed) in commands {
@@ -81,7 +90,10 @@ fn every_command_that_documents_name_exists() {
             if words.next() != Some("atoll") {
                 continue;
             }
-            if let Some(word) = words.next().filter(|word| word.bytes().all(|b| b.is_ascii_lowercase())) {
+            if let Some(word) = words
+                .next()
+                .filter(|word| word.bytes().all(|b| b.is_ascii_lowercase()))
+            {
                 seen.insert(word.to_owned());
             }
         }

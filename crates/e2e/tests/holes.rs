@@ -1,7 +1,12 @@
 //! Holes that were found and closed: each is tried here by a program inside and
 //! judged from outside, and beside each refusal stands what has to go on working.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,13 +63,23 @@ fn a_planted_link_does_not_lead_the_summary_elsewhere() {
             let _ = fs::remove_dir(world.path("summary"));
             let _ = fs::remove_file(world.path("summary"));
             let script = format!("rm -f summary; {plant} summary && echo planted");
-            let ended = world.run([mode, "--json", "summary"], &script).within(SOON).run();
+            let ended = world
+                .run([mode, "--json", "summary"], &script)
+                .within(SOON)
+                .run();
             assert!(ended.out().contains("planted"), "{mode} {plant}: {ended}");
-            assert_eq!(world.read(&canary), "untouched\n", "{mode} {plant}: {ended}");
+            assert_eq!(
+                world.read(&canary),
+                "untouched\n",
+                "{mode} {plant}: {ended}"
+            );
         }
     }
     let _ = fs::remove_dir(world.path("summary"));
-    let _ = world.run(["--keep", "--json", "written"], "true").run().success();
+    let _ = world
+        .run(["--keep", "--json", "written"], "true")
+        .run()
+        .success();
     let written: serde_json::Value = serde_json::from_str(&world.read("written")).unwrap();
     assert!(written["run"].is_string(), "{written}");
 }
@@ -75,7 +90,10 @@ fn a_summary_is_not_written_through_a_link_that_was_there() {
     let canary = world.top().join("canary");
     world.write(&canary, "untouched\n");
     symlink(&canary, world.path("summary")).unwrap();
-    let refused = world.run(["--json", "summary"], "echo started").run().expect_status(125);
+    let refused = world
+        .run(["--json", "summary"], "echo started")
+        .run()
+        .expect_status(125);
     refused.is_clear_error(["--json", "summary"]);
     assert_eq!(refused.out(), "");
     assert_eq!(world.read(&canary), "untouched\n");
@@ -91,7 +109,8 @@ fn nothing_in_a_live_workspace_becomes_set_user_id() {
     let mut attempts = vec![
         "chmod u+s there; chmod g+s there; chmod 6755 there".to_owned(),
         "chmod g+s directory; mkdir -m 2755 made-directory".to_owned(),
-        "cp /usr/bin/id copied; chmod 4755 copied; install -m 4755 /usr/bin/id installed".to_owned(),
+        "cp /usr/bin/id copied; chmod 4755 copied; install -m 4755 /usr/bin/id installed"
+            .to_owned(),
         "perl -MFcntl -e \"sysopen(F, q(opened), O_CREAT|O_WRONLY, 06755)\"".to_owned(),
         "perl -e \"open(F, q(>there)); chmod(06755, *F)\"".to_owned(),
     ];
@@ -104,12 +123,18 @@ fn nothing_in_a_live_workspace_becomes_set_user_id() {
         attempts.push(python("import os; os.mknod(\"node\", 0o106755)"));
     }
     for attempt in &attempts {
-        let _ = world.run(["--live"], &format!("umask 0; {attempt}; true")).run().success();
+        let _ = world
+            .run(["--live"], &format!("umask 0; {attempt}; true"))
+            .run()
+            .success();
         for (path, entry) in tree(&world.workspace()) {
             assert_eq!(entry.mode & 0o6000, 0, "{}: {attempt}", path.display());
         }
     }
-    let _ = world.run(["--live"], "chmod 750 there; chmod +t directory").run().success();
+    let _ = world
+        .run(["--live"], "chmod 750 there; chmod +t directory")
+        .run()
+        .success();
     let mode = |path| fs::metadata(world.path(path)).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode("there"), mode("directory") & 0o1000), (0o750, 0o1000));
 }
@@ -134,7 +159,9 @@ fn hooks_stay_sealed_in_a_live_workspace() {
     let sealed = |world: &World| -> BTreeMap<PathBuf, _> {
         let all = tree(&world.workspace()).into_iter();
         all.filter(|(path, _)| {
-            [".git/hooks", ".git/config", ".github"].iter().any(|one| path.starts_with(one))
+            [".git/hooks", ".git/config", ".github"]
+                .iter()
+                .any(|one| path.starts_with(one))
         })
         .collect()
     };
@@ -155,11 +182,20 @@ fn hooks_stay_sealed_in_a_live_workspace() {
         "perl -e \"rename q(.git), q(gone)\"",
         "mv .github gone",
     ] {
-        let tried = world.run(["--live"], &format!("{attempt}; true")).run().success();
-        assert!(world.path(".git").is_dir() && !world.exists("gone"), "{attempt}: {tried}");
+        let tried = world
+            .run(["--live"], &format!("{attempt}; true"))
+            .run()
+            .success();
+        assert!(
+            world.path(".git").is_dir() && !world.exists("gone"),
+            "{attempt}: {tried}"
+        );
         assert!(sealed(&world) == before, "{attempt}: {tried}");
     }
-    let _ = world.run(["--live"], "echo new > source; mkdir d; mv source d/moved").run().success();
+    let _ = world
+        .run(["--live"], "echo new > source; mkdir d; mv source d/moved")
+        .run()
+        .success();
     assert_eq!(world.read("d/moved"), "new\n");
 }
 
@@ -174,10 +210,14 @@ fn connect(path: &str) -> String {
 fn sockets_in_a_live_workspace_lead_nowhere() {
     let world = World::new("sockets_in_a_live_workspace_lead_nowhere");
     fs::create_dir(world.path("deep")).unwrap();
-    let listeners = ["socket", "deep/socket"].map(|path| UnixListener::bind(world.path(path)).unwrap());
+    let listeners =
+        ["socket", "deep/socket"].map(|path| UnixListener::bind(world.path(path)).unwrap());
     for (path, listener) in ["socket", "deep/socket"].iter().zip(&listeners) {
         let control = world.host_shell(&connect(path)).run().success();
-        assert!(control.out().contains("connected"), "the control cannot connect: {control}");
+        assert!(
+            control.out().contains("connected"),
+            "the control cannot connect: {control}"
+        );
         let _ = listener.accept().unwrap();
         listener.set_nonblocking(true).unwrap();
         let names = format!("ln {path} linked; mv {path} moved; rm -f {path}");
@@ -198,7 +238,11 @@ fn named_pipes_in_a_live_workspace_lead_nowhere() {
     for path in ["pipe", "deep/pipe"] {
         make_fifo(&world.path(path));
         // Held open at both ends, so that nobody waits.
-        let mut end = fs::File::options().read(true).write(true).open(world.path(path)).unwrap();
+        let mut end = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(world.path(path))
+            .unwrap();
         std::io::Write::write_all(&mut end, b"secret\n").unwrap();
         let script = format!(
             "timeout 2 head -n 1 {path}; timeout 2 sh -c 'echo leaked > {path}'; ln {path} linked; \
@@ -209,7 +253,11 @@ fn named_pipes_in_a_live_workspace_lead_nowhere() {
         std::io::Write::write_all(&mut end, b"end\n").unwrap();
         let mut seen = [0; 64];
         let count = std::io::Read::read(&mut end, &mut seen).unwrap();
-        assert_eq!(String::from_utf8_lossy(&seen[..count]), "secret\nend\n", "{tried}");
+        assert_eq!(
+            String::from_utf8_lossy(&seen[..count]),
+            "secret\nend\n",
+            "{tried}"
+        );
         assert!(world.exists(path), "{tried}");
     }
 }
@@ -224,13 +272,19 @@ fn inputs_that_lead_out_are_refused() {
     world.write(shared.join("file"), "content\n");
     for name in ["pipe", "socket"] {
         let path = shared.join(name).to_str().unwrap().to_owned();
-        let refused = world.run(["--ro", &path], "echo started").within(SOON).run();
+        let refused = world
+            .run(["--ro", &path], "echo started")
+            .within(SOON)
+            .run();
         assert_eq!(refused.code(), 125, "{refused}");
         refused.is_clear_error([path.as_str(), "socket"]);
         assert_eq!(refused.out(), "");
     }
     let file = shared.join("file").to_str().unwrap().to_owned();
-    let shown = world.run(["--ro", &file], &format!("cat {file}")).run().success();
+    let shown = world
+        .run(["--ro", &file], &format!("cat {file}"))
+        .run()
+        .success();
     assert_eq!(shown.out(), "content\n");
 }
 
@@ -244,7 +298,11 @@ fn standing(pid: u32) -> [String; 3] {
     // the 18th and 19th field (proc(5)).
     let after_name = stat.rsplit(')').next().unwrap();
     let nice: Vec<&str> = after_name.split_whitespace().skip(15).take(2).collect();
-    [read("limits"), status_field(pid, "Cpus_allowed").unwrap(), nice.join(" ")]
+    [
+        read("limits"),
+        status_field(pid, "Cpus_allowed").unwrap(),
+        nice.join(" "),
+    ]
 }
 
 /// The process that is the first of its sandbox, by its number on the host.
@@ -256,14 +314,20 @@ fn first_process(running: &Running) -> u32 {
             numbers.len() > 1 && numbers.last() == Some(&"1")
         })
     };
-    all.iter().find(|one| is_first(one.pid)).expect("the sandbox has no first process").pid
+    all.iter()
+        .find(|one| is_first(one.pid))
+        .expect("the sandbox has no first process")
+        .pid
 }
 
 #[test]
 fn the_first_process_cannot_be_hindered() {
     let world = World::new("the_first_process_cannot_be_hindered");
     let Some([(_, limit), (_, affinity), (_, priority), _]) = numbers() else {
-        return world.skip("the numbers of system calls are not known here", Avoidable::No);
+        return world.skip(
+            "the numbers of system calls are not known here",
+            Avoidable::No,
+        );
     };
     if !has_python(&world) {
         return;
@@ -305,10 +369,19 @@ sys.stdin.readline()
     running.send("\n");
     let ended = running.wait().success();
     let result = |name: &str| {
-        let line = said.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("{name}: {ended}")).to_owned()
     };
-    for name in ["limit", "read-limit", "affinity", "priority", "group-priority", "user-priority"] {
+    for name in [
+        "limit",
+        "read-limit",
+        "affinity",
+        "priority",
+        "group-priority",
+        "user-priority",
+    ] {
         assert_eq!(result(name), "1", "{name}: {ended}");
     }
     for name in ["own-limit", "own-affinity", "own-priority"] {
@@ -350,15 +423,24 @@ print("took it")
 
 fn take(world: &World, kind: &str, mib: u32) -> Outcome {
     let script = format!("{} {kind} {mib}", python(TAKE));
-    world.run(["--discard", "--limit", "memory=64MiB"], &script).within(SOON).run()
+    world
+        .run(["--discard", "--limit", "memory=64MiB"], &script)
+        .within(SOON)
+        .run()
 }
 
 fn expect_held(world: &World, kinds: &[&str]) {
     for kind in kinds {
         let held = take(world, kind, 200);
-        assert!(held.code() != 0 && !held.out().contains("took it"), "{kind}: {held}");
+        assert!(
+            held.code() != 0 && !held.out().contains("took it"),
+            "{kind}: {held}"
+        );
         held.says(["memory"]);
-        assert!(take(world, kind, 16).success().out().contains("took it"), "{kind}");
+        assert!(
+            take(world, kind, 16).success().out().contains("took it"),
+            "{kind}"
+        );
     }
 }
 
@@ -412,34 +494,68 @@ print("took it")
 fn a_named_pipe_in_place_of_a_configuration_does_not_hang() {
     let world = World::new("a_named_pipe_in_place_of_a_configuration_does_not_hang");
     make_fifo(&world.path("atoll.toml"));
-    let refused = world.run(NONE, "echo started").within(SOON).run().expect_status(125);
+    let refused = world
+        .run(NONE, "echo started")
+        .within(SOON)
+        .run()
+        .expect_status(125);
     refused.is_clear_error(["atoll.toml", "regular file"]);
     assert_eq!(refused.out(), "");
     fs::remove_file(world.path("atoll.toml")).unwrap();
 
-    let _ = world.run(["--live"], "mkfifo atoll.toml").within(SOON).run();
+    let _ = world
+        .run(["--live"], "mkfifo atoll.toml")
+        .within(SOON)
+        .run();
     let _ = fs::remove_file(world.path("atoll.toml"));
 
     let profiles = world.config().join("atoll/profiles");
     fs::create_dir_all(&profiles).unwrap();
     make_fifo(&profiles.join("piped.toml"));
-    let refused = world.run(["--profile", "piped"], "echo started").within(SOON).run();
+    let refused = world
+        .run(["--profile", "piped"], "echo started")
+        .within(SOON)
+        .run();
     refused.expect_status(125).is_clear_error(["piped"]);
     fs::remove_file(profiles.join("piped.toml")).unwrap();
-    assert_eq!(world.run(NONE, "echo started").run().success().out(), "started\n");
+    assert_eq!(
+        world.run(NONE, "echo started").run().success().out(),
+        "started\n"
+    );
+}
+
+/// The time limit of one second ends a program that stops itself like this.
+fn clock_goes_on(world: &World, stop: &str) {
+    let options = ["--keep", "--timeout", "1s"];
+    let mut terminal = world.run(options, stop).within(SOON).on_terminal(24, 80);
+    let pid = terminal.pid();
+    let ended = terminal.wait().expect_status(124);
+    assert!(ended.out().contains("time limit"), "{stop}: {ended}");
+    assert!(!e2e::is_alive(pid), "{stop}");
+    let ended = world
+        .run(options, stop)
+        .within(SOON)
+        .run()
+        .expect_status(124);
+    ended.says(["time limit"]);
 }
 
 #[test]
 fn a_program_that_stops_itself_does_not_stop_the_clock() {
     let world = World::new("a_program_that_stops_itself_does_not_stop_the_clock");
-    for stop in ["kill -STOP $$", "kill -STOP 0", "kill -TSTP 0; sleep 1000", "kill -STOP -1; kill -STOP $$"] {
-        let options = ["--keep", "--timeout", "1s"];
-        let mut terminal = world.run(options, stop).within(SOON).on_terminal(24, 80);
-        let pid = terminal.pid();
-        let ended = terminal.wait().expect_status(124);
-        assert!(ended.out().contains("time limit"), "{stop}: {ended}");
-        assert!(!e2e::is_alive(pid), "{stop}");
-        let ended = world.run(options, stop).within(SOON).run().expect_status(124);
-        ended.says(["time limit"]);
+    for stop in [
+        "kill -STOP $$",
+        "kill -STOP 0",
+        "kill -STOP -1; kill -STOP $$",
+    ] {
+        clock_goes_on(&world, stop);
+    }
+}
+
+#[test]
+fn only_the_person_suspends_the_clock() {
+    let world = World::new("only_the_person_suspends_the_clock");
+    for stop in ["kill -TSTP 0; sleep 1000", "kill -TTIN $$", "kill -TTOU $$"] {
+        clock_goes_on(&world, stop);
     }
 }

@@ -1,7 +1,12 @@
 //! What a person at a terminal gets: a terminal inside that behaves as usual,
 //! their own back as it was, and a question at the end.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::time::Duration;
 
@@ -22,17 +27,24 @@ fn the_program_has_a_terminal_of_its_own() {
     let mut terminal = kept(&world, script).on_terminal(24, 80);
     let ended = terminal.wait().success();
     assert!(ended.out().contains("/dev/pts/"), "{ended}");
-    assert!(ended.out().contains("three") && ended.out().contains("to-tty"), "{ended}");
+    assert!(
+        ended.out().contains("three") && ended.out().contains("to-tty"),
+        "{ended}"
+    );
 }
 
 #[test]
 fn without_a_terminal_there_is_none_inside() {
     let world = World::new("without_a_terminal_there_is_none_inside");
-    let seen = world.run_inside("test -t 0 || test -t 1 || test -t 2 || echo none").success();
+    let seen = world
+        .run_inside("test -t 0 || test -t 1 || test -t 2 || echo none")
+        .success();
     assert_eq!(seen.out(), "none\n");
     let tty = world.run(["--tty"], "true").run().expect_status(125);
     tty.is_clear_error(["--tty", "terminal"]);
-    let mut terminal = world.run(["--keep", "--no-tty"], "test -t 1 || echo pipes").on_terminal(24, 80);
+    let mut terminal = world
+        .run(["--keep", "--no-tty"], "test -t 1 || echo pipes")
+        .on_terminal(24, 80);
     let ended = terminal.wait().success();
     assert!(ended.out().contains("pipes"), "{ended}");
 }
@@ -56,19 +68,32 @@ fn the_size_is_right_and_a_resize_is_seen() {
 #[test]
 fn the_persons_terminal_is_raw_meanwhile_and_as_before_afterwards() {
     let world = World::new("the_persons_terminal_is_raw_meanwhile_and_as_before_afterwards");
-    let mut terminal = kept(&world, "echo ready; read x; stty raw -echo; printf '\\033[?25l'").on_terminal(24, 80);
+    let mut terminal = kept(
+        &world,
+        "echo ready; read x; stty raw -echo; printf '\\033[?25l'",
+    )
+    .on_terminal(24, 80);
     let before = terminal.settings();
     terminal.expect("ready");
     let meanwhile = terminal.settings();
-    assert!(!meanwhile.local_modes.contains(LocalModes::ICANON), "it is not raw");
-    assert!(!meanwhile.local_modes.contains(LocalModes::ECHO), "it echoes twice");
+    assert!(
+        !meanwhile.local_modes.contains(LocalModes::ICANON),
+        "it is not raw"
+    );
+    assert!(
+        !meanwhile.local_modes.contains(LocalModes::ECHO),
+        "it echoes twice"
+    );
     terminal.line("");
     let ended = terminal.wait().success();
     let after = terminal.settings();
     assert_eq!(after.local_modes, before.local_modes);
     assert_eq!(after.input_modes, before.input_modes);
     assert_eq!(after.output_modes, before.output_modes);
-    assert!(ended.out().contains("\x1b[?25h"), "the cursor stays hidden\n{ended}");
+    assert!(
+        ended.out().contains("\x1b[?25h"),
+        "the cursor stays hidden\n{ended}"
+    );
 }
 
 #[test]
@@ -85,8 +110,20 @@ fn what_is_typed_is_shown_once() {
 #[test]
 fn control_c_reaches_the_program_and_only_it() {
     let world = World::new("control_c_reaches_the_program_and_only_it");
-    let mut terminal = kept(&world, "trap 'echo caught' INT; echo ready; sleep 1000; echo on").on_terminal(24, 80);
+    let mut terminal = kept(
+        &world,
+        "trap 'echo caught' INT; echo ready; sleep 1000; echo on",
+    )
+    .on_terminal(24, 80);
     terminal.expect("ready");
+    // A shell that is asked before it waits for the other does not tell it.
+    let pid = terminal.pid();
+    wait_until("the program", BOUND, || {
+        descendants_of(pid)
+            .iter()
+            .any(|one| one.name == "sleep")
+            .then_some(())
+    });
     terminal.send(b"\x03");
     terminal.expect("caught");
     terminal.expect("on");
@@ -115,7 +152,9 @@ fn control_d_ends_the_input() {
 #[test]
 fn jobs_inside_can_be_stopped_and_continued() {
     let world = World::new("jobs_inside_can_be_stopped_and_continued");
-    let mut terminal = world.atoll(["run", "--keep", "--", "bash", "--norc", "-i"]).on_terminal(24, 80);
+    let mut terminal = world
+        .atoll(["run", "--keep", "--", "bash", "--norc", "-i"])
+        .on_terminal(24, 80);
     // What is typed before the shell is there may be lost, as with any shell.
     terminal.expect("bash-");
     terminal.line("echo re''ady");
@@ -125,7 +164,10 @@ fn jobs_inside_can_be_stopped_and_continued() {
     terminal.line("");
     let pid = terminal.pid();
     wait_until("the job", BOUND, || {
-        descendants_of(pid).iter().any(|one| one.name == "sleep").then_some(())
+        descendants_of(pid)
+            .iter()
+            .any(|one| one.name == "sleep")
+            .then_some(())
     });
     terminal.send(b"\x1a");
     terminal.expect("Stopped");
@@ -144,7 +186,11 @@ fn jobs_inside_can_be_stopped_and_continued() {
 #[test]
 fn control_z_suspends_the_run_and_fg_goes_on() {
     let world = World::new("control_z_suspends_the_run_and_fg_goes_on");
-    let mut terminal = world.host("bash").args(["--norc", "--noprofile", "-i"]).env("PS1", "").on_terminal(24, 80);
+    let mut terminal = world
+        .host("bash")
+        .args(["--norc", "--noprofile", "-i"])
+        .env("PS1", "")
+        .on_terminal(24, 80);
     terminal.line("stty -echo; echo re''ady");
     terminal.expect("ready");
     terminal.line("\"$ATOLL\" run --keep -- sh -c 'echo in''side; cat'");
@@ -168,15 +214,25 @@ fn control_z_suspends_the_run_and_fg_goes_on() {
 #[test]
 fn sequences_that_speak_to_the_terminal_are_removed() {
     let world = World::new("sequences_that_speak_to_the_terminal_are_removed");
-    let script = "printf 'a\\033]52;c;ZXZpbA==\\007b\\033]0;title\\007c\\033[6nd\\033[31mred\\033[0m\\n'";
+    let script =
+        "printf 'a\\033]52;c;ZXZpbA==\\007b\\033]0;title\\007c\\033[6nd\\033[31mred\\033[0m\\n'";
     let mut terminal = kept(&world, script).on_terminal(24, 80);
     let ended = terminal.wait().success();
     let out = ended.out();
-    assert!(!out.contains("ZXZpbA"), "the clipboard was written\n{ended}");
+    assert!(
+        !out.contains("ZXZpbA"),
+        "the clipboard was written\n{ended}"
+    );
     assert!(!out.contains("\x1b]0;"), "the title was changed\n{ended}");
     assert!(!out.contains("\x1b[6n"), "the terminal was asked\n{ended}");
-    assert!(out.contains("abcd\x1b[31mred"), "text or colours are lost\n{ended}");
-    assert!(out.contains("terminal"), "the summary does not tell\n{ended}");
+    assert!(
+        out.contains("abcd\x1b[31mred"),
+        "text or colours are lost\n{ended}"
+    );
+    assert!(
+        out.contains("terminal"),
+        "the summary does not tell\n{ended}"
+    );
     // What goes to a pipe is left as it is.
     let piped = world.run_inside(script).success();
     assert!(piped.out().contains("ZXZpbA"), "{piped}");
@@ -189,7 +245,11 @@ fn names_of_files_do_not_speak_to_the_terminal() {
     let mut terminal = kept(&world, script).on_terminal(24, 80);
     let ended = terminal.wait().success();
     assert!(!ended.out().contains("\x1b]52"), "{ended}");
-    for arguments in [vec!["diff", "--no-pager"], vec!["diff", "--stat"], vec!["runs"]] {
+    for arguments in [
+        vec!["diff", "--no-pager"],
+        vec!["diff", "--stat"],
+        vec!["runs"],
+    ] {
         let mut terminal = world.atoll(arguments).on_terminal(24, 80);
         let ended = terminal.wait().success();
         assert!(!ended.out().contains("\x1b]52"), "{ended}");
@@ -211,7 +271,9 @@ fn the_question_is_answered_with_keep() {
 #[test]
 fn the_question_is_answered_with_apply() {
     let world = World::new("the_question_is_answered_with_apply");
-    let mut terminal = world.run([""; 0], "echo new > new; exit 6").on_terminal(24, 80);
+    let mut terminal = world
+        .run([""; 0], "echo new > new; exit 6")
+        .on_terminal(24, 80);
     terminal.expect(QUESTION);
     terminal.line("a");
     terminal.expect("applied");
@@ -234,7 +296,10 @@ fn the_question_is_answered_with_discard() {
 #[test]
 fn the_question_is_answered_with_diff_and_asked_again() {
     let world = World::new("the_question_is_answered_with_diff_and_asked_again");
-    let mut terminal = world.run([""; 0], "echo brand-new > new").env("PAGER", "cat").on_terminal(24, 80);
+    let mut terminal = world
+        .run([""; 0], "echo brand-new > new")
+        .env("PAGER", "cat")
+        .on_terminal(24, 80);
     terminal.expect(QUESTION);
     terminal.line("d");
     terminal.expect("brand-new");
@@ -258,13 +323,18 @@ fn the_end_of_input_at_the_question_keeps() {
 #[test]
 fn what_was_typed_before_the_question_does_not_answer_it() {
     let world = World::new("what_was_typed_before_the_question_does_not_answer_it");
-    let mut terminal = world.run([""; 0], "echo new > new; echo ready; read x").on_terminal(24, 80);
+    let mut terminal = world
+        .run([""; 0], "echo new > new; echo ready; read x")
+        .on_terminal(24, 80);
     terminal.expect("ready");
     terminal.send(b"\ra\ra\r");
     terminal.expect(QUESTION);
     terminal.line("k");
     let _ = terminal.wait().success();
-    assert!(!world.exists("new"), "typed ahead for the program, it was taken for an answer");
+    assert!(
+        !world.exists("new"),
+        "typed ahead for the program, it was taken for an answer"
+    );
 }
 
 #[test]
@@ -293,7 +363,10 @@ fn nothing_is_asked_when_nothing_changed() {
 /// nothing of its changes is lost.
 fn window_closed(world: &World, script: &str) {
     let before = tree(&world.workspace());
-    let mut terminal = world.run([""; 0], script).within(Duration::from_secs(20)).on_terminal(24, 80);
+    let mut terminal = world
+        .run([""; 0], script)
+        .within(Duration::from_secs(20))
+        .on_terminal(24, 80);
     terminal.expect("ready");
     let all = descendants_of(terminal.pid());
     terminal.close();
@@ -303,7 +376,10 @@ fn window_closed(world: &World, script: &str) {
     });
     assert!(tree(&world.workspace()) == before);
     let shown = world.atoll(["diff", &world.last_run()]).run().success();
-    assert!(shown.out().contains("+new"), "the changes are lost\n{shown}");
+    assert!(
+        shown.out().contains("+new"),
+        "the changes are lost\n{shown}"
+    );
 }
 
 #[test]
@@ -315,7 +391,8 @@ fn a_terminal_that_goes_away_ends_the_sandbox_and_keeps_the_run() {
 #[test]
 fn a_terminal_that_goes_away_ends_also_what_ignores_it() {
     let world = World::new("a_terminal_that_goes_away_ends_also_what_ignores_it");
-    let script = "trap '' HUP TERM; echo new > new; echo ready; while :; do echo on; sleep 0.1; done";
+    let script =
+        "trap '' HUP TERM; echo new > new; echo ready; while :; do echo on; sleep 0.1; done";
     window_closed(&world, script);
 }
 

@@ -1,7 +1,12 @@
 //! What the workspace promises: nothing changes outside until it is applied,
 //! every kind of change is applied right, and all of it can be taken back.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +15,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use e2e::{
-    Avoidable, Kind, Outcome, World, can_be_ordinary_root, is_root, program_exists, tree, wait_until,
+    Avoidable, Kind, Outcome, World, can_be_ordinary_root, is_root, program_exists, tree,
+    wait_until,
 };
 
 const NONE: [&str; 0] = [];
@@ -70,15 +76,27 @@ fn check_applied(world: &World) {
     assert!(!world.exists("old-dir"));
     assert_eq!(world.read("new-dir/a"), "a\nmore\n");
     assert_eq!(world.read("new-dir/deep/b"), "b\n");
-    assert!(!world.exists("replaced/in"), "what was in the replaced directory came back");
+    assert!(
+        !world.exists("replaced/in"),
+        "what was in the replaced directory came back"
+    );
     assert_eq!(world.read("replaced/other"), "other\n");
     assert_eq!(world.read("file-to-dir/x"), "x\n");
-    assert_eq!(fs::read_link(world.path("link")).unwrap(), Path::new("nowhere"));
-    assert_eq!(fs::read_link(world.path("link-2")).unwrap(), Path::new("text"));
+    assert_eq!(
+        fs::read_link(world.path("link")).unwrap(),
+        Path::new("nowhere")
+    );
+    assert_eq!(
+        fs::read_link(world.path("link-2")).unwrap(),
+        Path::new("text")
+    );
     assert!(world.path("empty/inner").is_dir());
     assert_eq!(mode(&world.path("empty")), 0o750);
     assert_eq!(world.read("tab\tand\nnewline"), "in\tname");
-    assert_eq!(fs::read(world.path(OsStr::from_bytes(b"\xff\xfe"))).unwrap(), b"bytes");
+    assert_eq!(
+        fs::read(world.path(OsStr::from_bytes(b"\xff\xfe"))).unwrap(),
+        b"bytes"
+    );
     assert_eq!(world.read(" spaces and \"quotes\" "), "spaces\n");
     assert_eq!(fs::metadata(world.path("big")).unwrap().len(), 300_000);
     assert_eq!(fs::metadata(world.path("sparse")).unwrap().len(), 5 << 20);
@@ -86,7 +104,12 @@ fn check_applied(world: &World) {
     assert_eq!(world.read("hard-2"), "linked\n");
     let owner = e2e::id();
     for (path, entry) in tree(&world.workspace()) {
-        assert_eq!(entry.owner, owner, "{} belongs to someone else", path.display());
+        assert_eq!(
+            entry.owner,
+            owner,
+            "{} belongs to someone else",
+            path.display()
+        );
     }
 }
 
@@ -114,7 +137,12 @@ fn every_kind_of_change_is_applied_and_undone() {
     for (path, entry) in &before {
         assert_eq!(after.get(path), Some(entry), "{}", path.display());
     }
-    assert_eq!(after.len(), before.len(), "something is left: {:?}", after.keys());
+    assert_eq!(
+        after.len(),
+        before.len(),
+        "something is left: {:?}",
+        after.keys()
+    );
 }
 
 #[test]
@@ -124,7 +152,11 @@ fn a_live_run_changes_the_workspace_at_once_and_can_be_undone() {
     let script = format!("{CHANGES}\necho ready; read x");
     let mut running = world.run(["--live"], &script).start();
     running.until_stdout("ready");
-    assert_eq!(world.read("text"), "one\ntwo\n", "the change cannot be seen at once");
+    assert_eq!(
+        world.read("text"),
+        "one\ntwo\n",
+        "the change cannot be seen at once"
+    );
     running.send("\n");
     let _ = running.wait().success();
     check_applied(&world);
@@ -135,7 +167,12 @@ fn a_live_run_changes_the_workspace_at_once_and_can_be_undone() {
     for (path, entry) in &before {
         assert_eq!(after.get(path), Some(entry), "{}", path.display());
     }
-    assert_eq!(after.len(), before.len(), "something is left: {:?}", after.keys());
+    assert_eq!(
+        after.len(),
+        before.len(),
+        "something is left: {:?}",
+        after.keys()
+    );
 }
 
 #[test]
@@ -152,10 +189,18 @@ fn control_files_are_read_only_in_a_live_run() {
     let _ = world.run(["--live"], script).run();
     let after = tree(&world.workspace());
     for (path, entry) in &before {
-        assert_eq!(after.get(path), Some(entry), "{} was changed", path.display());
+        assert_eq!(
+            after.get(path),
+            Some(entry),
+            "{} was changed",
+            path.display()
+        );
     }
     assert!(!world.exists(".git/hooks/post-commit"), "a hook was added");
-    assert!(!world.exists(".github/workflows/new.yml"), "a workflow was added");
+    assert!(
+        !world.exists(".github/workflows/new.yml"),
+        "a workflow was added"
+    );
 }
 
 #[test]
@@ -168,13 +213,27 @@ fn control_files_wait_for_a_yes_of_their_own() {
     let ended = world.run_inside(script).success();
     ended.says(["control", "look closely", ".envrc"]);
     let applied = fine(&world, &["apply", "last"]);
-    applied.says(["not applied without --control", ".git/hooks/pre-commit", ".envrc"]);
+    applied.says([
+        "not applied without --control",
+        ".git/hooks/pre-commit",
+        ".envrc",
+    ]);
     assert_eq!(world.read("fine"), "fine\n");
-    for held in [".git/hooks/pre-commit", ".github/workflows/ci.yml", ".vscode/tasks.json", ".envrc"] {
+    for held in [
+        ".git/hooks/pre-commit",
+        ".github/workflows/ci.yml",
+        ".vscode/tasks.json",
+        ".envrc",
+    ] {
         assert!(!world.exists(held), "{held} was applied");
     }
     let _ = fine(&world, &["apply", "last", "--control"]);
-    for held in [".git/hooks/pre-commit", ".github/workflows/ci.yml", ".vscode/tasks.json", ".envrc"] {
+    for held in [
+        ".git/hooks/pre-commit",
+        ".github/workflows/ci.yml",
+        ".vscode/tasks.json",
+        ".envrc",
+    ] {
         assert_eq!(world.read(held), "evil\n");
     }
 }
@@ -182,27 +241,46 @@ fn control_files_wait_for_a_yes_of_their_own() {
 #[test]
 fn what_changed_on_the_host_meanwhile_is_a_conflict() {
     let world = furnished("what_changed_on_the_host_meanwhile_is_a_conflict");
-    let _ = world.run_inside("echo inside >> text; rm gone; echo mine > both; echo new > new").success();
+    let _ = world
+        .run_inside("echo inside >> text; rm gone; echo mine > both; echo new > new")
+        .success();
     world.write("text", "one\noutside\n");
     world.write("both", "theirs\n");
     let before = tree(&world.workspace());
     let refused = world.atoll(["apply", "last"]).run().expect_status(125);
-    refused.is_clear_error(["changed meanwhile", "nothing was written", "text", "both", "--force"]);
-    assert!(tree(&world.workspace()) == before, "something was written all the same");
+    refused.is_clear_error([
+        "changed meanwhile",
+        "nothing was written",
+        "text",
+        "both",
+        "--force",
+    ]);
+    assert!(
+        tree(&world.workspace()) == before,
+        "something was written all the same"
+    );
 
     let _ = fine(&world, &["apply", "last", "--force"]);
     assert_eq!(world.read("text"), "one\ninside\n");
     assert_eq!(world.read("both"), "mine\n");
     let _ = fine(&world, &["undo", "last"]);
     let after = tree(&world.workspace());
-    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
-    assert!(after == before, "undo did not bring back what --force overwrote");
+    assert_eq!(
+        after.keys().collect::<Vec<_>>(),
+        before.keys().collect::<Vec<_>>()
+    );
+    assert!(
+        after == before,
+        "undo did not bring back what --force overwrote"
+    );
 }
 
 #[test]
 fn the_rest_applies_beside_a_conflict() {
     let world = furnished("the_rest_applies_beside_a_conflict");
-    let _ = world.run_inside("echo inside >> text; echo new > new").success();
+    let _ = world
+        .run_inside("echo inside >> text; echo new > new")
+        .success();
     world.write("text", "outside\n");
     let _ = fine(&world, &["apply", "last", "new"]);
     assert_eq!(world.read("new"), "new\n");
@@ -212,7 +290,10 @@ fn the_rest_applies_beside_a_conflict() {
 #[test]
 fn undo_does_not_destroy_later_work() {
     let world = furnished("undo_does_not_destroy_later_work");
-    let _ = world.run(["--apply"], "echo inside >> text").run().success();
+    let _ = world
+        .run(["--apply"], "echo inside >> text")
+        .run()
+        .success();
     world.write("text", "later work\n");
     let refused = world.atoll(["undo", "last"]).run().expect_status(125);
     refused.is_clear_error(["text", "--force"]);
@@ -227,13 +308,18 @@ fn apply_follows_no_link_out_of_the_workspace() {
     let outside = world.top().join("outside");
     world.write(outside.join("victim"), "safe\n");
     world.write("dir/victim", "inside\n");
-    let _ = world.run_inside("echo evil > dir/victim; echo evil > dir/planted").success();
+    let _ = world
+        .run_inside("echo evil > dir/victim; echo evil > dir/planted")
+        .success();
     fs::rename(world.path("dir"), world.path("moved")).unwrap();
     symlink(&outside, world.path("dir")).unwrap();
     let _ = world.atoll(["apply", "last"]).run();
     let _ = world.atoll(["apply", "last", "--force"]).run();
     assert_eq!(world.read(outside.join("victim")), "safe\n");
-    assert!(!outside.join("planted").exists(), "written outside the workspace");
+    assert!(
+        !outside.join("planted").exists(),
+        "written outside the workspace"
+    );
 }
 
 #[test]
@@ -241,11 +327,17 @@ fn a_link_made_inside_leads_no_apply_outside() {
     let world = World::new("a_link_made_inside_leads_no_apply_outside");
     let outside = world.top().join("outside");
     world.write(outside.join("victim"), "safe\n");
-    let script = format!("ln -s {0} out; ln -s {0}/victim file; ln -s ../../../../../../etc up", outside.display());
+    let script = format!(
+        "ln -s {0} out; ln -s {0}/victim file; ln -s ../../../../../../etc up",
+        outside.display()
+    );
     let _ = world.run_inside(&script).success();
     let _ = fine(&world, &["apply", "last"]);
     assert_eq!(fs::read_link(world.path("out")).unwrap(), outside);
-    let _ = world.run(["--apply"], "rm file; echo evil > file").run().success();
+    let _ = world
+        .run(["--apply"], "rm file; echo evil > file")
+        .run()
+        .success();
     assert_eq!(world.read(outside.join("victim")), "safe\n");
 }
 
@@ -291,8 +383,11 @@ fn several_runs_are_applied_one_after_the_other() {
 #[test]
 fn a_resumed_run_goes_on_in_the_layer() {
     let world = furnished("a_resumed_run_goes_on_in_the_layer");
-    let _ = world.run_inside("echo 1 > one; rm gone; echo two >> text; rm -r old-dir").success();
-    let script = "set -e; cat one; test ! -e gone; test ! -e old-dir; echo three >> text; echo 2 > two";
+    let _ = world
+        .run_inside("echo 1 > one; rm gone; echo two >> text; rm -r old-dir")
+        .success();
+    let script =
+        "set -e; cat one; test ! -e gone; test ! -e old-dir; echo three >> text; echo 2 > two";
     let first = world.last_run();
     let resumed = world.run(["--resume", &first], script).run().success();
     assert_eq!(resumed.out(), "1\n");
@@ -300,7 +395,10 @@ fn a_resumed_run_goes_on_in_the_layer() {
     let _ = fine(&world, &["apply", &world.last_run()]);
     assert_eq!(world.read("text"), "one\ntwo\nthree\n");
     assert!(world.exists("one") && world.exists("two") && !world.exists("gone"));
-    let again = world.run(["--resume", &first], "true").run().expect_status(125);
+    let again = world
+        .run(["--resume", &first], "true")
+        .run()
+        .expect_status(125);
     again.is_clear_error([first.as_str()]);
 }
 
@@ -311,7 +409,9 @@ fn ignored_files_come_apart() {
         let _ = world.host_shell("git init -q .").run().success();
     }
     world.write(".gitignore", "*.log\nbuild/\n");
-    let ended = world.run_inside("echo x > a.log; mkdir build; echo y > build/out; echo z > src").success();
+    let ended = world
+        .run_inside("echo x > a.log; mkdir build; echo y > build/out; echo z > src")
+        .success();
     ended.says(["ignored"]);
     let shown = fine(&world, &["diff"]);
     assert!(!shown.out().contains("a.log"), "{shown}");
@@ -348,10 +448,16 @@ fn a_cache_of_the_home_is_a_layer_that_its_profile_can_keep() {
         assert!(!world.home().join(".npm/added").exists());
         ended.says(["caches"]);
     }
-    let again = world.run(["--profile", "keeper"], "cat ~/.npm/added ~/.npm/host").run().success();
+    let again = world
+        .run(["--profile", "keeper"], "cat ~/.npm/added ~/.npm/host")
+        .run()
+        .success();
     assert_eq!(again.out(), "added\nchanged\n");
     // What belongs to the run is not there for the next one, nor for other profiles.
-    let fresh = world.run(["--profile", "node"], "ls ~/.npm; cat ~/.npm/host").run().success();
+    let fresh = world
+        .run(["--profile", "node"], "ls ~/.npm; cat ~/.npm/host")
+        .run()
+        .success();
     assert_eq!(fresh.out(), "host\nhost\n");
 }
 
@@ -360,7 +466,9 @@ fn the_home_is_empty_and_forgotten() {
     let world = World::new("the_home_is_empty_and_forgotten");
     world.write(world.home().join(".ssh/id_ed25519"), "secret\n");
     world.write(world.home().join(".bash_history"), "secret\n");
-    let first = world.run_inside("ls -A ~; echo x > ~/left && echo written").success();
+    let first = world
+        .run_inside("ls -A ~; echo x > ~/left && echo written")
+        .success();
     assert_eq!(first.out(), "written\n");
     assert!(!world.home().join("left").exists());
     let second = world.run_inside("ls -A ~").success();
@@ -403,9 +511,17 @@ test ! -e new
 #[test]
 fn a_workspace_among_the_devices_is_refused() {
     let world = World::new("a_workspace_among_the_devices_is_refused");
-    let shm = tempfile::Builder::new().prefix("atoll-e2e-").tempdir_in("/dev/shm");
-    let Ok(shm) = shm else { return world.skip("there is no /dev/shm", Avoidable::No) };
-    let refused = world.run(NONE, "true").dir(shm.path()).run().expect_status(126);
+    let shm = tempfile::Builder::new()
+        .prefix("atoll-e2e-")
+        .tempdir_in("/dev/shm");
+    let Ok(shm) = shm else {
+        return world.skip("there is no /dev/shm", Avoidable::No);
+    };
+    let refused = world
+        .run(NONE, "true")
+        .dir(shm.path())
+        .run()
+        .expect_status(126);
     refused.is_clear_error(["/dev", "--workspace"]);
 }
 
@@ -413,21 +529,42 @@ fn a_workspace_among_the_devices_is_refused() {
 fn a_workspace_in_each_temporary_directory_works() {
     let world = World::new("a_workspace_in_each_temporary_directory_works");
     for base in ["/tmp", "/var/tmp"] {
-        let there = tempfile::Builder::new().prefix("atoll-e2e-").tempdir_in(base).unwrap();
+        let there = tempfile::Builder::new()
+            .prefix("atoll-e2e-")
+            .tempdir_in(base)
+            .unwrap();
         fs::write(there.path().join("text"), "one\n").unwrap();
-        let ran = world.run(["--discard"], "cat text; pwd").dir(there.path()).run().success();
-        assert_eq!(ran.out(), format!("one\n{}\n", there.path().display()), "{base}");
+        let ran = world
+            .run(["--discard"], "cat text; pwd")
+            .dir(there.path())
+            .run()
+            .success();
+        assert_eq!(
+            ran.out(),
+            format!("one\n{}\n", there.path().display()),
+            "{base}"
+        );
     }
 }
 
 #[test]
 fn two_applies_at_once_write_everything_once() {
     let world = World::new("two_applies_at_once_write_everything_once");
-    let _ = world.run_inside("i=0; while [ $i -lt 300 ]; do echo $i > f$i; i=$((i+1)); done").success();
+    let _ = world
+        .run_inside("i=0; while [ $i -lt 300 ]; do echo $i > f$i; i=$((i+1)); done")
+        .success();
     let run = world.last_run();
-    let both = [world.atoll(["apply", &run]).start(), world.atoll(["apply", &run]).start()];
+    let both = [
+        world.atoll(["apply", &run]).start(),
+        world.atoll(["apply", &run]).start(),
+    ];
     let ended: Vec<Outcome> = both.into_iter().map(e2e::Running::wait).collect();
-    assert!(ended.iter().any(|one| one.code() == 0), "{}\n{}", ended[0], ended[1]);
+    assert!(
+        ended.iter().any(|one| one.code() == 0),
+        "{}\n{}",
+        ended[0],
+        ended[1]
+    );
     for one in &ended {
         assert!(!one.err().contains("panicked"), "{one}");
     }
@@ -444,15 +581,26 @@ fn applies_of_two_runs_at_once_do_not_mix() {
     world.write("shared", "base\n");
     let mut runs = Vec::new();
     for name in ["a", "b"] {
-        let _ = world.run_inside(&format!("echo {name} > shared; for i in 1 2 3 4 5 6 7 8 9; do echo {name} > {name}$i; done")).success();
+        let _ = world
+            .run_inside(&format!(
+                "echo {name} > shared; for i in 1 2 3 4 5 6 7 8 9; do echo {name} > {name}$i; done"
+            ))
+            .success();
         runs.push(world.last_run());
     }
-    let both: Vec<_> = runs.iter().map(|run| world.atoll(["apply", run]).start()).collect();
+    let both: Vec<_> = runs
+        .iter()
+        .map(|run| world.atoll(["apply", run]).start())
+        .collect();
     let ended: Vec<Outcome> = both.into_iter().map(e2e::Running::wait).collect();
     let shared = world.read("shared");
     assert!(shared == "a\n" || shared == "b\n", "{shared}");
     let succeeded = ended.iter().filter(|one| one.code() == 0).count();
-    assert_eq!(succeeded, 1, "one of them has a conflict\n{}\n{}", ended[0], ended[1]);
+    assert_eq!(
+        succeeded, 1,
+        "one of them has a conflict\n{}\n{}",
+        ended[0], ended[1]
+    );
 }
 
 #[test]
@@ -466,7 +614,11 @@ fn what_cannot_be_applied_is_refused_with_a_reason() {
     assert!(!world.exists("pipe") && !world.exists("sock"));
     assert!(world.exists("fine"));
     if world.exists("suid") {
-        assert_eq!(mode(&world.path("suid")) & 0o6000, 0, "set-user-id came out of the sandbox");
+        assert_eq!(
+            mode(&world.path("suid")) & 0o6000,
+            0,
+            "set-user-id came out of the sandbox"
+        );
     }
 }
 
@@ -475,7 +627,13 @@ fn files_that_others_may_not_read_stay_so() {
     let world = World::new("files_that_others_may_not_read_stay_so");
     world.write("private", "p\n");
     fs::set_permissions(world.path("private"), fs::Permissions::from_mode(0o600)).unwrap();
-    let _ = world.run(["--apply"], "cat private; echo q >> private; umask 077; echo k > key").run().success();
+    let _ = world
+        .run(
+            ["--apply"],
+            "cat private; echo q >> private; umask 077; echo k > key",
+        )
+        .run()
+        .success();
     assert_eq!(mode(&world.path("private")), 0o600);
     assert_eq!(mode(&world.path("key")), 0o600);
     assert_eq!(world.read("private"), "p\nq\n");
@@ -484,7 +642,13 @@ fn files_that_others_may_not_read_stay_so() {
 #[test]
 fn hard_links_and_times_are_as_inside() {
     let world = World::new("hard_links_and_times_are_as_inside");
-    let _ = world.run(["--apply"], "echo x > a; touch -d '2001-02-03 04:05:06 UTC' a").run().success();
+    let _ = world
+        .run(
+            ["--apply"],
+            "echo x > a; touch -d '2001-02-03 04:05:06 UTC' a",
+        )
+        .run()
+        .success();
     assert_eq!(fs::metadata(world.path("a")).unwrap().mtime(), 981_173_106);
 }
 
@@ -492,7 +656,9 @@ fn hard_links_and_times_are_as_inside() {
 fn a_change_of_nothing_but_content_of_the_same_length_is_seen() {
     let world = World::new("a_change_of_nothing_but_content_of_the_same_length_is_seen");
     world.write("text", "aaaa\n");
-    let _ = world.run_inside("t=$(stat -c %y text); printf 'bbbb\\n' > text; touch -d \"$t\" text").success();
+    let _ = world
+        .run_inside("t=$(stat -c %y text); printf 'bbbb\\n' > text; touch -d \"$t\" text")
+        .success();
     let shown = fine(&world, &["diff"]).out();
     assert!(shown.contains("+bbbb"), "{shown}");
     let _ = fine(&world, &["apply", "last"]);
@@ -502,17 +668,26 @@ fn a_change_of_nothing_but_content_of_the_same_length_is_seen() {
 #[test]
 fn a_run_whose_atoll_was_killed_keeps_its_changes() {
     let world = World::new("a_run_whose_atoll_was_killed_keeps_its_changes");
-    let running = world.run(NONE, "echo new > new; sync; echo ready; sleep 1000").start();
+    let running = world
+        .run(NONE, "echo new > new; sync; echo ready; sleep 1000")
+        .start();
     running.until_stdout("ready");
     let below = e2e::descendants_of(running.pid());
     running.signal(rustix::process::Signal::KILL);
     let _ = running.wait();
     wait_until("the sandbox to end", e2e::BOUND, || {
-        below.iter().all(|one| !e2e::is_alive(one.pid)).then_some(())
+        below
+            .iter()
+            .all(|one| !e2e::is_alive(one.pid))
+            .then_some(())
     });
     let told = world.run_inside("true").success();
     told.says(["interrupted", "atoll diff"]);
-    let interrupted = world.runs().into_iter().find(|run| run["state"] == "interrupted").unwrap();
+    let interrupted = world
+        .runs()
+        .into_iter()
+        .find(|run| run["state"] == "interrupted")
+        .unwrap();
     let run = interrupted["run"].as_str().unwrap();
     assert!(fine(&world, &["diff", run]).out().contains("+new"));
     let _ = fine(&world, &["apply", run]);

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Attachment, Held, Host, Launcher, Native, SandboxError, Size, detect_groups, start,
+    Attachment, Held, Host, Native, SandboxError, Size, Starting, detect_groups, start,
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
@@ -27,8 +27,6 @@ pub struct Request<'a> {
     pub state: &'a StateDir,
     /// Where everything is recorded.
     pub ledger: &'a Ledger,
-    /// The launcher program's bytes.
-    pub launcher: &'a [u8],
     /// The terminal's size, if the program gets one.
     pub terminal: Option<Size>,
     /// Nothing of the run is kept but what the ledger says; not for live or
@@ -74,23 +72,23 @@ pub enum CallError {
 }
 
 /// Carries a call out: the main path. `attach` makes the other end of the
-/// program's input and output, once it is known that it will run.
+/// program's input and output, once it is known that it will run. The launcher is
+/// begun by the caller as early as it can: it takes as long as all the rest, and
+/// until it is sent an armed grant's description it does nothing.
 ///
 /// # Errors
 /// [`CallError`]. Whatever it is, no sandbox is left and the ledger says so.
 pub fn call<A: Attachment>(
     request: &Request<'_>,
+    starting: Starting,
     attach: impl FnOnce(&Grant) -> A,
 ) -> Result<Called<A>, CallError> {
-    // Started first, because it takes as long as the ledger does to reach the
-    // disk; until it is sent an armed grant's description it does nothing.
-    let launcher = Launcher::start(request.launcher)?;
     let verdict = decide(request.rules, request.call, &request.facts);
     let decision = describe(request.rules, &verdict);
     let entry = request.ledger.open_call(request.call, &verdict, decision)?;
     let armed = entry.arm(verdict)?;
     let mut attachment = attach(armed.grant());
-    match carry_out(request, launcher, &armed, &mut attachment) {
+    match carry_out(request, starting, &armed, &mut attachment) {
         Ok((outcome, record, notices)) => {
             request.ledger.close(armed, &outcome, closing(&outcome))?;
             Ok(Called {
@@ -114,7 +112,7 @@ pub fn call<A: Attachment>(
 /// Between arming and closing: the run's own files, the sandbox, its end.
 fn carry_out(
     request: &Request<'_>,
-    launcher: Launcher,
+    starting: Starting,
     armed: &Armed<Grant>,
     attachment: &mut dyn Attachment,
 ) -> Result<(Outcome, RunRecord, Vec<String>), CallError> {
@@ -129,7 +127,7 @@ fn carry_out(
     }
     let run = (|| {
         let placed = place(request, boundary, &host, &mut record)?;
-        let outcome = execute(request, launcher, armed, &host, &held, &placed, attachment)?;
+        let outcome = execute(request, starting, armed, &host, &held, &placed, attachment)?;
         Ok((outcome, placed.notices))
     })();
     if request.scratch {
@@ -171,7 +169,7 @@ fn note_end(
 
 fn execute(
     request: &Request<'_>,
-    launcher: Launcher,
+    starting: Starting,
     armed: &Armed<Grant>,
     host: &Host,
     held: &Held,
@@ -184,7 +182,7 @@ fn execute(
         placement: &placed.placement,
         terminal: request.terminal,
     };
-    Ok(start(&native, launcher, armed, request.call)?.attend(attachment)?)
+    Ok(start(&native, starting, armed, request.call)?.attend(attachment)?)
 }
 
 fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {

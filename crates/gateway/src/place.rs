@@ -173,6 +173,16 @@ impl Placing<'_> {
             .is_some_and(|mount| UPPER_FILE_SYSTEMS.contains(&mount.kind.as_str()))
     }
 
+    /// Where a layer is below the run's directory. A run of which nothing is kept
+    /// has the workspace's right there: there is less to make and to remove.
+    fn below(&self, name: &str) -> PathBuf {
+        if self.request.scratch && name == WORKSPACE {
+            PathBuf::new()
+        } else {
+            Path::new(LAYERS).join(name)
+        }
+    }
+
     fn xattrs(&self) -> OverlayXattrs {
         if self.base.is_some() {
             OverlayXattrs::Trusted
@@ -183,7 +193,7 @@ impl Placing<'_> {
 
     fn overlay(&mut self) -> Result<WorkspacePlace, PlaceError> {
         let workspace = &self.request.call.workspace;
-        let below = Path::new(LAYERS).join(WORKSPACE);
+        let below = self.below(WORKSPACE);
         let directory = self.run_dir().join(&below);
         let (mut layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
         layer.volatile = self.request.scratch;

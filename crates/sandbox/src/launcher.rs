@@ -1,4 +1,5 @@
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread::JoinHandle;
 
 use atoll_sys::{descriptor, process, socket};
 
@@ -8,9 +9,48 @@ use crate::SandboxError;
 /// nothing and can do nothing yet, so it may be started before the decision:
 /// the time it takes runs beside the ledger's.
 #[derive(Debug)]
-pub struct Launcher {
+pub(crate) struct Launcher {
     pub(crate) line: OwnedFd,
     pub(crate) pid: u32,
+}
+
+/// A launcher that is being started, on a thread of its own: copying it to memory
+/// and executing it takes as long as everything else before a run.
+#[derive(Debug)]
+pub struct Starting {
+    thread: Option<JoinHandle<Result<Launcher, SandboxError>>>,
+}
+
+impl Starting {
+    /// Begins to start the launcher program, whose bytes these are.
+    #[must_use]
+    pub fn begin(program: &'static [u8]) -> Self {
+        let thread = std::thread::spawn(|| Launcher::start(program));
+        Self {
+            thread: Some(thread),
+        }
+    }
+
+    /// Waits until it is there.
+    ///
+    /// # Errors
+    /// [`SandboxError::Launcher`].
+    pub(crate) fn ready(mut self) -> Result<Launcher, SandboxError> {
+        let ended = std::io::Error::other("its thread ended early");
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(started)) => started,
+            Some(Err(_)) | None => Err(SandboxError::Launcher(ended)),
+        }
+    }
+}
+
+impl Drop for Starting {
+    /// A launcher that is not needed any more ends before this returns.
+    fn drop(&mut self) {
+        if let Some(Ok(Ok(launcher))) = self.thread.take().map(JoinHandle::join) {
+            launcher.finish();
+        }
+    }
 }
 
 impl Launcher {
@@ -19,7 +59,7 @@ impl Launcher {
     ///
     /// # Errors
     /// [`SandboxError::Launcher`].
-    pub fn start(program: &[u8]) -> Result<Self, SandboxError> {
+    pub(crate) fn start(program: &[u8]) -> Result<Self, SandboxError> {
         let start = || -> std::io::Result<Self> {
             let memory = descriptor::sealed_memory(c"atoll-jail", program)?;
             let (line, far) = socket::pair()?;

@@ -25,7 +25,7 @@ pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};
 pub use groups::{Held, detect as detect_groups, remove_leftover_groups};
 pub use host::{Host, MountPoint};
-pub use launcher::Launcher;
+pub use launcher::Starting;
 pub use native::{Native, start};
 pub use placement::{PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer};
 pub use session::{Running, Size};

@@ -14,9 +14,10 @@ use atoll_sys::{descriptor, socket};
 
 use crate::disk::DiskWatch;
 use crate::groups::{Groups, Held};
+use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::Lines;
-use crate::{Host, Launcher, Placement, Running, SandboxError, Size, WorkspacePlace, tree};
+use crate::{Host, Placement, Running, SandboxError, Size, WorkspacePlace, tree};
 
 /// What the native backend needs besides the grant.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ const HOST_NAME: &[u8] = b"atoll";
 /// [`SandboxError`]; nothing is left behind.
 pub fn start(
     native: &Native<'_>,
-    launcher: Launcher,
+    starting: Starting,
     armed: &Armed<Grant>,
     call: &Call,
 ) -> Result<Running, SandboxError> {
@@ -53,8 +54,8 @@ pub fn start(
     let limits = &boundary.limits;
     let groups = Groups::make(native.held, &call.run, limits)
         .map_err(SandboxError::host("the control group could not be made"))?;
-    match launch(native, &launcher, boundary, call, groups.as_ref()) {
-        Ok(lines) => Ok(Running {
+    match launch(native, starting, boundary, call, groups.as_ref()) {
+        Ok((launcher, lines)) => Ok(Running {
             launcher,
             lines,
             enforcement: enforcement(groups.as_ref()),
@@ -63,7 +64,6 @@ pub fn start(
             limits: limits.clone(),
         }),
         Err(error) => {
-            launcher.finish();
             if let Some(groups) = groups {
                 groups.remove();
             }
@@ -74,16 +74,17 @@ pub fn start(
 
 fn launch(
     native: &Native<'_>,
-    launcher: &Launcher,
+    starting: Starting,
     boundary: &Boundary,
     call: &Call,
     groups: Option<&Groups>,
-) -> Result<Lines, SandboxError> {
+) -> Result<(Launcher, Lines), SandboxError> {
     let spec = describe(native, boundary, call, groups)?;
     let bytes = spec.to_bytes();
     if bytes.len() > SPEC_BYTES_MAX {
         return Err(SandboxError::TooLarge(bytes.len()));
     }
+    let launcher = starting.ready()?;
     let send = || -> std::io::Result<Lines> {
         let description = descriptor::sealed_memory(c"atoll-spec", &bytes)?;
         let (control, control_inside) = socket::pair()?;
@@ -111,7 +112,15 @@ fn launch(
             error: Some(error),
         })
     };
-    send().map_err(SandboxError::host("the sandbox's lines could not be made"))
+    match send() {
+        Ok(lines) => Ok((launcher, lines)),
+        Err(error) => {
+            launcher.finish();
+            Err(SandboxError::host("the sandbox's lines could not be made")(
+                error,
+            ))
+        }
+    }
 }
 
 fn describe(

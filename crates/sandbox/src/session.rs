@@ -12,7 +12,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::disk::DiskWatch;
 use crate::groups::{Counted, Groups};
-use crate::{Attachment, Launcher, Reaction, SandboxError, Stream};
+use crate::launcher::Launcher;
+use crate::{Attachment, Reaction, SandboxError, Stream};
 
 /// Rows and columns of a terminal.
 pub type Size = WindowSize;

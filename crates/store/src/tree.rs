@@ -3,7 +3,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::{FileFault, RunError};
@@ -60,8 +60,8 @@ impl Deletion<'_> {
             if batch.is_empty() {
                 return Ok(());
             }
-            for name in batch {
-                if !self.remove(self.top.as_fd(), &name)? {
+            for (name, kind) in batch {
+                if !self.remove(self.top.as_fd(), &name, kind)? {
                     self.empty(&name)?;
                 }
             }
@@ -79,8 +79,8 @@ impl Deletion<'_> {
             if batch.is_empty() {
                 break;
             }
-            for entry in batch {
-                if !self.remove(directory.as_fd(), &entry)? {
+            for (entry, kind) in batch {
+                if !self.remove(directory.as_fd(), &entry, kind)? {
                     self.move_up(directory.as_fd(), &entry)?;
                 }
             }
@@ -90,12 +90,20 @@ impl Deletion<'_> {
             .map_err(|errno| fault(errno, "remove", &path))
     }
 
-    /// Removes one entry; `false` when it is a directory that is not empty.
-    fn remove(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, RunError> {
-        match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => return Ok(true),
-            Err(Errno::ISDIR) => {}
-            Err(errno) => return Err(self.entry_fault(errno, "remove", name)),
+    /// Removes one entry; `false` when it is a directory that is not empty. What
+    /// the listing said of its kind only chooses what is tried first.
+    fn remove(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        kind: FileType,
+    ) -> Result<bool, RunError> {
+        if kind != FileType::Directory {
+            match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => return Ok(true),
+                Err(Errno::ISDIR) => {}
+                Err(errno) => return Err(self.entry_fault(errno, "remove", name)),
+            }
         }
         match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -125,13 +133,17 @@ impl Deletion<'_> {
         Err(self.entry_fault(Errno::EXIST, "move", name))
     }
 
-    fn batch(&self, directory: BorrowedFd<'_>, path: &Path) -> Result<Vec<CString>, RunError> {
+    fn batch(
+        &self,
+        directory: BorrowedFd<'_>,
+        path: &Path,
+    ) -> Result<Vec<(CString, FileType)>, RunError> {
         let listing = Dir::read_from(directory).map_err(|errno| fault(errno, "list", path))?;
         let mut names = Vec::new();
         for entry in listing {
             let entry = entry.map_err(|errno| fault(errno, "list", path))?;
             if !is_dots(entry.file_name()) {
-                names.push(entry.file_name().to_owned());
+                names.push((entry.file_name().to_owned(), entry.file_type()));
             }
             if names.len() >= BATCH_ENTRIES {
                 break;

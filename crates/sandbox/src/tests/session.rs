@@ -12,8 +12,9 @@ use atoll_sys::{descriptor, process, socket};
 
 use super::limits;
 use crate::disk::DiskWatch;
+use crate::launcher::Launcher;
 use crate::session::Lines;
-use crate::{Attachment, Launcher, Reaction, Running, SandboxError, Stream};
+use crate::{Attachment, Reaction, Running, SandboxError, Stream};
 
 /// The other ends of a session's lines.
 struct Far {

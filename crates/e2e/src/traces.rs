@@ -1,0 +1,160 @@
+//! What a run might change of its host, taken before and compared afterwards.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::remains::{adopt_orphans, alive, files, groups, mounts, recorded_runs};
+use crate::{Entry, Running, World, tree};
+
+/// How long the end of a sandbox may take on a busy machine.
+pub const GONE_WITHIN: Duration = Duration::from_secs(5);
+/// How often the host is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What is counted on the whole machine can be counted by one test at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    adopt_orphans();
+    guard
+}
+
+/// What a test can see of the host that a run might change.
+#[derive(Debug)]
+pub struct Traces {
+    files: BTreeMap<PathBuf, u64>,
+    mounts: Vec<String>,
+    shared_memory: BTreeMap<PathBuf, u64>,
+}
+
+impl Traces {
+    /// Takes them.
+    ///
+    /// # Panics
+    /// When the first run does not succeed.
+    #[must_use]
+    pub fn take(world: &World) -> Self {
+        // What is made once, such as the state directory, is there from here on.
+        let _ = world
+            .atoll(["run", "--discard", "--", "true"])
+            .run()
+            .success();
+        Self {
+            files: lasting_files(world),
+            mounts: mounts(world.top()),
+            shared_memory: files(Path::new("/dev/shm")),
+        }
+    }
+
+    /// Checks that no process, control group or mount is left.
+    ///
+    /// # Panics
+    /// When one is.
+    pub fn expect_no_processes(&self, world: &World, what: &str) {
+        let left = until_none(alive);
+        assert!(left.is_empty(), "{what}: alive: {left:?}");
+        let left = until_none(|| groups(&recorded_runs(&world.state())));
+        assert!(left.is_empty(), "{what}: control groups: {left:?}");
+        assert_eq!(mounts(world.top()), self.mounts, "{what}: mounts");
+    }
+
+    /// Checks that nothing at all is left.
+    ///
+    /// # Panics
+    /// When something is.
+    pub fn expect_same(&self, world: &World, what: &str) {
+        self.expect_no_processes(world, what);
+        let now = lasting_files(world);
+        let new: Vec<_> = now
+            .keys()
+            .filter(|path| !self.files.contains_key(*path))
+            .collect();
+        assert!(new.is_empty(), "{what}: files: {new:?}");
+        let shared = files(Path::new("/dev/shm"));
+        let new: Vec<_> = shared
+            .keys()
+            .filter(|path| !self.shared_memory.contains_key(*path))
+            .collect();
+        assert!(new.is_empty(), "{what}: shared memory: {new:?}");
+    }
+}
+
+/// All of a world's files but the ledger, which is there to grow, and the
+/// records of runs that failed, which `atoll why` and `atoll gc` work with.
+fn lasting_files(world: &World) -> BTreeMap<PathBuf, u64> {
+    let mut all = files(world.top());
+    let state = world.state().join("atoll");
+    let failed: Vec<PathBuf> = all
+        .keys()
+        .filter(|path| path.ends_with("record.json"))
+        .filter(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("\"failed\"")))
+        .filter_map(|path| path.parent().map(Path::to_path_buf))
+        .collect();
+    let kept_apart = |path: &Path| {
+        path.starts_with(state.join("ledger")) || failed.iter().any(|run| path.starts_with(run))
+    };
+    all.retain(|path, _| !kept_apart(path));
+    all
+}
+
+/// The status of a command line that ends in time.
+#[must_use]
+pub fn end_of(running: &mut Running) -> Option<i32> {
+    use std::os::unix::process::ExitStatusExt;
+    let end = Instant::now() + GONE_WITHIN;
+    loop {
+        if let Some(status) = running.status() {
+            return Some(status.code().unwrap_or(128 + status.signal().unwrap_or(0)));
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Asks again and again until the answer is empty; returns the last one.
+pub fn until_none<T>(mut ask: impl FnMut() -> Vec<T>) -> Vec<T> {
+    let end = Instant::now() + GONE_WITHIN;
+    loop {
+        let found = ask();
+        if found.is_empty() || Instant::now() >= end {
+            return found;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Content, mode and owner of everything beneath, but no times.
+#[must_use]
+pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Entry> {
+    let mut all = tree(directory);
+    all.values_mut().for_each(|entry| entry.modified = None);
+    all
+}
+
+/// The events of the ledger.
+///
+/// # Panics
+/// When it cannot be shown.
+#[must_use]
+pub fn events(world: &World) -> Vec<serde_json::Value> {
+    let shown = world.atoll(["ledger", "show"]).run().success();
+    shown
+        .out()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Checks that the ledger is whole.
+///
+/// # Panics
+/// When it is not.
+pub fn verify_ledger(world: &World) {
+    let verified = world.atoll(["ledger", "verify"]).run();
+    assert_eq!(verified.code(), 0, "{verified}");
+}

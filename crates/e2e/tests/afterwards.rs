@@ -1,0 +1,291 @@
+//! What the commands promise that look at runs afterwards: what became of a run,
+//! what it changed, and taking that over, back or away.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::path::PathBuf;
+
+use e2e::{Avoidable, Outcome, World, program_exists};
+
+const NONE: [&str; 0] = [];
+
+/// Runs `atoll` and expects that it ends well.
+fn fine(world: &World, arguments: &[&str]) -> Outcome {
+    world.atoll(arguments).run().success()
+}
+
+#[test]
+fn the_summary_tells_time_memory_files_and_what_to_do() {
+    let world = World::new("the_summary_tells_time_memory_files_and_what_to_do");
+    world.write("old", "old");
+    world.write("gone", "gone");
+    let ended = world
+        .run_inside("echo new > new; echo more >> old; rm gone")
+        .success();
+    let run = world.last_run();
+    ended.says([
+        run.as_str(),
+        "succeeded",
+        "processor",
+        "1 added",
+        "1 changed",
+        "1 removed",
+    ]);
+    ended.says(["atoll apply", "atoll diff"]);
+    let nothing = world.run_inside("true").success();
+    nothing.says(["nothing changed"]);
+    let failed = world.run_inside("exit 9").expect_status(9);
+    failed.says(["failed with status 9"]);
+}
+
+#[test]
+fn no_color_and_no_terminal_mean_no_colours() {
+    let world = World::new("no_color_and_no_terminal_mean_no_colours");
+    let plain = world.run_inside("echo a > a").success();
+    assert!(!plain.err().contains('\x1b'), "{plain}");
+    let forced = world
+        .run(NONE, "echo a > a")
+        .env("CLICOLOR_FORCE", "1")
+        .run()
+        .success();
+    assert!(forced.err().contains('\x1b'), "{forced}");
+    let both = world
+        .run(NONE, "echo a > a")
+        .env("CLICOLOR_FORCE", "1")
+        .env("NO_COLOR", "1")
+        .run()
+        .success();
+    assert!(!both.err().contains('\x1b'), "{both}");
+}
+
+#[test]
+fn runs_are_listed_for_people_and_for_machines() {
+    let world = World::new("runs_are_listed_for_people_and_for_machines");
+    let none = fine(&world, &["runs"]);
+    none.says(["no runs"]);
+    assert_eq!(
+        fine(&world, &["runs", "--json"]).json(),
+        serde_json::json!([])
+    );
+    let _ = world.run_inside("echo 1 > one").success();
+    let _ = world.run_inside("exit 5").expect_status(5);
+    let listed = fine(&world, &["runs", "--json"]).json();
+    let listed = listed.as_array().unwrap();
+    assert_eq!(listed.len(), 2, "{listed:#?}");
+    assert_eq!(listed[0]["exit"], 5);
+    assert_eq!(listed[1]["exit"], 0);
+    let table = fine(&world, &["runs"]).out();
+    for run in listed {
+        assert!(table.contains(run["run"].as_str().unwrap()), "{table}");
+    }
+    assert!(table.contains("kept"), "{table}");
+}
+
+#[test]
+fn the_last_run_is_the_one_started_last_even_within_a_second() {
+    let world = World::new("the_last_run_is_the_one_started_last_even_within_a_second");
+    for index in 0..8 {
+        let _ = world
+            .run_inside(&format!("echo {index} > made-{index}"))
+            .success();
+        let shown = fine(&world, &["diff", "last", "--stat"]).out();
+        assert_eq!(shown, format!("A made-{index}\n"));
+    }
+}
+
+#[test]
+fn a_run_is_found_by_part_of_its_id() {
+    let world = World::new("a_run_is_found_by_part_of_its_id");
+    let _ = world.run_inside("echo 1 > one").success();
+    let run = world.last_run();
+    let part = run.rsplit('-').next().unwrap();
+    assert!(fine(&world, &["diff", part]).out().contains("one"));
+    let missing = world.atoll(["diff", "zzzzzzzz"]).run().expect_status(125);
+    missing.is_clear_error(["zzzzzzzz", "atoll runs"]);
+}
+
+#[test]
+fn diff_shows_text_names_binaries_and_counts() {
+    let world = World::new("diff_shows_text_names_binaries_and_counts");
+    world.write("text", "one\ntwo\nthree\n");
+    world.write("binary", [0, 1, 2, 3]);
+    world.write("gone", "bye\n");
+    let script = "sed -i s/two/zwei/ text; printf '\\0\\1\\377' > binary; rm gone; echo new > new";
+    let _ = world.run_inside(script).success();
+    let shown = fine(&world, &["diff"]).out();
+    for line in ["-two", "+zwei", " one", "+new", "-bye"] {
+        assert!(
+            shown.lines().any(|seen| seen == line),
+            "{line:?} is not in\n{shown}"
+        );
+    }
+    let binary = shown.lines().find(|line| {
+        line.to_lowercase().contains("binary") && line.to_lowercase().contains("differ")
+    });
+    assert!(binary.is_some(), "{shown}");
+    let one = fine(&world, &["diff", "last", "new"]).out();
+    assert!(one.contains("+new") && !one.contains("zwei"), "{one}");
+    let count = fine(&world, &["diff", "last", "--stat"]).out();
+    for line in ["M text", "M binary", "D gone", "A new"] {
+        assert!(
+            count.lines().any(|seen| seen.starts_with(line)),
+            "{line:?} is not in\n{count}"
+        );
+    }
+}
+
+#[test]
+fn a_diff_is_a_patch_that_patch_understands() {
+    let world = World::new("a_diff_is_a_patch_that_patch_understands");
+    if !program_exists("patch") && !program_exists("git") {
+        return world.skip("neither patch nor git is installed", Avoidable::Yes);
+    }
+    world.write("text", "one\ntwo\nthree\n");
+    let _ = world
+        .run_inside("sed -i s/two/zwei/ text; echo new > new")
+        .success();
+    let patch = world.top().join("changes.patch");
+    world.write(&patch, fine(&world, &["diff", "last", "--no-pager"]).stdout);
+    let apply = if program_exists("git") {
+        "git apply -p1"
+    } else {
+        "patch -p1 -i"
+    };
+    let _ = world
+        .host_shell(&format!("{apply} '{}'", patch.display()))
+        .run()
+        .success();
+    assert_eq!(world.read("text"), "one\nzwei\nthree\n");
+    assert_eq!(world.read("new"), "new\n");
+}
+
+#[test]
+fn diff_as_json_names_each_change() {
+    let world = World::new("diff_as_json_names_each_change");
+    world.write("text", "one\n");
+    let _ = world
+        .run_inside("echo two >> text; echo 12345 > new")
+        .success();
+    let told = fine(&world, &["diff", "last", "--json"]).json();
+    let changes = told["changes"].as_array().unwrap();
+    let find = |path: &str| {
+        changes
+            .iter()
+            .find(|one| one["path"] == path)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(find("text")["kind"], "modified");
+    assert_eq!(find("new")["kind"], "added");
+    assert_eq!(find("new")["bytes"], 6);
+    assert_eq!(find("new")["class"], "ordinary");
+    assert_eq!(changes.len(), 2, "{told:#}");
+}
+
+#[test]
+fn apply_takes_all_changes_over_and_undo_takes_them_back() {
+    let world = World::new("apply_takes_all_changes_over_and_undo_takes_them_back");
+    world.write("text", "one\n");
+    let _ = world
+        .run_inside("echo two >> text; mkdir d; echo new > d/new")
+        .success();
+    assert_eq!(world.read("text"), "one\n");
+    fine(&world, &["apply", "last"]).says(["applied", "atoll undo"]);
+    assert_eq!(world.read("text"), "one\ntwo\n");
+    assert_eq!(world.read("d/new"), "new\n");
+    fine(&world, &["undo", "last"]).says(["taken back"]);
+    assert_eq!(world.read("text"), "one\n");
+    assert!(!world.exists("d"));
+}
+
+#[test]
+fn apply_takes_only_the_named_paths_over() {
+    let world = World::new("apply_takes_only_the_named_paths_over");
+    let _ = world
+        .run_inside("mkdir a b; echo 1 > a/one; echo 2 > a/two; echo 3 > b/three")
+        .success();
+    let _ = fine(&world, &["apply", "last", "a/one"]);
+    assert!(world.exists("a/one") && !world.exists("a/two") && !world.exists("b"));
+    let state = world.runs()[0]["state"].as_str().unwrap().to_owned();
+    assert!(state.contains("part"), "{state}");
+    let _ = fine(&world, &["apply", "last", "b"]);
+    assert!(world.exists("b/three") && !world.exists("a/two"));
+}
+
+#[test]
+fn what_was_applied_in_parts_is_undone_whole() {
+    let world = World::new("what_was_applied_in_parts_is_undone_whole");
+    let _ = world.run_inside("echo 1 > one; echo 2 > two").success();
+    let _ = fine(&world, &["apply", "last", "one"]);
+    let _ = fine(&world, &["apply", "last", "two"]);
+    let _ = fine(&world, &["undo", "last"]);
+    assert!(!world.exists("two"), "the second part is left");
+    assert!(!world.exists("one"), "the first part is left");
+}
+
+#[test]
+fn apply_at_the_end_of_a_run() {
+    let world = World::new("apply_at_the_end_of_a_run");
+    let _ = world.run(["--apply"], "echo new > new").run().success();
+    assert_eq!(world.read("new"), "new\n");
+    let _ = world
+        .run(["--apply"], "echo newer > new; exit 4")
+        .run()
+        .expect_status(4);
+    assert_eq!(world.read("new"), "newer\n");
+}
+
+#[test]
+fn discard_throws_the_changes_away() {
+    let world = World::new("discard_throws_the_changes_away");
+    let _ = world.run_inside("echo new > new").success();
+    let run = world.last_run();
+    fine(&world, &["discard", &run]).says(["discarded"]);
+    assert!(!world.exists("new"));
+    assert!(world.runs().is_empty());
+    let left: Vec<PathBuf> = fs::read_dir(world.state().join("atoll/runs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    let gone = world.atoll(["apply", &run]).run().expect_status(125);
+    gone.is_clear_error(["no such run", "atoll runs"]);
+    assert!(fine(&world, &["why", &run]).out().contains("run.discarded"));
+}
+
+#[test]
+fn why_tells_the_story_of_a_run() {
+    let world = World::new("why_tells_the_story_of_a_run");
+    let _ = world.run_inside("exit 3").expect_status(3);
+    let story = fine(&world, &["why"]).out();
+    assert!(
+        story.contains("default") && story.contains("exit"),
+        "{story}"
+    );
+    let none = World::new("why_tells_the_story_of_a_run");
+    let refused = none.atoll(["why"]).run().expect_status(125);
+    refused.is_clear_error(["no runs"]);
+}
+
+#[test]
+fn gc_removes_what_is_not_needed_and_says_it_before() {
+    let world = World::new("gc_removes_what_is_not_needed_and_says_it_before");
+    let _ = fine(&world, &["gc"]);
+    let _ = world.run_inside("echo new > new").success();
+    let run = world.last_run();
+    let _ = fine(&world, &["gc"]);
+    assert_eq!(world.last_run(), run, "kept changes are gone");
+    let dry = fine(&world, &["gc", "--older-than", "1ms", "--dry-run"]);
+    assert!(dry.out().contains(&run), "{dry}");
+    dry.says(["would be removed"]);
+    assert_eq!(world.last_run(), run, "a dry run removed it");
+    let wet = fine(&world, &["gc", "--older-than", "1ms"]);
+    wet.says(["1 run removed"]);
+    assert!(world.runs().is_empty());
+}
