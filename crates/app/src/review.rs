@@ -42,7 +42,14 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
         return Ok(0);
     }
     let state = places.read_state()?;
-    let list = list_runs(&state).doing("the runs cannot be listed")?;
+    let mut list = list_runs(&state).doing("the runs cannot be listed")?;
+    for record in &mut list.records {
+        if record.state == RunState::Running
+            && let Ok(settled) = settle_run(&state, &record.run)
+        {
+            *record = settled;
+        }
+    }
     for (run, why) in &list.broken {
         output.warn(&format!("run {run} cannot be read: {why}"));
     }

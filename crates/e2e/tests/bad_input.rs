@@ -382,10 +382,11 @@ fn a_program_that_fills_the_state_directory_gets_the_error_and_the_run_is_kept()
     let world =
         World::new("a_program_that_fills_the_state_directory_gets_the_error_and_the_run_is_kept");
     let script = "mount -t tmpfs -o size=4m,mode=700 tmpfs \"$XDG_STATE_HOME\"
+        head -c 1M /dev/zero > \"$XDG_STATE_HOME/fill\"
         \"$ATOLL\" run --keep -- sh -c 'echo small > small; head -c 32M /dev/zero > big || echo full' || echo status $?
         \"$ATOLL\" runs --json
         \"$ATOLL\" ledger verify
-        mount -o remount,size=16m \"$XDG_STATE_HOME\"
+        rm \"$XDG_STATE_HOME/fill\"
         \"$ATOLL\" apply last small
         cat small
         \"$ATOLL\" discard last && \"$ATOLL\" ledger verify";

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use e2e::{
     Avoidable, Outcome, Running, World, descendants_of, make_fifo, program_exists, status_field,
-    tree,
+    tree, wait_until,
 };
+use rustix::process::Signal;
 
 const NONE: [&str; 0] = [];
 /// Whatever might hang is given this long on a busy machine.
@@ -552,10 +553,61 @@ fn a_program_that_stops_itself_does_not_stop_the_clock() {
     }
 }
 
+/// What is left of a sandbox while its Atoll is stopped.
+fn lives(pid: u32) -> bool {
+    let all = descendants_of(pid);
+    all.iter().any(|one| !matches!(one.state, 'Z' | 'X'))
+}
+
 #[test]
-fn only_the_person_suspends_the_clock() {
-    let world = World::new("only_the_person_suspends_the_clock");
+fn a_program_that_suspends_atoll_does_not_stop_the_clock() {
+    let world = World::new("a_program_that_suspends_atoll_does_not_stop_the_clock");
     for stop in ["kill -TSTP 0; sleep 1000", "kill -TTIN $$", "kill -TTOU $$"] {
-        clock_goes_on(&world, stop);
+        let script = format!("echo ready; {stop}");
+        let run = world
+            .run(["--keep", "--timeout", "1s"], &script)
+            .within(SOON);
+        let mut terminal = run.on_terminal(24, 80);
+        let pid = terminal.pid();
+        terminal.expect("ready");
+        // Atoll itself may be stopped, as by a person; the sandbox ends all the same.
+        wait_until("the end of the sandbox", SOON, || {
+            (!lives(pid)).then_some(())
+        });
+        e2e::kill(pid, Signal::CONT);
+        let ended = terminal.wait().expect_status(124);
+        assert!(ended.out().contains("time limit"), "{stop}: {ended}");
     }
+}
+
+#[test]
+fn a_program_that_suspends_atoll_does_not_escape_its_disk_limit() {
+    let world = World::new("a_program_that_suspends_atoll_does_not_escape_its_disk_limit");
+    const WRITTEN: u64 = 64 << 20;
+    // Slow enough for whoever watches the disk now and then.
+    let script = "(setsid sh -c 'echo ready; sleep 1; for i in $(seq 64); do \
+                  head -c 1M /dev/zero >> big; sleep 0.05; done; sleep 1000' &); \
+                  read x; kill -TSTP $$; sleep 1000";
+    let options = ["--keep", "--limit", "disk=8MiB", "--timeout", "60s"];
+    let mut terminal = world.run(options, script).within(SOON).on_terminal(24, 80);
+    let pid = terminal.pid();
+    terminal.expect("ready");
+    terminal.line("");
+    let runs = world.state().join("atoll/runs");
+    let written = || {
+        let runs = fs::read_dir(&runs).into_iter().flatten().flatten();
+        let big = runs.map(|run| run.path().join("layers/workspace/upper/big"));
+        big.filter_map(|path| fs::metadata(path).ok())
+            .map(|facts| facts.len())
+            .sum::<u64>()
+    };
+    // It is stopped at its limit, or is done.
+    wait_until("the end of the writing", SOON, || {
+        (!lives(pid) || written() == WRITTEN).then_some(())
+    });
+    let held = written();
+    e2e::kill(pid, Signal::CONT);
+    let ended = terminal.wait();
+    assert!(held < WRITTEN, "it wrote {held} bytes: {ended}");
+    assert!(ended.out().contains("disk limit"), "{ended}");
 }

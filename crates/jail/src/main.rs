@@ -265,7 +265,7 @@ fn wait_for_either(line: BorrowedFd<'_>, child: BorrowedFd<'_>) -> io::Result<bo
 /// Removes control groups that are still there. The host side does so itself
 /// after it has read their figures; this is for when it could not.
 fn remove_groups(directories: &[Vec<u8>]) {
-    const TRIES: u32 = 50;
+    const TRIES: u32 = 1_000;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
     for directory in directories {
         let Ok(path) = std::str::from_utf8(directory) else {

@@ -261,24 +261,28 @@ impl Groups {
 
     /// Removes the groups; their processes must be gone.
     pub(crate) fn remove(&self) {
-        const TRIES: u32 = 100;
-        const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
         for directory in &self.all {
-            for _ in 0..TRIES {
-                match fs::remove_dir(directory) {
-                    // Busy for a moment after the last process has gone.
-                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                        std::thread::sleep(PAUSE);
-                    }
-                    _ => break,
-                }
+            remove_when_free(directory);
+        }
+    }
+}
+
+/// Removes a group; one whose last process has just gone is busy for a moment.
+fn remove_when_free(directory: &Path) {
+    const TRIES: u32 = 250;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+    for _ in 0..TRIES {
+        match fs::remove_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(PAUSE);
             }
+            _ => return,
         }
     }
 }
 
 /// Removes the groups of a run whose Atoll and launcher both ended before they
-/// could. Groups that still have processes stay.
+/// could. Groups that still have processes stay; usually there are none.
 pub fn remove_leftover_groups(held: &Held, run: &RunId) {
     let name = group_name(run);
     let parents = match held {
@@ -287,8 +291,7 @@ pub fn remove_leftover_groups(held: &Held, run: &RunId) {
         Held::Separate { memory, pids, cpu } => vec![Some(memory), Some(pids), cpu.as_ref()],
     };
     for parent in parents.into_iter().flatten() {
-        // That there is none is as it should be.
-        let _ = fs::remove_dir(parent.join(&name));
+        remove_when_free(&parent.join(&name));
     }
 }
 

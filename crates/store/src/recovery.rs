@@ -131,11 +131,13 @@ fn note_interrupted(state: &StateDir, run: &RunId) -> Result<RunRecord, RunError
 /// there was no room to write its end, says "interrupted" from then on.
 ///
 /// # Errors
-/// [`RunError`] when the record cannot be read, or there is still no room.
+/// [`RunError`] when the record cannot be read.
 pub fn settle_run(state: &StateDir, run: &RunId) -> Result<RunRecord, RunError> {
-    let record = load_run(state, run)?;
+    let mut record = load_run(state, run)?;
     if record.state == RunState::Running && !OpenRuns::open(state)?.is_alive(run)? {
-        return note_interrupted(state, run);
+        record.state = RunState::Interrupted;
+        // Where there is still no room, it is known all the same.
+        let _ = note_interrupted(state, run);
     }
     Ok(record)
 }
