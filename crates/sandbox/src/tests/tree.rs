@@ -105,7 +105,7 @@ impl World {
             let path = path_of(operation);
             // The steps to where the world's place is are this machine's.
             let above = self.root.strip_prefix("/").unwrap().as_os_str().as_bytes();
-            let is_step = matches!(operation, Operation::Directory { owned: true, .. });
+            let is_step = matches!(operation, Operation::Directory { .. });
             if is_step && above.starts_with(path) && path != above {
                 continue;
             }
