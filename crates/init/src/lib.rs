@@ -10,6 +10,7 @@
 //! names. Start reading at [`run`].
 
 pub mod filter;
+mod memory;
 mod program;
 mod supervise;
 mod tree;

@@ -10,6 +10,7 @@ use atoll_sys::process::{self, Change};
 use atoll_sys::socket;
 use atoll_sys::terminal::{self, WindowSize};
 
+use crate::memory;
 use crate::program::{self, Started};
 use crate::{At, Failure};
 
@@ -24,6 +25,9 @@ const O_NOCTTY: i32 = 0o400;
 
 /// How often the memory of all processes is added up, milliseconds.
 const WATCH_INTERVAL_MS: u32 = 100;
+
+/// Every so many looks at memory are thorough.
+const THOROUGH_LOOK: u32 = 5;
 
 /// How much longer than its time a program has here: ending it in time is the
 /// host side's work, unless that was stopped.
@@ -78,6 +82,7 @@ pub(crate) fn supervise(
         program,
         watch_bytes: spec.watch.memory_bytes,
         end_at: wall_clock.and_then(|limit| Instant::now().checked_add(limit)),
+        looks: 0,
     };
     overseer.run(&children).at(Stage::Start)
 }
@@ -105,6 +110,7 @@ struct Overseer<'a> {
     program: u32,
     watch_bytes: u64,
     end_at: Option<Instant>,
+    looks: u32,
 }
 
 /// Whether to go on.
@@ -150,7 +156,7 @@ impl Overseer<'_> {
             if ordered && self.obey()? == Next::End {
                 return Ok(());
             }
-            if self.watch_bytes > 0 && memory_in_use(self.watch_bytes) > self.watch_bytes {
+            if self.watch_bytes > 0 && self.is_over_memory() {
                 tell(self.control, &Report::MemoryReached);
                 return Ok(());
             }
@@ -159,6 +165,12 @@ impl Overseer<'_> {
                 return Ok(());
             }
         }
+    }
+
+    fn is_over_memory(&mut self) -> bool {
+        self.looks = self.looks.wrapping_add(1);
+        let thorough = self.looks.is_multiple_of(THOROUGH_LOOK);
+        memory::in_use(self.watch_bytes, thorough) > self.watch_bytes
     }
 
     /// How long to wait at most.
@@ -222,59 +234,4 @@ impl Overseer<'_> {
 /// Tells the host side; when it is gone, the line's end says so by itself.
 fn tell(control: &OwnedFd, report: &Report) {
     let _ = socket::send(control.as_fd(), &report.to_bytes(), &[]);
-}
-
-/// Memory that the sandbox holds, bytes. A figure that cannot be had counts as
-/// more than any limit: a program that keeps process 1 from looking has a reason.
-fn memory_in_use(limit_bytes: u64) -> u64 {
-    let directory = room_in_use().unwrap_or(u64::MAX);
-    let add = |field: fn(&str) -> Option<u64>| -> Option<u64> {
-        let processes = std::fs::read_dir("/proc").ok()?;
-        let pids = processes
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-        // A process that has just ended holds nothing.
-        Some(pids.filter_map(|pid| field(&pid)).sum())
-    };
-    // What processes have resident counts shared pages once for each: quick to
-    // read, and never too little. Only above the limit the exact shares are read.
-    let at_most = add(resident_bytes)
-        .unwrap_or(u64::MAX)
-        .saturating_add(directory);
-    if at_most <= limit_bytes {
-        return at_most;
-    }
-    add(share_bytes)
-        .unwrap_or(u64::MAX)
-        .saturating_add(directory)
-}
-
-/// What is written to the file system in memory, bytes.
-fn room_in_use() -> Option<u64> {
-    descriptor::bytes_in_use(c"/tmp").ok()
-}
-
-fn resident_bytes(pid: &str) -> Option<u64> {
-    const PAGE_BYTES: u64 = 4096;
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * PAGE_BYTES)
-}
-
-/// A process's memory, with pages that several have counted in parts (proc(5)).
-fn share_bytes(pid: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let field = |name: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(
-            line.trim()
-                .strip_suffix(" kB")?
-                .trim()
-                .parse::<u64>()
-                .ok()?
-                * 1024,
-        )
-    };
-    // Files that are mapped can be dropped at any time; they are no use of memory.
-    Some(field("Pss_Anon:")? + field("Pss_Shmem:")?)
 }

@@ -28,6 +28,9 @@ const PIPE_BLOCK_BYTES: usize = 4096;
 /// Reading pauses while this much is waiting to be shown, bytes.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
+/// What terminals send for the suspend key, unless set otherwise.
+const CONTROL_Z: u8 = 0x1a;
+
 const SIGTERM: u8 = 15;
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
@@ -83,6 +86,7 @@ impl Running {
             kill_at: None,
             abandon_at: None,
             typed: Vec::new(),
+            suspend_typed: false,
             input_open: true,
             control_open: true,
             shown: [Vec::new(), Vec::new()],
@@ -145,6 +149,7 @@ struct Session<'a> {
     kill_at: Option<Instant>,
     abandon_at: Option<Instant>,
     typed: Vec<u8>,
+    suspend_typed: bool,
     input_open: bool,
     control_open: bool,
     shown: [Vec<u8>; 2],
@@ -312,7 +317,10 @@ impl Session<'_> {
             } => self.fail(stage, error, &detail),
             Report::NotExecuted { error: ENOENT } => self.end(Ending::NotFound),
             Report::NotExecuted { .. } => self.end(Ending::NotExecutable),
-            Report::Stopped { .. } if self.terminal.is_some() => {
+            // Only at the person's own wish: a program that stops itself does not
+            // stop what watches over it.
+            Report::Stopped { .. } if self.suspend_typed => {
+                self.suspend_typed = false;
                 attachment.suspended();
                 self.order(Order::Continue);
             }
@@ -462,6 +470,9 @@ impl Session<'_> {
         };
         match descriptor::read(input, block) {
             Ok(got @ 1..) => {
+                let is_suspend = |byte: &u8| *byte == CONTROL_Z;
+                let typed = block.get(..got).unwrap_or_default();
+                self.suspend_typed |= self.terminal.is_some() && typed.iter().any(is_suspend);
                 self.active = Instant::now();
                 self.typed
                     .extend_from_slice(block.get(..got).unwrap_or_default());

@@ -66,7 +66,7 @@ pub struct RunArguments {
     ///
     /// For when an editor outside must see changes at once. Control files (git hooks,
     /// CI files, editor tasks …) that exist stay read-only; new ones are shown apart
-    /// at the end. Sockets and pipes in the workspace work. Default: off, writes go
+    /// at the end. Sockets and pipes that exist lead nowhere. Default: off, writes go
     /// to a layer.
     #[arg(long, conflicts_with_all = ["apply", "resume"], verbatim_doc_comment)]
     pub live: bool,
