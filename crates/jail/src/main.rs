@@ -50,7 +50,13 @@ fn launch(line: &OwnedFd) -> Result<(), Failure> {
         process::exit_now(0)
     };
     let directories = spec.cgroup_directories.clone();
-    let child = make(line, spec, control, standard)?;
+    let ids = prepare_ids(spec.identity)?;
+    if !is_told_to_go(line)? {
+        // The host side is gone, perhaps in the middle of making these.
+        remove_groups(&directories);
+        process::exit_now(0)
+    }
+    let child = make(line, spec, ids, control, standard)?;
     let report = Report::Started { pid: child.pid };
     // A host side that is gone is found so by the wait.
     let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
@@ -83,19 +89,38 @@ fn receive_description(line: &OwnedFd) -> Result<Described, Failure> {
     at(Stage::Description, receive())
 }
 
+/// Whether the host side has made the control groups, which it does meanwhile.
+/// They are named in the description, so that whatever becomes of the host side,
+/// someone is left to remove them.
+fn is_told_to_go(line: &OwnedFd) -> Result<bool, Failure> {
+    let mut word = [0_u8; 1];
+    let (got, _) = at(
+        Stage::ControlGroups,
+        socket::receive(line.as_fd(), &mut word),
+    )?;
+    Ok(got > 0)
+}
+
+/// For a shifted identity: the user namespace to end in.
+fn prepare_ids(identity: Identity) -> Result<Option<OwnedFd>, Failure> {
+    match identity {
+        Identity::Own { .. } => Ok(None),
+        Identity::Shifted { base, count, .. } => at(Stage::Ids, shifted_ids(base, count)).map(Some),
+    }
+}
+
 /// Makes the sandbox's first process, which goes on in `init`.
 fn make(
     line: &OwnedFd,
     spec: Spec,
+    ids: Option<OwnedFd>,
     control: OwnedFd,
     standard: [OwnedFd; 3],
 ) -> Result<Child, Failure> {
-    let (namespaces, ids) = match spec.identity {
-        Identity::Own { .. } => (Namespaces::ALL, None),
-        Identity::Shifted { base, count, .. } => (
-            Namespaces::ALL_BUT_USER,
-            Some(at(Stage::Ids, shifted_ids(base, count))?),
-        ),
+    let namespaces = if ids.is_some() {
+        Namespaces::ALL_BUT_USER
+    } else {
+        Namespaces::ALL
     };
     let cgroup = match &spec.cgroup_unified {
         None => None,

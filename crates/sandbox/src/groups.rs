@@ -103,11 +103,11 @@ pub(crate) struct Counted {
 }
 
 impl Groups {
-    /// Makes the groups of a run and sets its limits. `None` where none can be made.
-    pub(crate) fn make(held: &Held, run: &RunId, limits: &Limits) -> io::Result<Option<Self>> {
+    /// The groups that a run gets, not made yet; `None` where none can be made.
+    pub(crate) fn plan(held: &Held, run: &RunId, limits: &Limits) -> Option<Self> {
         let name = group_name(run);
         let groups = match held {
-            Held::Nowhere(_) => return Ok(None),
+            Held::Nowhere(_) => return None,
             Held::Unified(parent) => {
                 let group = parent.join(&name);
                 Self {
@@ -131,11 +131,16 @@ impl Groups {
                 }
             }
         };
-        let made = groups.create(limits);
+        Some(groups)
+    }
+
+    /// Makes them; nothing is left of them when that fails.
+    pub(crate) fn make(&self, limits: &Limits) -> io::Result<()> {
+        let made = self.create(limits);
         if made.is_err() {
-            groups.remove();
+            self.remove();
         }
-        made.map(|()| Some(groups))
+        made
     }
 
     fn create(&self, limits: &Limits) -> io::Result<()> {

@@ -52,8 +52,7 @@ pub fn start(
 ) -> Result<Running, SandboxError> {
     let boundary = armed.grant().boundary();
     let limits = &boundary.limits;
-    let groups = Groups::make(native.held, &call.run, limits)
-        .map_err(SandboxError::host("the control group could not be made"))?;
+    let groups = Groups::plan(native.held, &call.run, limits);
     match launch(native, starting, boundary, call, groups.as_ref()) {
         Ok((launcher, lines)) => Ok(Running {
             launcher,
@@ -112,13 +111,24 @@ fn launch(
             error: Some(error),
         })
     };
-    match send() {
+    let sent = send().map_err(SandboxError::host("the sandbox's lines could not be made"));
+    // Only now that the launcher knows of them: when this process dies in
+    // between, the launcher removes what there is.
+    let begun = sent.and_then(|lines| {
+        if let Some(groups) = groups {
+            groups
+                .make(&boundary.limits)
+                .map_err(SandboxError::host("the control group could not be made"))?;
+        }
+        socket::send(launcher.line.as_fd(), b"g", &[])
+            .map_err(SandboxError::host("the launcher is gone"))?;
+        Ok(lines)
+    });
+    match begun {
         Ok(lines) => Ok((launcher, lines)),
         Err(error) => {
             launcher.finish();
-            Err(SandboxError::host("the sandbox's lines could not be made")(
-                error,
-            ))
+            Err(error)
         }
     }
 }

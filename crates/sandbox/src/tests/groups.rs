@@ -125,7 +125,7 @@ fn run() -> RunId {
 #[test]
 fn nothing_is_made_where_nothing_is_held() {
     let held = Held::Nowhere("why".to_owned());
-    assert!(Groups::make(&held, &run(), &limits()).unwrap().is_none());
+    assert!(Groups::plan(&held, &run(), &limits()).is_none());
 }
 
 #[test]
@@ -142,7 +142,8 @@ fn groups_whose_limits_cannot_be_set_are_removed_again() {
         },
     ];
     for held in cases {
-        assert!(Groups::make(&held, &run(), &limits()).is_err(), "{held:?}");
+        let planned = Groups::plan(&held, &run(), &limits()).unwrap();
+        assert!(planned.make(&limits()).is_err(), "{held:?}");
         for directory in [place.path(), &path("memory"), &path("pids")] {
             let names: Vec<PathBuf> = fs::read_dir(directory)
                 .unwrap()
