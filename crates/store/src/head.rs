@@ -11,6 +11,8 @@ use crate::hash::hex;
 use crate::{FileFault, TreeHash};
 
 pub(crate) const HEAD: &str = "head";
+/// What the head is called until it is whole.
+const NEW_HEAD: &str = "head.new";
 
 /// How far the ledger is known to be on disk: kept beside it, so that a cut of
 /// its end is found. Overwritten in place, always with the same length.
@@ -128,8 +130,8 @@ impl Head {
         Ok(Self::parse(line).map_or(FoundHead::Garbled, FoundHead::Sound))
     }
 
-    /// Overwrites the head. `first` makes the file, and waits for it to be on
-    /// disk: from then on a missing or garbled head is the work of someone.
+    /// Overwrites the head. `first` makes the file in one step, and waits for it to
+    /// be on disk: from then on a missing or garbled head is the work of someone.
     pub(crate) fn write(
         &self,
         directory: impl AsFd,
@@ -137,9 +139,10 @@ impl Head {
         first: bool,
     ) -> Result<(), FileFault> {
         let directory = directory.as_fd();
-        let path = path.join(HEAD);
+        let name = if first { NEW_HEAD } else { HEAD };
+        let path = path.join(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(directory, HEAD, flags, Mode::RUSR | Mode::WUSR)
+        let file = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(FileFault::on("open", &path))?;
         let file = std::fs::File::from(file);
         file.write_all_at(self.to_line().as_bytes(), 0)
@@ -147,6 +150,8 @@ impl Head {
         if first {
             file.set_len(HEAD_BYTES as u64)
                 .and_then(|()| file.sync_all())
+                .map_err(FileFault::on("write", &path))?;
+            rustix::fs::renameat(directory, NEW_HEAD, directory, HEAD)
                 .map_err(FileFault::on("write", &path))?;
             rustix::fs::fsync(directory).map_err(FileFault::on("write", &path))?;
         }
