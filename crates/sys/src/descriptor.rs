@@ -24,10 +24,29 @@ pub fn sealed_memory(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
     }
     let fd = owned(check_int(raw)?);
     write_all(&fd, content)?;
-    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
-    // SAFETY: F_ADD_SEALS takes an integer and touches no memory of ours.
-    check_int(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    seal(&fd)?;
     Ok(fd)
+}
+
+/// Seals against every change. While the kernel itself holds a page for a moment,
+/// to move or to clean it, the seal against writing is refused with EBUSY
+/// (fcntl(2)): it is asked for again, up to 20 times.
+fn seal(fd: &OwnedFd) -> io::Result<()> {
+    const TRIES: u32 = 20;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
+    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    let mut tries = 0;
+    loop {
+        // SAFETY: F_ADD_SEALS takes an integer and touches no memory of ours.
+        let sealed = check_int(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) });
+        match sealed {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+            }
+            done => return done.map(drop),
+        }
+    }
 }
 
 /// Whether an anonymous file is sealed against every change.
