@@ -526,6 +526,44 @@ fn root_of_a_user_namespace_is_served_or_refused_clearly() {
 // The ledger.
 
 #[test]
+fn nothing_starts_when_the_disk_does_not_take_the_record() {
+    let world = World::new("nothing_starts_when_the_disk_does_not_take_the_record");
+    // Makes the ledger, which waits for the disk too.
+    let _ = world.run_inside("true").success();
+    let before = tree(&world.workspace());
+    let failing = [
+        "strace",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fdatasync",
+        "-e",
+        "inject=fdatasync:error=EIO",
+    ];
+    let kinds = [
+        (&["--live", "--keep"][..], "live"),
+        (&["--discard"], "scratch"),
+    ];
+    for (options, kind) in kinds {
+        let refused = world
+            .run(options, "echo started; touch started")
+            .under(failing)
+            .run();
+        assert_eq!(refused.out(), "", "{kind}");
+        let _ = refused
+            .expect_status(125)
+            .is_clear_error(["ledger", "disk"]);
+        assert_eq!(tree(&world.workspace()), before, "{kind}");
+        // Once the disk is well again.
+        let next = world.run_inside("true").success();
+        let _ = next.says(["was interrupted"]);
+    }
+    let scratch = world.state().join("atoll/scratch");
+    assert_eq!(fs::read_dir(scratch).map_or(0, Iterator::count), 0);
+}
+
+#[test]
 fn a_cut_ledger_is_refused_or_repaired_but_never_hidden() {
     let world = World::new("a_cut_ledger_is_refused_or_repaired_but_never_hidden");
     for _ in 0..2 {

@@ -9,6 +9,8 @@ const DETAIL_BYTES_MAX: usize = 400;
 /// What the host tells `init`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// Start the program: the call is on disk. Once, before everything else.
+    Start,
     /// Send this signal to the program's process group.
     Signal(u8),
     /// Let the stopped program go on.
@@ -106,6 +108,7 @@ impl Order {
             Self::Signal(number) => vec![0, number],
             Self::Continue => vec![1, 0],
             Self::End => vec![2, 0],
+            Self::Start => vec![3, 0],
         }
     }
 
@@ -118,6 +121,7 @@ impl Order {
             [0, number] => Ok(Self::Signal(*number)),
             [1, 0] => Ok(Self::Continue),
             [2, 0] => Ok(Self::End),
+            [3, 0] => Ok(Self::Start),
             [_, _] => Err(Malformed::Tag),
             [] | [_] => Err(Malformed::Short),
             _ => Err(Malformed::Long),

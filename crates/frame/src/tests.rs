@@ -169,11 +169,12 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
     ]
 }
 
-const ORDERS: [(Order, [u8; 2]); 4] = [
+const ORDERS: [(Order, [u8; 2]); 5] = [
     (Order::Signal(15), [0, 15]),
     (Order::Signal(0), [0, 0]),
     (Order::Continue, [1, 0]),
     (Order::End, [2, 0]),
+    (Order::Start, [3, 0]),
 ];
 
 /// Bytes as text: 32 a line.

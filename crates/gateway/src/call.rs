@@ -3,7 +3,8 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Attachment, Held, Host, Native, SandboxError, Size, Starting, detect_groups, start,
+    Assembled, Attachment, Departing, Host, Native, SandboxError, Size, Starting, assemble,
+    detect_groups,
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
@@ -74,7 +75,10 @@ pub enum CallError {
 /// Carries a call out: the main path. `attach` makes the other end of the
 /// program's input and output, once it is known that it will run. The launcher is
 /// begun by the caller as early as it can: it takes as long as all the rest, and
-/// until it is sent an armed grant's description it does nothing.
+/// until it is sent a grant's description it does nothing.
+///
+/// What the grant allows is prepared, its sandbox built, while the disk takes the
+/// call's record; the program starts once it has (see [`Assembled::start`]).
 ///
 /// # Errors
 /// [`CallError`]. Whatever it is, no sandbox is left and the ledger says so.
@@ -86,11 +90,28 @@ pub fn call<A: Attachment>(
     let verdict = decide(request.rules, request.call, &request.facts);
     let decision = describe(request.rules, &verdict);
     let entry = request.ledger.open_call(request.call, &verdict, decision)?;
-    let armed = entry.arm(verdict)?;
+    let prepared = match &verdict {
+        Verdict::Allow(grant) => Some(prepare(request, starting, grant)),
+        Verdict::Ask(_) | Verdict::Deny(_) => None,
+    };
+    let armed = match entry.arm(verdict) {
+        Ok(armed) => armed,
+        Err(refused) => {
+            if let Some(Ok(prepared)) = prepared {
+                prepared.give_up(request)?;
+            }
+            return Err(refused.into());
+        }
+    };
     let mut attachment = attach(armed.grant());
-    match carry_out(request, starting, &armed, &mut attachment) {
-        Ok((outcome, record, notices)) => {
+    let carried_out = match prepared {
+        Some(prepared) => prepared.and_then(|one| one.run(request, &armed, &mut attachment)),
+        None => Err(SandboxError::AnotherCall.into()),
+    };
+    match carried_out {
+        Ok((outcome, record, notices, departing)) => {
             request.ledger.close(armed, &outcome, closing(&outcome))?;
+            drop(departing);
             Ok(Called {
                 attachment,
                 outcome,
@@ -109,45 +130,94 @@ pub fn call<A: Attachment>(
     }
 }
 
-/// Between arming and closing: the run's own files, the sandbox, its end.
-fn carry_out(
+/// What is there before the program: the run's own files and its sandbox.
+struct Prepared {
+    record: RunRecord,
+    placed: Placed,
+    assembled: Assembled,
+}
+
+/// Makes the run's own files and has its sandbox built.
+fn prepare(
     request: &Request<'_>,
     starting: Starting,
-    armed: &Armed<Grant>,
-    attachment: &mut dyn Attachment,
-) -> Result<(Outcome, RunRecord, Vec<String>), CallError> {
-    let boundary = armed.grant().boundary();
+    grant: &Grant,
+) -> Result<Prepared, CallError> {
     let host = Host::read()?;
     let held = detect_groups(&host);
-    let mut record = new_record(request, armed.grant());
+    let mut record = new_record(request, grant);
     if request.scratch {
         create_scratch(request.state, &record.run)?;
     } else {
         create_run(request.state, &record)?;
     }
-    let run = (|| {
-        let placed = place(request, boundary, &host, &mut record)?;
-        let outcome = execute(request, starting, armed, &host, &held, &placed, attachment)?;
-        Ok((outcome, placed.notices))
+    let assembled = (|| {
+        let placed = place(request, grant.boundary(), &host, &mut record)?;
+        let native = Native {
+            host: &host,
+            held: &held,
+            placement: &placed.placement,
+            terminal: request.terminal,
+        };
+        let assembled = assemble(&native, starting, grant, request.call)?;
+        Ok((placed, assembled))
     })();
-    if request.scratch {
-        remove_scratch(request.state, &record.run)?;
-    }
-    match run {
-        Ok((outcome, notices)) => {
-            record.ending = Some(outcome.ending);
-            record.exit = Some(outcome.ending.exit_status());
-            let record = note_end(request, record, RunState::Kept)?;
-            Ok((outcome, record, notices))
-        }
+    match assembled {
+        Ok((placed, assembled)) => Ok(Prepared {
+            record,
+            placed,
+            assembled,
+        }),
         Err(error) => {
-            note_end(request, record, RunState::Failed)?;
+            fail(request, record)?;
             Err(error)
         }
     }
 }
 
-/// Writes down what became of a run, unless nothing is kept of it.
+impl Prepared {
+    /// Between arming and closing: the program, to its end.
+    fn run(
+        self,
+        request: &Request<'_>,
+        armed: &Armed<Grant>,
+        attachment: &mut dyn Attachment,
+    ) -> Result<(Outcome, RunRecord, Vec<String>, Departing), CallError> {
+        let Self {
+            mut record,
+            placed,
+            assembled,
+        } = self;
+        let attended = assembled
+            .start(armed)
+            .and_then(|running| running.attend(attachment));
+        let (outcome, departing) = match attended {
+            Ok(attended) => attended,
+            Err(error) => {
+                fail(request, record)?;
+                return Err(error.into());
+            }
+        };
+        record.ending = Some(outcome.ending);
+        record.exit = Some(outcome.ending.exit_status());
+        let record = note_end(request, record, RunState::Kept)?;
+        Ok((outcome, record, placed.notices, departing))
+    }
+
+    /// Takes back what was prepared for a call that goes no further.
+    fn give_up(self, request: &Request<'_>) -> Result<(), CallError> {
+        drop(self.assembled);
+        fail(request, self.record)
+    }
+}
+
+/// Notes that a run was not carried out.
+fn fail(request: &Request<'_>, record: RunRecord) -> Result<(), CallError> {
+    note_end(request, record, RunState::Failed).map(drop)
+}
+
+/// Writes down what became of a run, or removes what there is of one of which
+/// nothing is kept.
 fn note_end(
     request: &Request<'_>,
     mut record: RunRecord,
@@ -155,6 +225,7 @@ fn note_end(
 ) -> Result<RunRecord, CallError> {
     record.state = state;
     if request.scratch {
+        remove_scratch(request.state, &record.run)?;
         record.state = RunState::Discarded;
         return Ok(record);
     }
@@ -165,24 +236,6 @@ fn note_end(
         Durability::Buffered,
         ended,
     )?)
-}
-
-fn execute(
-    request: &Request<'_>,
-    starting: Starting,
-    armed: &Armed<Grant>,
-    host: &Host,
-    held: &Held,
-    placed: &Placed,
-    attachment: &mut dyn Attachment,
-) -> Result<Outcome, CallError> {
-    let native = Native {
-        host,
-        held,
-        placement: &placed.placement,
-        terminal: request.terminal,
-    };
-    Ok(start(&native, starting, armed, request.call)?.attend(attachment)?)
 }
 
 fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {

@@ -52,6 +52,9 @@ pub(crate) fn supervise(
         }
         Some(size) => Some(open_terminal(control, size.rows, size.columns)?),
     };
+    if !is_told_to_start(control).at(Stage::Start)? {
+        return Ok(());
+    }
     let started = match &terminal {
         None => {
             let [input, output, error] = &standard;
@@ -85,6 +88,15 @@ pub(crate) fn supervise(
         looks: 0,
     };
     overseer.run(&children).at(Stage::Start)
+}
+
+/// Whether the host side has the call on disk, so that its program may start.
+/// Any other order, or the line's end, means that it will not.
+fn is_told_to_start(control: &OwnedFd) -> io::Result<bool> {
+    let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
+    let (got, _) = socket::receive(control.as_fd(), &mut buffer)?;
+    let message = buffer.get(..got).unwrap_or_default();
+    Ok(Order::from_bytes(message) == Ok(Order::Start))
 }
 
 /// Opens a terminal inside, makes it this session's, and hands its other side
@@ -225,7 +237,7 @@ impl Overseer<'_> {
                 }
                 process::signal_group(self.program, SIGCONT)?;
             }
-            Order::End => return Ok(Next::End),
+            Order::End | Order::Start => return Ok(Next::End),
         }
         Ok(Next::Wait)
     }

@@ -50,13 +50,13 @@ fn launch(line: &OwnedFd) -> Result<(), Failure> {
         process::exit_now(0)
     };
     let directories = spec.cgroup_directories.clone();
-    let ids = prepare_ids(spec.identity)?;
+    let holder = at(Stage::Ids, Holder::begin(spec.identity))?;
     if !is_told_to_go(line)? {
         // The host side is gone, perhaps in the middle of making these.
         remove_groups(&directories);
         process::exit_now(0)
     }
-    let child = make(line, spec, ids, control, standard)?;
+    let child = make(line, spec, holder, control, standard)?;
     let report = Report::Started { pid: child.pid };
     // A host side that is gone is found so by the wait.
     let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
@@ -101,23 +101,15 @@ fn is_told_to_go(line: &OwnedFd) -> Result<bool, Failure> {
     Ok(got > 0)
 }
 
-/// For a shifted identity: the user namespace to end in.
-fn prepare_ids(identity: Identity) -> Result<Option<OwnedFd>, Failure> {
-    match identity {
-        Identity::Own { .. } => Ok(None),
-        Identity::Shifted { base, count, .. } => at(Stage::Ids, shifted_ids(base, count)).map(Some),
-    }
-}
-
 /// Makes the sandbox's first process, which goes on in `init`.
 fn make(
     line: &OwnedFd,
     spec: Spec,
-    ids: Option<OwnedFd>,
+    holder: Option<Holder>,
     control: OwnedFd,
     standard: [OwnedFd; 3],
 ) -> Result<Child, Failure> {
-    let namespaces = if ids.is_some() {
+    let namespaces = if holder.is_some() {
         Namespaces::ALL_BUT_USER
     } else {
         Namespaces::ALL
@@ -126,56 +118,66 @@ fn make(
         None => None,
         Some(path) => Some(at(Stage::ControlGroups, open_directory(path))?),
     };
-    let (ready, go) = at(Stage::Start, descriptor::pipe())?;
+    let (ready, go) = at(Stage::Start, socket::pair())?;
     let identity = spec.identity;
-    let inside = Inheritance {
-        spec,
-        control,
-        standard,
-        ids,
-    };
     let divided = process::divide(namespaces, cgroup.as_ref().map(AsFd::as_fd));
     match at(Stage::Namespaces, divided)? {
         Side::Child => {
-            drop((go, cgroup));
-            begin(line, &ready, inside)
+            drop((go, cgroup, holder));
+            let inside = |ids| Inheritance {
+                spec,
+                control,
+                standard,
+                ids,
+            };
+            begin(line, ready, inside)
         }
         Side::Parent(child) => {
             // The child's ends: held here, they would never show their end.
-            drop(inside);
+            drop((ready, control, standard));
             if let Identity::Own { uid, gid } = identity {
                 at(Stage::Ids, map_own_ids(child.pid, uid, gid))?;
             }
+            let ids = holder.map(Holder::finish);
+            let ids = at(Stage::Ids, ids.transpose())?;
             // Not earlier: the id map of a process that cannot be inspected is
             // written by nobody but root. Nothing hostile runs yet.
             at(Stage::Rights, credentials::forbid_inspection())?;
-            at(Stage::Start, descriptor::write_all(&go, b"g"))?;
+            let with: Vec<BorrowedFd<'_>> = ids.iter().map(AsFd::as_fd).collect();
+            at(Stage::Start, socket::send(go.as_fd(), b"g", &with))?;
             Ok(child)
         }
     }
 }
 
 /// The child's first steps: it must not outlive the launcher, and waits until
-/// its ids are mapped. A launcher that died meanwhile shows as the pipe's end.
-fn begin(line: &OwnedFd, ready: &OwnedFd, inside: Inheritance) -> ! {
-    let started = || -> io::Result<()> {
+/// its ids are mapped or come to it as a namespace. A launcher that died
+/// meanwhile shows as the line's end.
+fn begin(line: &OwnedFd, ready: OwnedFd, inside: impl FnOnce(Option<OwnedFd>) -> Inheritance) -> ! {
+    let started = || -> io::Result<Option<OwnedFd>> {
         credentials::die_with_parent()?;
         let mut word = [0_u8; 1];
-        match descriptor::read(ready.as_fd(), &mut word)? {
+        let (got, mut ids) = socket::receive(ready.as_fd(), &mut word)?;
+        match got {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => descriptor::close(line.as_fd()),
+            _ => descriptor::close(line.as_fd()).map(|()| ids.pop()),
         }
     };
-    if let Err(error) = started() {
-        let failure = Failure {
-            stage: Stage::Start,
-            error,
-            detail: Vec::new(),
-        };
-        report_failure(inside.control.as_fd(), &failure);
-        process::exit_now(1);
+    match started() {
+        Ok(ids) => {
+            drop(ready);
+            atoll_init::run(inside(ids))
+        }
+        Err(error) => {
+            let failure = Failure {
+                stage: Stage::Start,
+                error,
+                detail: Vec::new(),
+            };
+            report_failure(inside(None).control.as_fd(), &failure);
+            process::exit_now(1)
+        }
     }
-    atoll_init::run(inside)
 }
 
 /// Maps the caller's own ids and nothing else (user_namespaces(7)).
@@ -185,34 +187,56 @@ fn map_own_ids(pid: u32, uid: u32, gid: u32) -> io::Result<()> {
     write_file(&format!("/proc/{pid}/gid_map"), &format!("{gid} {gid} 1"))
 }
 
-/// A user namespace in which the ids from 0 stand for those from `base`. It is
-/// made by a process that ends at once; the descriptor keeps it.
-fn shifted_ids(base: u32, count: u32) -> io::Result<OwnedFd> {
-    let (ready, go) = descriptor::pipe()?;
-    let (done_here, done) = descriptor::pipe()?;
-    let child = match process::divide(Namespaces::USER, None)? {
-        Side::Child => {
-            drop(go);
-            drop(done_here);
-            hold_ids(&ready, &done)
+/// A process in a user namespace of its own, which it keeps until something else
+/// does. It ends at once; the sandbox's namespaces are made meanwhile.
+struct Holder {
+    pid: u32,
+    namespace: OwnedFd,
+    done: OwnedFd,
+}
+
+impl Holder {
+    /// For a shifted identity: makes the user namespace to end in, where the ids
+    /// from 0 stand for those from its base.
+    fn begin(identity: Identity) -> io::Result<Option<Self>> {
+        let Identity::Shifted { base, count, .. } = identity else {
+            return Ok(None);
+        };
+        let (ready, go) = descriptor::pipe()?;
+        let (done_here, done) = descriptor::pipe()?;
+        let child = match process::divide(Namespaces::USER, None)? {
+            Side::Child => {
+                drop(go);
+                drop(done_here);
+                hold_ids(&ready, &done)
+            }
+            Side::Parent(child) => child,
+        };
+        let pid = child.pid;
+        let map = format!("0 {base} {count}");
+        write_file(&format!("/proc/{pid}/uid_map"), &map)?;
+        write_file(&format!("/proc/{pid}/gid_map"), &map)?;
+        let path =
+            std::ffi::CString::new(format!("/proc/{pid}/ns/user")).map_err(io::Error::other)?;
+        let namespace = descriptor::open_for_writing(&path, 0)?;
+        descriptor::write_all(&go, b"g")?;
+        Ok(Some(Self {
+            pid,
+            namespace,
+            done: done_here,
+        }))
+    }
+
+    /// The namespace, once no further one can be made in it.
+    fn finish(self) -> io::Result<OwnedFd> {
+        let mut answer = [0_u8; 1];
+        let forbidden = descriptor::read(self.done.as_fd(), &mut answer)? == 1;
+        process::wait(Some(self.pid), true)?;
+        if forbidden {
+            Ok(self.namespace)
+        } else {
+            Err(io::ErrorKind::PermissionDenied.into())
         }
-        Side::Parent(child) => child,
-    };
-    drop(done);
-    let map = format!("0 {base} {count}");
-    let pid = child.pid;
-    write_file(&format!("/proc/{pid}/uid_map"), &map)?;
-    write_file(&format!("/proc/{pid}/gid_map"), &map)?;
-    let path = std::ffi::CString::new(format!("/proc/{pid}/ns/user")).map_err(io::Error::other)?;
-    let namespace = descriptor::open_for_writing(&path, 0)?;
-    descriptor::write_all(&go, b"g")?;
-    let mut answer = [0_u8; 1];
-    let forbidden = descriptor::read(done_here.as_fd(), &mut answer)? == 1;
-    process::wait(Some(pid), true)?;
-    if forbidden {
-        Ok(namespace)
-    } else {
-        Err(io::ErrorKind::PermissionDenied.into())
     }
 }
 

@@ -58,6 +58,12 @@ pub enum SandboxError {
     /// The sandbox's processes stopped answering before they told how it ended.
     #[error("the sandbox ended without telling why; the kernel's log may (dmesg)")]
     Vanished,
+    /// A sandbox was to be started with the right to another call.
+    #[error(
+        "the right to start is another call's; nothing was started, and this is a defect of \
+         Atoll: please report it"
+    )]
+    AnotherCall,
     /// A system call on the host side failed.
     #[error("{what}: {error}")]
     Host {

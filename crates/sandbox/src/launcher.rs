@@ -48,8 +48,22 @@ impl Drop for Starting {
     /// A launcher that is not needed any more ends before this returns.
     fn drop(&mut self) {
         if let Some(Ok(Ok(launcher))) = self.thread.take().map(JoinHandle::join) {
-            launcher.finish();
+            drop(launcher.let_go());
         }
+    }
+}
+
+/// What is left of a sandbox that is gone: its launcher, which ends by itself.
+/// Dropping this waits for it; other work can be done meanwhile.
+#[derive(Debug)]
+pub struct Departing {
+    pid: u32,
+}
+
+impl Drop for Departing {
+    fn drop(&mut self) {
+        // That it is gone already is the only error there can be.
+        let _ = process::wait(Some(self.pid), true);
     }
 }
 
@@ -80,12 +94,9 @@ impl Launcher {
         start().map_err(SandboxError::Launcher)
     }
 
-    /// Lets the launcher go and waits until it has.
-    pub(crate) fn finish(self) {
-        let Self { line, pid } = self;
-        drop(line);
-        // It ends by itself once its line is closed; that it is gone already
-        // is the only error there can be.
-        let _ = process::wait(Some(pid), true);
+    /// Lets the launcher go: it ends what is left, and itself, once its line is
+    /// closed.
+    pub(crate) fn let_go(self) -> Departing {
+        Departing { pid: self.pid }
     }
 }

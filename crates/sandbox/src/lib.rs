@@ -5,9 +5,9 @@
 //! sandbox until it is gone: it carries input and output, passes signals on,
 //! watches time and disk, and reads what was used.
 //!
-//! Only an [`Armed`](atoll_store::Armed) grant starts anything. This crate names
+//! Only an [`Armed`](atoll_store::Armed) grant starts a program. This crate names
 //! the types `Grant` and `Armed`, and nothing else of policy and store; it knows
-//! no HTTP, no SQL and no ledger. Start reading at [`start`].
+//! no HTTP, no SQL and no ledger. Start reading at [`assemble`].
 
 mod attachment;
 mod disk;
@@ -25,10 +25,10 @@ pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};
 pub use groups::{Held, detect as detect_groups, remove_leftover_groups};
 pub use host::{Host, MountPoint};
-pub use launcher::Starting;
-pub use native::{Native, start};
+pub use launcher::{Departing, Starting};
+pub use native::{Native, assemble};
 pub use placement::{PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer};
-pub use session::{Running, Size};
+pub use session::{Assembled, Running, Size};
 pub use signals::{SIGWINCH, Signals};
 
 #[cfg(test)]

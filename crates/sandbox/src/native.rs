@@ -9,14 +9,13 @@ use std::time::Instant;
 use atoll_frame::{Identity, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch};
 use atoll_model::{Boundary, Call, Enforcement, Limits, WorkspaceMode};
 use atoll_policy::Grant;
-use atoll_store::Armed;
 use atoll_sys::{descriptor, socket};
 
 use crate::disk::DiskWatch;
 use crate::groups::{Groups, Held};
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
-use crate::session::Lines;
+use crate::session::{Assembled, Lines};
 use crate::{Host, Placement, Running, SandboxError, Size, WorkspacePlace, tree};
 
 /// What the native backend needs besides the grant.
@@ -40,28 +39,33 @@ const RLIMIT_DATA: u32 = 2;
 /// The host's name as every program inside sees it.
 const HOST_NAME: &[u8] = b"atoll";
 
-/// Starts the program of a call within its grant.
+/// Begins to build the sandbox of a call within its grant: all but its program,
+/// which starts with [`Assembled::start`]. Returns while it is being built; what
+/// goes wrong there is told by [`Running::attend`].
 ///
 /// # Errors
 /// [`SandboxError`]; nothing is left behind.
-pub fn start(
+pub fn assemble(
     native: &Native<'_>,
     starting: Starting,
-    armed: &Armed<Grant>,
+    grant: &Grant,
     call: &Call,
-) -> Result<Running, SandboxError> {
-    let boundary = armed.grant().boundary();
+) -> Result<Assembled, SandboxError> {
+    let boundary = grant.boundary();
     let limits = &boundary.limits;
     let groups = Groups::plan(native.held, &call.run, limits);
     match launch(native, starting, boundary, call, groups.as_ref()) {
-        Ok((launcher, lines)) => Ok(Running {
-            launcher,
-            lines,
-            enforcement: enforcement(groups.as_ref()),
-            disk: disk_watch(native.placement, limits),
-            groups,
-            limits: limits.clone(),
-        }),
+        Ok((launcher, lines)) => {
+            let sandbox = Running {
+                launcher,
+                lines,
+                enforcement: enforcement(groups.as_ref()),
+                disk: disk_watch(native.placement, limits),
+                groups,
+                limits: limits.clone(),
+            };
+            Ok(Assembled::new(call.run.clone(), sandbox))
+        }
         Err(error) => {
             if let Some(groups) = groups {
                 groups.remove();
@@ -127,7 +131,7 @@ fn launch(
     match begun {
         Ok(lines) => Ok((launcher, lines)),
         Err(error) => {
-            launcher.finish();
+            drop(launcher.let_go());
             Err(error)
         }
     }

@@ -5,14 +5,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report};
-use atoll_model::{Ending, Enforcement, LimitHit, Limits, Outcome, Usage};
+use atoll_model::{Ending, Enforcement, LimitHit, Limits, Outcome, RunId, Usage};
+use atoll_policy::Grant;
+use atoll_store::Armed;
 use atoll_sys::terminal::{WindowSize, set_window_size};
 use atoll_sys::{descriptor, socket};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::disk::DiskWatch;
 use crate::groups::{Counted, Groups};
-use crate::launcher::Launcher;
+use crate::launcher::{Departing, Launcher};
 use crate::{Attachment, Reaction, SandboxError, Stream};
 
 /// Rows and columns of a terminal.
@@ -45,6 +47,47 @@ pub(crate) struct Lines {
     pub(crate) error: Option<OwnedFd>,
 }
 
+/// A sandbox that is being built, or waits: its program has not been started.
+/// Dropped, it ends.
+#[derive(Debug)]
+pub struct Assembled {
+    run: RunId,
+    sandbox: Option<Running>,
+}
+
+impl Assembled {
+    pub(crate) fn new(run: RunId, sandbox: Running) -> Self {
+        Self {
+            run,
+            sandbox: Some(sandbox),
+        }
+    }
+
+    /// Lets the program start, now that its call is on disk.
+    ///
+    /// # Errors
+    /// [`SandboxError::AnotherCall`] when the right is for another call's program.
+    pub fn start(mut self, armed: &Armed<Grant>) -> Result<Running, SandboxError> {
+        match self.sandbox.take_if(|_| armed.run() == &self.run) {
+            None => Err(SandboxError::AnotherCall),
+            Some(running) => {
+                // When nobody is there to obey, attending finds out why.
+                let start = Order::Start.to_bytes();
+                let _ = socket::send(running.lines.control.as_fd(), &start, &[]);
+                Ok(running)
+            }
+        }
+    }
+}
+
+impl Drop for Assembled {
+    fn drop(&mut self) {
+        if let Some(sandbox) = self.sandbox.take() {
+            sandbox.abandon();
+        }
+    }
+}
+
 /// A sandbox that runs.
 #[derive(Debug)]
 pub struct Running {
@@ -57,11 +100,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// Stays until the sandbox is gone and everything it wrote is shown.
+    /// Stays until the sandbox is gone and everything it wrote is shown. Its
+    /// launcher may take a moment longer.
     ///
     /// # Errors
     /// [`SandboxError`]; the sandbox is gone then too.
-    pub fn attend(self, attachment: &mut dyn Attachment) -> Result<Outcome, SandboxError> {
+    pub fn attend(
+        self,
+        attachment: &mut dyn Attachment,
+    ) -> Result<(Outcome, Departing), SandboxError> {
         let Self {
             launcher,
             lines,
@@ -96,11 +143,27 @@ impl Running {
         let counted = groups.as_ref().map(Groups::counted).unwrap_or_default();
         // Closing both lines ends whatever is left, before the groups go.
         drop(session);
-        launcher.finish();
+        let departing = launcher.let_go();
         if let Some(groups) = groups {
             groups.remove();
         }
-        result.map(|(ending, usage)| outcome(ending, usage, counted, enforcement))
+        let (ending, usage) = result?;
+        Ok((outcome(ending, usage, counted, enforcement), departing))
+    }
+
+    /// Ends a sandbox whose program was not started.
+    fn abandon(self) {
+        let Self {
+            launcher,
+            lines,
+            groups,
+            ..
+        } = self;
+        drop(lines);
+        drop(launcher.let_go());
+        if let Some(groups) = groups {
+            groups.remove();
+        }
     }
 }
 

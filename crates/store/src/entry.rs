@@ -8,20 +8,23 @@ use serde_json::{Map, Value, json};
 use crate::event::Draft;
 use crate::journal::Journal;
 use crate::open_runs::Marker;
+use crate::tail::Tail;
 use crate::{LedgerError, Position, host_text};
 
-/// A call that is on disk, with the verdict on it. Dropped without [`Entry::arm`],
-/// its run will be found interrupted.
+/// A call that is in the ledger, with the verdict on it, and on its way to the
+/// disk: what has no effect outside may be prepared meanwhile. Dropped without
+/// [`Entry::arm`], its run will be found interrupted.
 #[derive(Debug)]
 pub struct Entry {
     journal: Arc<Journal>,
     marker: Marker,
     recorded: Recorded,
     position: Position,
+    tail: Tail,
 }
 
-/// The proof that a call is recorded and allowed, holding the grant: the only
-/// thing that a sandbox can be started with. Only the ledger makes one, and it
+/// The proof that a call is on disk and allowed, holding the grant: the only
+/// thing that a program can be started with. Only the ledger makes one, and it
 /// ends at [`crate::Ledger::close`].
 pub struct Armed<G> {
     entry: Entry,
@@ -64,18 +67,20 @@ impl Entry {
         journal: Arc<Journal>,
         marker: Marker,
         recorded: Recorded,
-        position: Position,
+        (position, tail): (Position, Tail),
     ) -> Self {
         Self {
             journal,
             marker,
             recorded,
             position,
+            tail,
         }
     }
 
-    /// Turns an allowed call into the right to carry it out. Deny and Ask leave
-    /// the main path here, recorded (`run.denied`) on disk.
+    /// Waits until the call is on disk and turns an allowed one into the right to
+    /// carry it out. Deny and Ask leave the main path here, recorded
+    /// (`run.denied`) on disk.
     ///
     /// # Errors
     /// [`Refused`].
@@ -84,7 +89,10 @@ impl Entry {
             return Err(Refused::Contradiction(self.run().clone()));
         }
         match verdict {
-            Verdict::Allow(grant) => Ok(Armed { entry: self, grant }),
+            Verdict::Allow(grant) => {
+                self.journal.make_durable(self.tail.clone())?;
+                Ok(Armed { entry: self, grant })
+            }
             Verdict::Ask(reasons) => Err(Refused::NeedsApproval(self.refuse(reasons)?)),
             Verdict::Deny(reasons) => Err(Refused::Denied(self.refuse(reasons)?)),
         }

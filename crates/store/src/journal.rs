@@ -79,7 +79,14 @@ impl Journal {
         self.append(draft).map(|(position, _)| position)
     }
 
-    fn append(&self, draft: &Draft<'_>) -> Result<(Position, Tail), LedgerError> {
+    /// Returns when everything up to this tail is on disk.
+    pub(crate) fn make_durable(&self, tail: Tail) -> Result<(), LedgerError> {
+        self.commit.wait_for(self, tail)
+    }
+
+    /// Appends an event and hands it to the kernel, for a writer that waits for
+    /// the disk later: by [`Journal::make_durable`] with the tail that comes back.
+    pub(crate) fn append(&self, draft: &Draft<'_>) -> Result<(Position, Tail), LedgerError> {
         self.commit.check()?;
         let mut known = self.own_tail();
         let _held = self.hold_append_lock()?;

@@ -146,8 +146,8 @@ impl Ledger {
         &self.interrupted
     }
 
-    /// Records a call and its verdict (`run.opened`), on disk when it returns.
-    /// From here to [`Ledger::close`] the run counts as open: when this process
+    /// Records a call and its verdict (`run.opened`); it is on disk once the entry
+    /// is armed, and nothing may have an effect before. From here to [`Ledger::close`] the run counts as open: when this process
     /// ends before, the next one finds it interrupted.
     ///
     /// `decision` says what was decided on and by which rules: the profile, the
@@ -165,12 +165,12 @@ impl Ledger {
         let body = opened_body(call, recorded, decision);
         let draft = Draft::new("run.opened", Some(&call.run), &body)?;
         let marker = self.open_runs.mark(&call.run, self.journal.scan_start()?)?;
-        match self.journal.append_durable(&draft) {
-            Ok(position) => Ok(Entry::new(
+        match self.journal.append(&draft) {
+            Ok(place) => Ok(Entry::new(
                 Arc::clone(&self.journal),
                 marker,
                 recorded,
-                position,
+                place,
             )),
             Err(error) => {
                 // Nothing was acknowledged, so the run never was; a marker that

@@ -135,7 +135,7 @@ fn attended(
     other.join().unwrap();
     let mut text = Vec::new();
     File::from(shown).read_to_end(&mut text).unwrap();
-    (result, text)
+    (result.map(|(outcome, _)| outcome), text)
 }
 
 #[test]
