@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atoll_frame::{Identity, Report, Spec, Stage};
-use atoll_sys::{credentials, descriptor, mount, network, socket};
+use atoll_sys::{credentials, descriptor, mount, socket};
 
 /// Why a sandbox could not be made.
 #[derive(Debug)]
@@ -64,6 +64,8 @@ pub struct Inheritance {
     pub standard: [OwnedFd; 3],
     /// For a shifted identity: the user namespace to end in.
     pub ids: Option<OwnedFd>,
+    /// The line on which the launcher sends the network namespace.
+    pub launcher: OwnedFd,
 }
 
 /// Builds the sandbox around this process, runs the program in it and ends
@@ -74,8 +76,9 @@ pub fn run(inheritance: Inheritance) -> ! {
         control,
         standard,
         ids,
+        launcher,
     } = inheritance;
-    let status = match build(&spec, ids) {
+    let status = match build(&spec, ids, launcher) {
         Ok(()) => supervise::supervise(&spec, &control, standard),
         Err(failure) => Err(failure),
     };
@@ -98,7 +101,7 @@ pub fn report_failure(line: BorrowedFd<'_>, failure: &Failure) {
 
 /// Everything before the program: from a process with rights over fresh
 /// namespaces to one without any right.
-fn build(spec: &Spec, ids: Option<OwnedFd>) -> Result<(), Failure> {
+fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Failure> {
     for tasks in &spec.cgroup_tasks {
         join_control_group(tasks).at_path(Stage::ControlGroups, tasks)?;
     }
@@ -106,11 +109,12 @@ fn build(spec: &Spec, ids: Option<OwnedFd>) -> Result<(), Failure> {
     // Only now, so that the namespace's root is the group just joined.
     credentials::leave_namespaces(CLONE_NEWCGROUP).at(Stage::Namespaces)?;
     credentials::set_host_name(&spec.host_name).at(Stage::Namespaces)?;
-    network::loopback_up().at(Stage::Network)?;
     mount::make_all_private().at(Stage::Root)?;
     let root = tree::build(spec, ids.as_ref().map(AsFd::as_fd))?;
     mount::become_root(&root).at(Stage::Root)?;
     drop(root);
+    join_network(&launcher).at(Stage::Network)?;
+    drop(launcher);
     if let (Some(ids), Identity::Shifted { uid, gid, .. }) = (ids, spec.identity) {
         credentials::join_namespace(ids.as_fd(), CLONE_NEWUSER).at(Stage::Ids)?;
         credentials::become_user(uid, gid).at(Stage::Ids)?;
@@ -121,6 +125,18 @@ fn build(spec: &Spec, ids: Option<OwnedFd>) -> Result<(), Failure> {
     credentials::die_with_parent().at(Stage::Rights)
 }
 
+/// Leaves the host's network for the one that the launcher has made meanwhile.
+/// A launcher that could not has told why, and shows as the line's end.
+fn join_network(launcher: &OwnedFd) -> io::Result<()> {
+    let mut word = [0_u8; 1];
+    let (_, mut descriptors) = socket::receive(launcher.as_fd(), &mut word)?;
+    match descriptors.pop() {
+        Some(network) => credentials::join_namespace(network.as_fd(), CLONE_NEWNET),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+const CLONE_NEWNET: i32 = 0x4000_0000;
 const CLONE_NEWCGROUP: i32 = 0x0200_0000;
 const CLONE_NEWUSER: i32 = 0x1000_0000;
 

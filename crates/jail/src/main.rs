@@ -16,12 +16,14 @@ use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, report_failure};
 use atoll_sys::descriptor::{self, Waiting};
 use atoll_sys::process::{self, Child, Namespaces, Side};
-use atoll_sys::{credentials, socket};
+use atoll_sys::{credentials, network, socket};
 
 const LINE: i32 = 3;
 const FIRST_FOREIGN: u32 = 4;
 
 const SIGKILL: i32 = 9;
+const CLONE_NEWUSER: i32 = 0x1000_0000;
+const CLONE_NEWNET: i32 = 0x4000_0000;
 
 fn main() {
     // Without its line there is nobody to tell.
@@ -116,7 +118,7 @@ fn make(
     };
     let cgroup = match &spec.cgroup_unified {
         None => None,
-        Some(path) => Some(at(Stage::ControlGroups, open_directory(path))?),
+        Some(path) => Some(at(Stage::ControlGroups, open_path(path))?),
     };
     let (ready, go) = at(Stage::Start, socket::pair())?;
     let identity = spec.identity;
@@ -124,11 +126,12 @@ fn make(
     match at(Stage::Namespaces, divided)? {
         Side::Child => {
             drop((go, cgroup, holder));
-            let inside = |ids| Inheritance {
+            let inside = |ids, launcher| Inheritance {
                 spec,
                 control,
                 standard,
                 ids,
+                launcher,
             };
             begin(line, ready, inside)
         }
@@ -140,11 +143,17 @@ fn make(
             }
             let ids = holder.map(Holder::finish);
             let ids = at(Stage::Ids, ids.transpose())?;
+            let owner = at(Stage::Network, network_owner(child.pid, identity))?;
             // Not earlier: the id map of a process that cannot be inspected is
             // written by nobody but root. Nothing hostile runs yet.
             at(Stage::Rights, credentials::forbid_inspection())?;
             let with: Vec<BorrowedFd<'_>> = ids.iter().map(AsFd::as_fd).collect();
             at(Stage::Start, socket::send(go.as_fd(), b"g", &with))?;
+            let network = at(Stage::Network, make_network(owner))?;
+            at(
+                Stage::Start,
+                socket::send(go.as_fd(), b"n", &[network.as_fd()]),
+            )?;
             Ok(child)
         }
     }
@@ -153,7 +162,11 @@ fn make(
 /// The child's first steps: it must not outlive the launcher, and waits until
 /// its ids are mapped or come to it as a namespace. A launcher that died
 /// meanwhile shows as the line's end.
-fn begin(line: &OwnedFd, ready: OwnedFd, inside: impl FnOnce(Option<OwnedFd>) -> Inheritance) -> ! {
+fn begin(
+    line: &OwnedFd,
+    ready: OwnedFd,
+    inside: impl FnOnce(Option<OwnedFd>, OwnedFd) -> Inheritance,
+) -> ! {
     let started = || -> io::Result<Option<OwnedFd>> {
         credentials::die_with_parent()?;
         let mut word = [0_u8; 1];
@@ -164,20 +177,37 @@ fn begin(line: &OwnedFd, ready: OwnedFd, inside: impl FnOnce(Option<OwnedFd>) ->
         }
     };
     match started() {
-        Ok(ids) => {
-            drop(ready);
-            atoll_init::run(inside(ids))
-        }
+        Ok(ids) => atoll_init::run(inside(ids, ready)),
         Err(error) => {
             let failure = Failure {
                 stage: Stage::Start,
                 error,
                 detail: Vec::new(),
             };
-            report_failure(inside(None).control.as_fd(), &failure);
+            report_failure(inside(None, ready).control.as_fd(), &failure);
             process::exit_now(1)
         }
     }
+}
+
+/// The user namespace that the sandbox's network is to belong to, where it is
+/// not the launcher's own.
+fn network_owner(pid: u32, identity: Identity) -> io::Result<Option<OwnedFd>> {
+    match identity {
+        Identity::Shifted { .. } => Ok(None),
+        Identity::Own { .. } => open_path(format!("/proc/{pid}/ns/user").as_bytes()).map(Some),
+    }
+}
+
+/// Makes the sandbox's network, of nothing but its own loopback, while the first
+/// process builds the tree. The launcher stays in it; it has no use for another.
+fn make_network(owner: Option<OwnedFd>) -> io::Result<OwnedFd> {
+    if let Some(owner) = owner {
+        credentials::join_namespace(owner.as_fd(), CLONE_NEWUSER)?;
+    }
+    credentials::leave_namespaces(CLONE_NEWNET)?;
+    network::loopback_up()?;
+    open_path(b"/proc/self/ns/net")
 }
 
 /// Maps the caller's own ids and nothing else (user_namespaces(7)).
@@ -261,7 +291,7 @@ fn write_file(path: &str, content: &str) -> io::Result<()> {
     descriptor::write_all(&file, content.as_bytes())
 }
 
-fn open_directory(path: &[u8]) -> io::Result<OwnedFd> {
+fn open_path(path: &[u8]) -> io::Result<OwnedFd> {
     let path = std::ffi::CString::new(path).map_err(io::Error::other)?;
     descriptor::open_for_writing(&path, 0)
 }
