@@ -204,6 +204,8 @@ fn network_owner(pid: u32, identity: Identity) -> io::Result<Option<OwnedFd>> {
 fn make_network(owner: Option<OwnedFd>) -> io::Result<OwnedFd> {
     if let Some(owner) = owner {
         credentials::join_namespace(owner.as_fd(), CLONE_NEWUSER)?;
+        // New rights reset it, to what the host's sysctl says.
+        credentials::forbid_inspection()?;
     }
     credentials::leave_namespaces(CLONE_NEWNET)?;
     network::loopback_up()?;
