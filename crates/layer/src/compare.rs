@@ -7,7 +7,10 @@ use crate::facts::{Facts, Kind, Xattrs, system_time};
 use crate::overlay::{self, Merge};
 use crate::read::{Found, Reader, Shape, Visit, list_with_kinds, xattrs_at};
 use crate::tree::Tree;
-use crate::{Change, ChangeKind, Class, EntryFacts, EntryKind, ReadError, RelativePath, content};
+use crate::unreadable::is_locked;
+use crate::{
+    Change, ChangeKind, Class, EntryFacts, EntryKind, ReadError, Refusal, RelativePath, content,
+};
 
 /// The bits that give a file its owner's or group's rights.
 const SET_ID: u32 = 0o6000;
@@ -24,7 +27,7 @@ impl Reader {
         let notes = match self.xattrs_of(&path, &after) {
             Ok(notes) => notes,
             Err(error) => {
-                self.refuse(&path, &format!("it cannot be read: {error}"));
+                self.refuse_unreadable(&path, &error);
                 return Ok(());
             }
         };
@@ -342,6 +345,13 @@ impl Reader {
                 return Ok(());
             }
         }
+        let is_live = matches!(self.shape, Shape::Live(_));
+        if !is_live && is_locked(after.facts.kind, after.facts.mode) {
+            self.set.withheld.push(Refusal {
+                path: path.clone(),
+                why: unreadable(after.facts.mode),
+            });
+        }
         if !notes.posing.is_empty() {
             self.note(
                 &path,
@@ -411,6 +421,14 @@ impl Reader {
             modified: system_time(facts.modified),
         })
     }
+}
+
+/// Why something of this mode is not applied for an ordinary user: once it is on
+/// the host, it could be neither kept for undoing nor checked.
+pub(crate) fn unreadable(mode: u32) -> String {
+    format!(
+        "its permissions ({mode:04o}) keep its owner from reading it, so it could not be undone"
+    )
 }
 
 /// Whether a link's target, read as text, ends outside of the tree.

@@ -11,6 +11,7 @@ use crate::path::Bytes;
 use crate::plan::{Content, Entry, Node};
 use crate::read::{Found, Reader, list_with_kinds, xattrs_at};
 use crate::tree::{Tree, file_at};
+use crate::unreadable::is_locked;
 use crate::{Bounds, Change, PlanError, RelativePath};
 
 /// Lists trees entry by entry and numbers what is to be kept.
@@ -168,6 +169,9 @@ pub(crate) fn layer_entry(
     // trusting is not.
     if let Some(why) = reader.objection(&found, replaced, &notes) {
         return Err(why);
+    }
+    if is_locked(facts.kind, facts.mode) {
+        return Err(crate::compare::unreadable(facts.mode));
     }
     let node = match facts.kind {
         Kind::File => {

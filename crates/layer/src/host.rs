@@ -218,6 +218,6 @@ fn times(entry: &Entry) -> Timestamps {
 
 /// The kernel's own link to an open entry: reaches exactly this inode, also one
 /// that may not be read.
-fn by_handle(handle: &OwnedFd) -> String {
+pub(crate) fn by_handle(handle: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }

@@ -43,6 +43,7 @@ mod restoring;
 mod sealing;
 mod selecting;
 mod tree;
+mod unreadable;
 
 pub use apply::{
     Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back, undo,
@@ -56,9 +57,10 @@ pub use layer::{AfterTree, Bounds, IdShift, LayerPaths, XattrFlavour};
 pub use path::{InvalidPath, RelativePath};
 pub use plan::{Conflict, Plan, Selection, Step, StepAction};
 pub use planning::plan_apply;
-pub use read::changes;
+pub use read::{changes, changes_at_rest};
 pub use restoring::plan_restore;
 pub use sealing::{SealError, control_paths};
+pub use unreadable::restore_modes;
 
 #[cfg(test)]
 mod tests;

@@ -6,3 +6,4 @@ mod modes;
 mod names;
 mod random;
 mod support;
+mod unreadable;
