@@ -243,6 +243,73 @@ fn json_tells_how_the_run_went() {
 }
 
 #[test]
+fn json_tells_of_runs_that_never_began() {
+    let world = World::new("json_tells_of_runs_that_never_began");
+    let file = world.top().join("result.json");
+    let told = |options: &[&str], status: i32| {
+        world.write(&file, "a longer text that was there before\n".repeat(200));
+        let all = [&["--json", file.to_str().unwrap()], options].concat();
+        let _ = world.run(all, "true").run().expect_status(status);
+        let told: Value = serde_json::from_str(&world.read(&file)).unwrap();
+        assert_eq!(told["exit"], status, "{told:#}");
+        told
+    };
+    let denied = told(&["--profile", "strict", "--live"], 126);
+    assert_eq!(denied["state"], "denied", "{denied:#}");
+    assert_eq!(denied["profile"], "strict", "{denied:#}");
+    assert!(denied["run"].is_string(), "{denied:#}");
+    let reason = &denied["reasons"][0];
+    for field in ["what", "why", "rule", "how_to_ask"] {
+        assert!(reason[field].is_string(), "{field}: {denied:#}");
+    }
+    let failed = told(&["--profile", "no-such-profile"], 125);
+    assert_eq!(failed["state"], "failed", "{failed:#}");
+    assert!(
+        failed["what"].is_string() && failed["run"].is_null(),
+        "{failed:#}"
+    );
+    let failed = told(&["--workspace", "/no/such"], 125);
+    assert!(
+        failed["what"].as_str().unwrap().contains("/no/such"),
+        "{failed:#}"
+    );
+}
+
+#[test]
+fn denials_are_told_as_far_as_they_are_known() {
+    let world = World::new("denials_are_told_as_far_as_they_are_known");
+    let told = |options: &[&str], script: &str| {
+        let file = world.top().join("result.json");
+        let all = [&["--json", file.to_str().unwrap()], options].concat();
+        let ended = world.run(all, script).run();
+        let told: Value = serde_json::from_str(&world.read(&file)).unwrap();
+        assert_eq!(
+            told["denials-not-seen"],
+            serde_json::json!(["network", "files", "system-calls"]),
+            "{told:#}"
+        );
+        (ended, told)
+    };
+    // Nobody saw that this was refused: an empty list does not say that nothing was.
+    let (ended, quiet) = told(&[], "cat /root/.ssh/id_rsa; true");
+    assert_eq!(quiet["denied"], serde_json::json!([]), "{quiet:#}");
+    assert!(!ended.err().contains("denied "), "{ended}");
+    let (ended, late) = told(&["--timeout", "1s"], "sleep 60");
+    ended.says(["denied", "going beyond the limit wall-clock", "atoll why"]);
+    assert_eq!(late["denied"][0]["times"], 1, "{late:#}");
+    let (ended, file) = told(&[], "echo x > suid; chmod 4755 suid");
+    ended.says([
+        "files",
+        "nothing that can be taken over",
+        "denied",
+        "setuid",
+        "atoll diff",
+    ]);
+    let what = file["denied"][0]["what"].as_str().unwrap();
+    assert!(what.contains("suid") && what.contains("setuid"), "{file:#}");
+}
+
+#[test]
 fn json_to_a_dash_is_standard_error() {
     let world = World::new("json_to_a_dash_is_standard_error");
     let told = world.run(["--json", "-"], "true").run().success();
