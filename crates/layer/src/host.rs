@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, 
 use rustix::io::Errno;
 
 use crate::RelativePath;
+use crate::access_list::{access, is_listed, mode_without};
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::plan::{Entry, Node};
@@ -147,7 +148,7 @@ pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(entry.mode & 0o7777))?;
+    give_mode(&path, entry)?;
     Ok(rustix::fs::utimensat(
         rustix::fs::CWD,
         path.as_str(),
@@ -166,7 +167,8 @@ pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<
     let path = by_handle(handle);
     for (name, _) in &old.xattrs {
         let stays = new.xattrs.iter().any(|(other, _)| other == name);
-        if !stays && name.0.starts_with(b"user.") {
+        let is_own = name.0.starts_with(b"user.") || name.0.starts_with(b"system.posix_acl_");
+        if !stays && is_own {
             match rustix::fs::removexattr(path.as_str(), name.0.as_slice()) {
                 Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
                 Err(error) => return Err(error.into()),
@@ -184,10 +186,18 @@ pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(rustix::fs::chmod(
-        path.as_str(),
-        Mode::from_raw_mode(new.mode & 0o7777),
-    )?)
+    give_mode(&path, new)
+}
+
+/// Sets the permissions. With an access control list their group's bits are its
+/// mask; where the list could not be given, they are what it leaves to the group.
+fn give_mode(path: &str, entry: &Entry) -> io::Result<()> {
+    let mode = match (is_listed(path)?, access(&entry.xattrs)) {
+        (true, _) => entry.listed_mode.unwrap_or(entry.mode),
+        (false, Some(list)) => mode_without(list, entry.mode),
+        (false, None) => entry.mode,
+    };
+    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode & 0o7777))?)
 }
 
 fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<()> {

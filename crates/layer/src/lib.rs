@@ -14,6 +14,7 @@
 //! Start reading at [`changes`] in `read.rs` (with `compare.rs`), then
 //! [`plan_apply`] in `planning.rs`, then `engine.rs` and `commit.rs`.
 
+mod access_list;
 mod apply;
 mod change;
 mod checkpoint;

@@ -1,3 +1,4 @@
+mod access_lists;
 mod diffs;
 mod hostile;
 mod interrupted;
