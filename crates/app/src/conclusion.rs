@@ -44,8 +44,8 @@ pub struct Conclusion<'a> {
 const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "system-calls"];
 /// Names in the warning about control files.
 const PLANTED_SHOWN_MAX: usize = 8;
-/// Refusals that the ledger names; the rest are counted there.
-const REFUSALS_RECORDED_MAX: usize = 64;
+/// Denials that the ledger names; the rest are counted there.
+const DENIALS_RECORDED_MAX: usize = 64;
 
 /// How a run went.
 struct Went {
@@ -89,7 +89,7 @@ impl Conclusion<'_> {
             groups: changes::grouped(&all),
             removed_sequences,
         };
-        self.record_refusals(&record, &all)?;
+        self.record_denials(&record, &went.denied)?;
         let asks = self.asks(&went);
         let decision = if asks {
             self.output
@@ -190,16 +190,18 @@ impl Conclusion<'_> {
         }
     }
 
-    /// Puts into the ledger what will not be carried over, for `atoll why`.
-    fn record_refusals(&self, record: &RunRecord, all: &[LayerChanges]) -> Result<(), Failure> {
-        let count = changes::refusals(all).count();
-        if count == 0 {
+    /// Puts into the ledger what is known to have been denied, for `atoll why`.
+    fn record_denials(&self, record: &RunRecord, denied: &[Denied]) -> Result<(), Failure> {
+        if denied.is_empty() {
             return Ok(());
         }
-        let first = changes::refusals(all).take(REFUSALS_RECORDED_MAX);
-        let lines: Vec<String> = first.map(|(path, why)| refusal_line(&path, why)).collect();
-        let body = json!({ "count": count, "refused": lines });
-        self.work().record(record, "changes.refused", body)
+        let first: Vec<&str> = denied
+            .iter()
+            .take(DENIALS_RECORDED_MAX)
+            .map(|denied| denied.what.as_str())
+            .collect();
+        let body = json!({ "count": denied.len(), "denied": first });
+        self.work().record(record, "denials.seen", body)
     }
 
     fn tell_machines(&self, record: &RunRecord, went: &Went) -> Result<(), Failure> {
@@ -305,6 +307,13 @@ fn denied(outcome: &Outcome, all: &[LayerChanges]) -> Vec<Denied> {
         list.push(once(format!(
             "going beyond the limit {name}: Atoll ended the run"
         )));
+    }
+    let refused = outcome.usage.processes_refused;
+    if refused > 0 {
+        list.push(Denied {
+            what: "starting a process beyond the limit processes".to_owned(),
+            times: refused,
+        });
     }
     let files = changes::refusals(all).map(|(path, why)| once(refusal_line(&path, why)));
     list.extend(files);

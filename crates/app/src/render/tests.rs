@@ -19,6 +19,7 @@ fn usage() -> Usage {
         memory_peak_bytes: 34 << 20,
         memory_is_whole: true,
         memory_kills: 0,
+        processes_refused: 0,
     }
 }
 
