@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use e2e::{Avoidable, Outcome, World, can_be_ordinary_root, is_root, tree};
 
@@ -31,16 +31,6 @@ fn in_mount_namespace(world: &World, script: &str) -> Option<Outcome> {
         return None;
     }
     Some(world.mount_shell(&format!("set -e\n{script}")).run())
-}
-
-fn segment(world: &World) -> PathBuf {
-    let entries = fs::read_dir(world.state().join("atoll/ledger")).unwrap();
-    let mut found: Vec<PathBuf> = entries
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|end| end == "seg"))
-        .collect();
-    found.sort();
-    found.pop().unwrap()
 }
 
 // The workspace.
@@ -532,7 +522,7 @@ fn a_cut_ledger_is_refused_or_repaired_but_never_hidden() {
         let _ = world.run_inside("echo new > new").success();
     }
     let kept = world.last_run();
-    let path = segment(&world);
+    let path = world.segment();
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     let verified = world.atoll(["ledger", "verify"]).run().expect_status(1);
@@ -562,7 +552,7 @@ fn an_altered_ledger_is_refused_or_told_but_never_hidden() {
     for _ in 0..2 {
         let _ = world.run_inside("true").success();
     }
-    let path = segment(&world);
+    let path = world.segment();
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x20;
@@ -580,7 +570,7 @@ fn an_altered_ledger_is_refused_or_told_but_never_hidden() {
 fn a_torn_last_line_of_the_ledger_is_repaired_and_told() {
     let world = World::new("a_torn_last_line_of_the_ledger_is_repaired_and_told");
     let _ = world.run_inside("true").success();
-    let path = segment(&world);
+    let path = world.segment();
     let mut bytes = fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"half\":");
     fs::write(&path, &bytes).unwrap();

@@ -9,17 +9,11 @@
 )]
 
 use std::fs;
-use std::path::PathBuf;
 
-use e2e::{Outcome, World, is_root, wait_until};
+use e2e::{World, fine, is_root, wait_until};
 use serde_json::Value;
 
 const NONE: [&str; 0] = [];
-
-/// Runs `atoll` and expects that it ends well.
-fn fine(world: &World, arguments: &[&str]) -> Outcome {
-    world.atoll(arguments).run().success()
-}
 
 /// Whether this host can hold the processor time of an ordinary user, which the
 /// profile `strict` wants. Where it cannot, that is a clear error.
@@ -674,30 +668,13 @@ fn the_ledger_is_shown_followed_and_verified() {
     following.until_stdout(&world.last_run());
 }
 
-fn segment(world: &World) -> PathBuf {
-    fn search(directory: PathBuf, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                search(path, found);
-            } else if path.extension().is_some_and(|end| end == "seg") {
-                found.push(path);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    search(world.state().join("atoll/ledger"), &mut found);
-    found.sort_by_key(|path| std::cmp::Reverse(fs::metadata(path).unwrap().len()));
-    found.remove(0)
-}
-
 #[test]
 fn a_changed_byte_in_the_ledger_is_found() {
     let world = World::new("a_changed_byte_in_the_ledger_is_found");
     for _ in 0..3 {
         let _ = world.run_inside("true").success();
     }
-    let path = segment(&world);
+    let path = world.segment();
     let whole = fs::read(&path).unwrap();
     for at in [10, whole.len() / 3, whole.len() / 2, whole.len() - 10] {
         let mut changed = whole.clone();
@@ -716,7 +693,7 @@ fn a_cut_and_a_swap_in_the_ledger_are_found() {
     for _ in 0..3 {
         let _ = world.run_inside("true").success();
     }
-    let path = segment(&world);
+    let path = world.segment();
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let last = lines.len() - 1;

@@ -15,15 +15,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use e2e::{
-    Avoidable, Kind, Outcome, World, can_be_ordinary_root, is_root, program_exists, tree,
-    wait_until,
+    Avoidable, Kind, Outcome, World, can_be_ordinary_root, expect_same, fine, is_root,
+    program_exists, tree, wait_until,
 };
 
 const NONE: [&str; 0] = [];
-
-fn fine(world: &World, arguments: &[&str]) -> Outcome {
-    world.atoll(arguments).run().success()
-}
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
@@ -133,16 +129,7 @@ fn every_kind_of_change_is_applied_and_undone() {
     let _ = fine(&world, &["apply", "last"]);
     check_applied(&world);
     let _ = fine(&world, &["undo", "last"]);
-    let after = tree(&world.workspace());
-    for (path, entry) in &before {
-        assert_eq!(after.get(path), Some(entry), "{}", path.display());
-    }
-    assert_eq!(
-        after.len(),
-        before.len(),
-        "something is left: {:?}",
-        after.keys()
-    );
+    expect_same(&before, &world.workspace());
 }
 
 #[test]
@@ -163,16 +150,7 @@ fn a_live_run_changes_the_workspace_at_once_and_can_be_undone() {
     let apply = world.atoll(["apply", "last"]).run().expect_status(125);
     apply.is_clear_error(["--live", "undo"]);
     let _ = fine(&world, &["undo", "last"]);
-    let after = tree(&world.workspace());
-    for (path, entry) in &before {
-        assert_eq!(after.get(path), Some(entry), "{}", path.display());
-    }
-    assert_eq!(
-        after.len(),
-        before.len(),
-        "something is left: {:?}",
-        after.keys()
-    );
+    expect_same(&before, &world.workspace());
 }
 
 #[test]
@@ -688,7 +666,7 @@ fn what_a_program_makes_unreadable_is_shown_and_not_hidden() {
         assert_eq!(refused.len(), 3, "{changes:#}");
         let why = fine(&world, &["why", "last"]).out();
         assert!(
-            why.contains("changes.refused") && why.contains("(0300)"),
+            why.contains("denials.seen") && why.contains("(0300)"),
             "{why}"
         );
     }

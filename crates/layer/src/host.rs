@@ -136,18 +136,7 @@ pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
         )?);
     }
     let path = by_handle(handle);
-    for (name, value) in &entry.xattrs {
-        match rustix::fs::setxattr(
-            path.as_str(),
-            name.0.as_slice(),
-            &value.0,
-            XattrFlags::empty(),
-        ) {
-            // A file system without them, or a capability that only root can give back.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    give_attributes(&path, entry)?;
     give_mode(&path, entry)?;
     Ok(rustix::fs::utimensat(
         rustix::fs::CWD,
@@ -175,18 +164,20 @@ pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<
             }
         }
     }
-    for (name, value) in &new.xattrs {
-        match rustix::fs::setxattr(
-            path.as_str(),
-            name.0.as_slice(),
-            &value.0,
-            XattrFlags::empty(),
-        ) {
+    give_attributes(&path, new)?;
+    give_mode(&path, new)
+}
+
+fn give_attributes(path: &str, entry: &Entry) -> io::Result<()> {
+    for (name, value) in &entry.xattrs {
+        let name = name.0.as_slice();
+        match rustix::fs::setxattr(path, name, &value.0, XattrFlags::empty()) {
+            // A file system without them, or a capability that only root can give back.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    give_mode(&path, new)
+    Ok(())
 }
 
 /// Sets the permissions. With an access control list their group's bits are its
