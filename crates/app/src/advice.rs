@@ -8,8 +8,9 @@ use atoll_frame::Stage;
 use atoll_gateway::{CallError, PlaceError};
 use atoll_layer::{CheckpointError, SealError};
 use atoll_model::Call;
+use atoll_policy::ProfileError;
 use atoll_sandbox::SandboxError;
-use atoll_store::{FileFault, LedgerError, Refused, RunError};
+use atoll_store::{FileFault, LedgerError, Refused, RunError, StateError};
 
 const EAGAIN: i32 = 11;
 const REPORT: &str = "this is a defect of Atoll: please report it, with the command line";
@@ -31,10 +32,10 @@ impl About<'_> {
             CallError::Refused(refused) => match refused {
                 Refused::Denied(_) | Refused::NeedsApproval(_) => self.why(),
                 Refused::Contradiction(_) => REPORT.to_owned(),
-                Refused::Ledger(error) => self.ledger(error),
+                Refused::Ledger(error) => ledger(error),
             },
             CallError::Sandbox(error) => self.sandbox(error),
-            CallError::Ledger(error) => self.ledger(error),
+            CallError::Ledger(error) => ledger(error),
             CallError::Run(error) => self.run(error),
             CallError::Place(error) => self.place(error),
         }
@@ -114,24 +115,6 @@ impl About<'_> {
         }
     }
 
-    fn ledger(&self, error: &LedgerError) -> String {
-        match error {
-            LedgerError::File(fault) => file(fault),
-            LedgerError::Body { .. } | LedgerError::Kind { .. } => REPORT.to_owned(),
-            LedgerError::TooLarge { .. } => {
-                "give the data in a file or on standard input".to_owned()
-            }
-            LedgerError::Damaged { .. } => {
-                "atoll ledger verify shows where it is damaged".to_owned()
-            }
-            LedgerError::Busy { path, .. } => format!("fuser {} names it", path.display()),
-            LedgerError::RunExists(_) => "start the run again".to_owned(),
-            LedgerError::Broken(_) => {
-                "df and dmesg tell about the disk; then start the run again".to_owned()
-            }
-        }
-    }
-
     fn run(&self, error: &RunError) -> String {
         match error {
             RunError::File(fault) => file(fault),
@@ -192,6 +175,50 @@ impl About<'_> {
 
 const GC: &str = "atoll gc frees what old runs keep";
 const STATE_ELSEWHERE: &str = "XDG_STATE_HOME=DIR keeps Atoll's state elsewhere";
+
+/// What to do next about the ledger.
+pub fn ledger(error: &LedgerError) -> String {
+    match error {
+        LedgerError::File(fault) => file(fault),
+        LedgerError::Body { .. } | LedgerError::Kind { .. } => REPORT.to_owned(),
+        LedgerError::TooLarge { .. } => "give the data in a file or on standard input".to_owned(),
+        LedgerError::Damaged { .. } => "atoll ledger verify shows where it is damaged".to_owned(),
+        LedgerError::Busy { path, .. } => format!("fuser {} names it", path.display()),
+        LedgerError::RunExists(_) => "start the run again".to_owned(),
+        LedgerError::Broken(_) => {
+            "df and dmesg tell about the disk; then start the run again".to_owned()
+        }
+    }
+}
+
+/// What to do next about Atoll's state.
+pub fn state(error: &StateError) -> String {
+    match error {
+        StateError::Relative(_) | StateError::NotADirectory(_) => {
+            "XDG_STATE_HOME=DIR, an absolute path, keeps Atoll's state elsewhere".to_owned()
+        }
+        StateError::OwnedByOther { path, .. } => {
+            format!(
+                "ls -ld {} shows whose it is; {STATE_ELSEWHERE}",
+                path.display()
+            )
+        }
+        StateError::WritableByOthers { path, .. } => format!("chmod go-w {}", path.display()),
+        StateError::File(fault) => file(fault),
+    }
+}
+
+/// What to do next about a profile or a request that no rules can be made of.
+pub fn profile(error: &ProfileError) -> &'static str {
+    match error {
+        ProfileError::Invalid(_) | ProfileError::Circle { .. } | ProfileError::TooMany { .. } => {
+            "atoll profile check FILE finds all mistakes of a file"
+        }
+        ProfileError::Unknown { .. } => "atoll profile list",
+        ProfileError::Unreadable { .. } => "ls -l shows whether you may read it",
+        ProfileError::Request { .. } => "atoll run --help shows what each option takes",
+    }
+}
 
 fn file(fault: &FileFault) -> String {
     if fault.is_out_of_space() {

@@ -13,7 +13,7 @@ use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_grou
 use atoll_store::{Ledger, Refused, RunRecord, StateDir, find_run, settle_run};
 
 use crate::LAUNCHER;
-use crate::advice::About;
+use crate::advice::{self, About};
 use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::configuration::{self, Places, PolicyFiles};
@@ -48,8 +48,11 @@ fn carry_out(
     let files = PolicyFiles::read(&places, Some(&workspace))?;
     let requested = requested(arguments)?;
     let program = arguments.command.first().cloned().unwrap_or_default();
-    let rules = compile(&files.sources(), &requested, &program, &host)
-        .doing("the rules of this run cannot be made")?;
+    let rules = compile(&files.sources(), &requested, &program, &host).map_err(|error| {
+        Failure::new("the rules of this run cannot be made")
+            .because(&error)
+            .advise(advice::profile(&error))
+    })?;
     for notice in rules.notices() {
         output.warn(&notice.to_string());
     }
@@ -104,7 +107,11 @@ fn carry_out(
 /// # Errors
 /// When the ledger cannot be opened.
 pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
-    let ledger = Ledger::open(state, SystemTime::now).doing("the ledger cannot be opened")?;
+    let ledger = Ledger::open(state, SystemTime::now).map_err(|error| {
+        Failure::new("the ledger cannot be opened")
+            .because(&error)
+            .advise(advice::ledger(&error))
+    })?;
     if !ledger.interrupted().is_empty()
         && let Ok(host) = Host::read()
     {
@@ -130,6 +137,7 @@ fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecor
         .and_then(|run| settle_run(state, &run))
         .map(Some)
         .doing("there is no run to resume")
+        .map_err(|failure| failure.advise("atoll runs lists those that can be resumed"))
 }
 
 fn tell_interrupted(ledger: &Ledger, output: &Output) {

@@ -299,6 +299,42 @@ fn bytes_that_are_no_text_are_passed_on() {
 // The state directory.
 
 #[test]
+fn too_many_processes_outside_are_named() {
+    let world = World::new("too_many_processes_outside_are_named");
+    if is_root() {
+        world.skip("the kernel allows root any number", Avoidable::No);
+        return;
+    }
+    let error = world
+        .run(NONE, "true")
+        .under(["prlimit", "--nproc=1"])
+        .run()
+        .expect_status(125);
+    error.is_clear_error(["launcher could not be started", "try:", "ulimit -u"]);
+}
+
+#[test]
+fn each_error_says_what_to_do_next() {
+    let world = World::new("each_error_says_what_to_do_next");
+    let file = world.top().join("file");
+    world.write(&file, "");
+    for (options, state, advice) in [
+        (&["--limit", "cpu=abc"][..], None, "atoll run --help"),
+        (&["--profile", "nonsense"][..], None, "atoll profile list"),
+        (&["--resume", "nonsense"][..], None, "atoll runs"),
+        (&[][..], file.to_str(), "ls -ld"),
+    ] {
+        let mut invocation = world.run(options, "true");
+        if let Some(state) = state {
+            invocation = invocation.env("XDG_STATE_HOME", state);
+        }
+        let error = invocation.run().expect_status(125);
+        error.is_clear_error(["try:", advice]);
+        assert!(!error.err().contains("the profile was"), "{error}");
+    }
+}
+
+#[test]
 fn a_state_directory_that_is_a_file_is_refused() {
     let world = World::new("a_state_directory_that_is_a_file_is_refused");
     world.write(world.state().join("atoll"), "not a directory");
