@@ -7,7 +7,7 @@ use atoll_layer::{
     AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, LayerPaths, XattrFlavour,
 };
 use atoll_store::{
-    ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, StateDir,
+    ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, StateDir,
 };
 
 use crate::failure::{Doing, Failure};
@@ -87,7 +87,12 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
         .iter()
         .map(|layer| {
             let paths = paths(state, record, layer);
-            let set = atoll_layer::changes(&paths, &Bounds::default()).doing(&format!(
+            // A layer that is in use, or may be by another run, is read as it is.
+            let read = match record.state == RunState::Running || layer.shared {
+                true => atoll_layer::changes,
+                false => atoll_layer::changes_at_rest,
+            };
+            let set = read(&paths, &Bounds::default()).doing(&format!(
                 "the changes below {} cannot be read",
                 layer.host.display()
             ))?;
@@ -168,6 +173,17 @@ pub fn grouped(all: &[LayerChanges]) -> render::Changes {
         }
     }
     groups
+}
+
+/// Everything that is not carried over, whatever is chosen, and why.
+pub fn refusals(all: &[LayerChanges]) -> impl Iterator<Item = (Vec<u8>, &str)> {
+    all.iter().flat_map(|one| {
+        let both = one.set.refused.iter().chain(&one.set.withheld);
+        both.map(|refusal| {
+            let path = shown_path(one, refusal.path.as_bytes());
+            (path, refusal.why.as_str())
+        })
+    })
 }
 
 /// A path as people know it: below the workspace as it is, elsewhere in full.

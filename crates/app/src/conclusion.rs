@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::Path;
 
 use atoll_gateway::Called;
-use atoll_model::{Ending, Outcome};
+use atoll_layer::{Change, Class};
+use atoll_model::{Ending, Outcome, WorkspaceMode};
 use atoll_store::{Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -15,9 +16,10 @@ use crate::arguments::{RunArguments, STATUS_OWN_ERROR};
 use crate::changes::{self, LayerChanges};
 use crate::console::Console;
 use crate::decision::{self, Decision, Work};
-use crate::failure::{Doing, Failure};
+use crate::escape::printable;
+use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
-use crate::render::{self, Afterwards};
+use crate::render::{self, Afterwards, Denied};
 
 /// Whether nothing of the run is kept, and nobody asks what it changed.
 pub fn is_scratch(arguments: &RunArguments) -> bool {
@@ -38,9 +40,23 @@ pub struct Conclusion<'a> {
     pub json: Option<&'a File>,
 }
 
+/// What no list of denials covers: the kernel refuses these without telling.
+const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "system-calls"];
+/// Names in the warning about control files.
+const PLANTED_SHOWN_MAX: usize = 8;
+/// Denials that the ledger names; the rest are counted there.
+const DENIALS_RECORDED_MAX: usize = 64;
+
 /// How a run went.
 struct Went {
     outcome: Outcome,
+    /// What Atoll itself knows to have been denied. What a program tried and the
+    /// kernel refused is seen by nobody, so that an empty list says nothing of it.
+    denied: Vec<Denied>,
+    /// How many of these are files that will not be taken over.
+    refused_files: u64,
+    /// Control files that are in the workspace already.
+    planted: Vec<Vec<u8>>,
     groups: render::Changes,
     removed_sequences: BTreeMap<&'static str, u64>,
 }
@@ -66,10 +82,14 @@ impl Conclusion<'_> {
             changes::read(self.state, &record)?
         };
         let went = Went {
+            denied: denied(&outcome, &all),
+            refused_files: changes::refusals(&all).count() as u64,
+            planted: planted(&record, &all),
             outcome,
             groups: changes::grouped(&all),
             removed_sequences,
         };
+        self.record_denials(&record, &went.denied)?;
         let asks = self.asks(&went);
         let decision = if asks {
             self.output
@@ -127,12 +147,15 @@ impl Conclusion<'_> {
         all: &[LayerChanges],
         went: &Went,
     ) -> Result<Afterwards, Failure> {
-        let work = Work {
+        self.work().carry_out(decision, record, all, &went.groups)
+    }
+
+    fn work(&self) -> Work<'_> {
+        Work {
             state: self.state,
             ledger: self.ledger,
             output: self.output,
-        };
-        work.carry_out(decision, record, all, &went.groups)
+        }
     }
 
     fn summary(&self, record: &RunRecord, went: &Went, afterwards: Afterwards) -> String {
@@ -142,7 +165,8 @@ impl Conclusion<'_> {
             usage: went.outcome.usage,
             enforcement: &went.outcome.enforcement,
             changes: &went.groups,
-            denied: &[],
+            denied: &went.denied,
+            refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
             afterwards,
         };
@@ -161,13 +185,30 @@ impl Conclusion<'_> {
         if went.outcome.ending == Ending::NotFound {
             self.output.warn(&decision::not_found_hint(record));
         }
+        if !went.planted.is_empty() && record.state != RunState::Discarded {
+            self.output.warn(&planted_warning(record, &went.planted));
+        }
+    }
+
+    /// Puts into the ledger what is known to have been denied, for `atoll why`.
+    fn record_denials(&self, record: &RunRecord, denied: &[Denied]) -> Result<(), Failure> {
+        if denied.is_empty() {
+            return Ok(());
+        }
+        let first: Vec<&str> = denied
+            .iter()
+            .take(DENIALS_RECORDED_MAX)
+            .map(|denied| denied.what.as_str())
+            .collect();
+        let body = json!({ "count": denied.len(), "denied": first });
+        self.work().record(record, "denials.seen", body)
     }
 
     fn tell_machines(&self, record: &RunRecord, went: &Went) -> Result<(), Failure> {
         let Some(path) = &self.arguments.json else {
             return Ok(());
         };
-        let text = format!("{:#}\n", as_json(record, &went.outcome, &went.groups));
+        let text = format!("{:#}\n", as_json(record, went));
         match self.json {
             None => {
                 self.output.say(&text);
@@ -207,14 +248,124 @@ pub fn open_json(arguments: &RunArguments) -> Result<Option<File>, Failure> {
     }
 }
 
+/// Tells machines about a run that was denied or did not come to its end.
+pub fn tell_failure(
+    arguments: &RunArguments,
+    json: Option<&File>,
+    failure: &Failure,
+    output: &Output,
+) {
+    let Some(path) = &arguments.json else {
+        return;
+    };
+    let state = match failure.status {
+        STATUS_DENIED => "denied",
+        _ => "failed",
+    };
+    let about = failure.about.as_deref();
+    let told = json!({
+        "run": about.map(|(run, _)| run),
+        "state": state,
+        "profile": about.map(|(_, profile)| profile),
+        "exit": failure.status,
+        "what": failure.what,
+        "why": failure.why,
+        "reasons": failure.reasons,
+        "advice": failure.advice,
+    });
+    let text = format!("{told:#}\n");
+    match json {
+        None => output.say(&text),
+        Some(file) => {
+            if let Err(second) = write_json(file, path, &text)
+                && second.what != failure.what
+            {
+                output.failure(&second);
+            }
+        }
+    }
+}
+
 fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
     file.set_len(0)
         .and_then(|()| file.write_all(text.as_bytes()))
         .doing(&format!("--json {} cannot be written", path.display()))
 }
 
+/// What a run was denied, as far as Atoll has seen it.
+fn denied(outcome: &Outcome, all: &[LayerChanges]) -> Vec<Denied> {
+    let once = |what: String| Denied { what, times: 1 };
+    let mut list = Vec::new();
+    let kills = outcome.usage.memory_kills;
+    if kills > 0 {
+        list.push(Denied {
+            what: "going beyond the limit memory: the kernel ended a process".to_owned(),
+            times: kills,
+        });
+    } else if let Ending::Limited { limit } = outcome.ending {
+        let name = render::limit_name(limit);
+        list.push(once(format!(
+            "going beyond the limit {name}: Atoll ended the run"
+        )));
+    }
+    let refused = outcome.usage.processes_refused;
+    if refused > 0 {
+        list.push(Denied {
+            what: "starting a process beyond the limit processes".to_owned(),
+            times: refused,
+        });
+    }
+    let files = changes::refusals(all).map(|(path, why)| once(refusal_line(&path, why)));
+    list.extend(files);
+    list
+}
+
+fn refusal_line(path: &[u8], why: &str) -> String {
+    format!("taking over {}: {why}", printable(path))
+}
+
+/// Control files that a live run has put into the workspace or changed there.
+fn planted(record: &RunRecord, all: &[LayerChanges]) -> Vec<Vec<u8>> {
+    if record.mode != WorkspaceMode::Live {
+        return Vec::new();
+    }
+    let changed = |one: &LayerChanges, change: &Change| {
+        (change.class == Class::Control).then(|| changes::shown_path(one, change.path.as_bytes()))
+    };
+    all.iter()
+        .flat_map(|one| one.set.changes.iter().filter_map(|it| changed(one, it)))
+        .collect()
+}
+
+fn planted_warning(record: &RunRecord, planted: &[Vec<u8>]) -> String {
+    let shown = planted.iter().take(PLANTED_SHOWN_MAX);
+    let names: Vec<String> = shown.map(|path| printable(path)).collect();
+    let more = match planted.len().saturating_sub(PLANTED_SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "in the workspace already, and run or trusted by programs outside: {}{more}.\n\
+         Look at them before you use anything there: atoll diff {run}; \
+         atoll undo {run} takes them back with the rest",
+        names.join(", "),
+        run = record.run
+    )
+}
+
 /// How a run went, for machines.
-fn as_json(record: &RunRecord, outcome: &Outcome, groups: &render::Changes) -> serde_json::Value {
+fn as_json(record: &RunRecord, went: &Went) -> serde_json::Value {
+    let (outcome, groups) = (&went.outcome, &went.groups);
+    let denied: Vec<_> = went
+        .denied
+        .iter()
+        .map(|denied| json!({ "what": denied.what, "times": denied.times }))
+        .collect();
+    let planted: Vec<_> = went
+        .planted
+        .iter()
+        .map(|path| String::from_utf8_lossy(path))
+        .collect();
     let milliseconds =
         |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let group = |group: &render::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
@@ -235,5 +386,8 @@ fn as_json(record: &RunRecord, outcome: &Outcome, groups: &render::Changes) -> s
             "caches": group(&groups.caches),
             "ignored": group(&groups.ignored),
         },
+        "denied": denied,
+        "denials-not-seen": DENIALS_NOT_SEEN,
+        "control-files-in-workspace": planted,
     })
 }

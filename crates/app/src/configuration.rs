@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use atoll_model::Principal;
 use atoll_policy::{HostFacts, NoProfiles, ProfileSource, SourceFile, Sources, TrustList};
-use atoll_store::StateDir;
+use atoll_store::{StateDir, StateError};
 use rustix::fs::OFlags;
 
+use crate::advice;
 use crate::failure::{Doing, Failure};
 
 /// What an organisation says for everybody on this machine.
@@ -28,6 +29,12 @@ pub struct Places {
     pub config: PathBuf,
     /// `$XDG_STATE_HOME/atoll`.
     pub state: PathBuf,
+}
+
+fn unusable_state(error: &StateError) -> Failure {
+    Failure::new("Atoll's state cannot be used")
+        .because(error)
+        .advise(advice::state(error))
 }
 
 impl Places {
@@ -65,7 +72,7 @@ impl Places {
     /// # Errors
     /// When it is not the caller's or cannot be written.
     pub fn open_state(&self) -> Result<StateDir, Failure> {
-        StateDir::open(&self.state).doing("Atoll's state cannot be used")
+        StateDir::open(&self.state).map_err(|error| unusable_state(&error))
     }
 
     /// Opens the state for reading, if there is any.
@@ -78,7 +85,7 @@ impl Places {
                 .because(format!("{} does not exist", self.state.display()))
                 .advise("atoll run -- COMMAND starts one"));
         }
-        StateDir::open_read_only(&self.state).doing("Atoll's state cannot be used")
+        StateDir::open_read_only(&self.state).map_err(|error| unusable_state(&error))
     }
 
     /// Where the digests of trusted project files are kept.

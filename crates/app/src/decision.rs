@@ -71,6 +71,7 @@ fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
         write_diff(&one.paths, &one.set, &[], &mut text, &options)
             .doing("no diff could be made")?;
     }
+    text.extend(crate::review::refused_there(all, &[]).into_bytes());
     crate::review::page(&text, output);
     Ok(())
 }
@@ -354,6 +355,12 @@ impl Work<'_> {
             let plan = plan_restore(&one.paths, &one.set, &selection)
                 .doing("the checkpoint cannot be restored")?;
             refuse_conflicts(&plan, record)?;
+            for refusal in &plan.refused {
+                self.output.warn(&format!(
+                    "not taken back: {}: {}",
+                    refusal.path, refusal.why
+                ));
+            }
             if !plan.is_empty() {
                 self.apply_layer(record, one, plan)?;
             }

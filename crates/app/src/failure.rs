@@ -1,5 +1,7 @@
 use std::fmt::Display;
 
+use atoll_model::{Reason, RunId};
+
 use crate::arguments::STATUS_OWN_ERROR;
 
 /// A command that ended in an error: what happened, why, what to do next, and
@@ -14,6 +16,10 @@ pub struct Failure {
     pub advice: Vec<String>,
     /// The exit status.
     pub status: u8,
+    /// For a denial: by which rules.
+    pub reasons: Vec<Reason>,
+    /// The run that it is about, with the profile, where one had been named.
+    pub about: Option<Box<(RunId, String)>>,
 }
 
 /// The status of a denial.
@@ -27,6 +33,8 @@ impl Failure {
             why: None,
             advice: Vec::new(),
             status: STATUS_OWN_ERROR,
+            reasons: Vec::new(),
+            about: None,
         }
     }
 
@@ -41,6 +49,13 @@ impl Failure {
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice.push(advice.into());
+        self
+    }
+
+    /// The same for a run that has a name.
+    #[must_use]
+    pub fn about(mut self, run: &RunId, profile: &str) -> Self {
+        self.about = Some(Box::new((run.clone(), profile.to_owned())));
         self
     }
 

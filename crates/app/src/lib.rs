@@ -5,6 +5,7 @@
 //! made in [`render`]; what a hostile program writes to a terminal goes through
 //! [`escape`]. System calls are made elsewhere. Start reading at [`main`].
 
+mod advice;
 pub mod arguments;
 mod changes;
 mod conclusion;

@@ -19,7 +19,9 @@ use std::os::unix::ffi::OsStrExt;
 use crate::escape::printable;
 
 pub use progress::Progress;
-pub use summary::{Afterwards, Change, Changes, Denied, Group, Summary, describe_ending, summary};
+pub use summary::{
+    Afterwards, Change, Changes, Denied, Group, Summary, describe_ending, limit_name, summary,
+};
 pub use table::{RunRow, runs_table};
 
 /// Colours, or none of them.

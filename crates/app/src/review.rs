@@ -168,7 +168,8 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         write_diff(&one.paths, &set, &filter, &mut text, &options)
             .doing("no diff could be made")?;
     }
-    if text.is_empty() {
+    let refused = refused_there(&all, &filter);
+    if text.is_empty() && refused.is_empty() {
         output.say(&format!("Run {} changed nothing there.\n", record.run));
     } else if arguments.no_pager || !output.is_terminal {
         output.result(&String::from_utf8_lossy(&text));
@@ -176,7 +177,23 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         page(&text, output);
     }
     tell_left_out(&all, arguments, &filter, output);
+    output.say(&refused);
     Ok(0)
+}
+
+/// What no apply takes over, a line each.
+pub fn refused_there(all: &[LayerChanges], filter: &[atoll_layer::RelativePath]) -> String {
+    let mut lines = String::new();
+    for one in all {
+        for refusal in one.set.refused.iter().chain(&one.set.withheld) {
+            let path = &refusal.path;
+            if filter.is_empty() || filter.iter().any(|wanted| path.starts_with(wanted)) {
+                let name = printable(&changes::shown_path(one, path.as_bytes()));
+                lines.push_str(&format!("refused: {name}: {}\n", refusal.why));
+            }
+        }
+    }
+    lines
 }
 
 /// Caches and ignored files are many and made by tools: they are counted, and
@@ -283,10 +300,8 @@ fn diff_json(record: &RunRecord, all: &[LayerChanges]) -> Value {
                 .map(move |change| one_change(one, change))
         })
         .collect();
-    let refused: Vec<Value> = all
-        .iter()
-        .flat_map(|one| one.set.refused.iter())
-        .map(|refusal| json!({ "path": refusal.path.to_string(), "why": refusal.why }))
+    let refused: Vec<Value> = changes::refusals(all)
+        .map(|(path, why)| json!({ "path": String::from_utf8_lossy(&path), "why": why }))
         .collect();
     json!({ "run": record.run, "changes": list, "refused": refused })
 }

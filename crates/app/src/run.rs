@@ -1,5 +1,6 @@
 //! `atoll run`: from what was typed to a run and the decision about its changes.
 
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,9 @@ use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_grou
 use atoll_store::{Ledger, Refused, RunRecord, StateDir, find_run, settle_run};
 
 use crate::LAUNCHER;
+use crate::advice::{self, About};
 use crate::arguments::RunArguments;
-use crate::conclusion::{Conclusion, is_scratch, open_json};
+use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::console::{Console, ConsoleSettings, terminal_size};
 use crate::failure::{Doing, Failure, STATUS_DENIED};
@@ -22,23 +24,39 @@ use crate::upkeep::requested_profile;
 
 /// Runs a command in a boundary; returns its exit status.
 pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
+    // Before anything can fail: a run that never began is told about there too.
+    let json = open_json(&arguments)?;
+    let ended = carry_out(&arguments, json.as_ref(), output);
+    if let Err(failure) = &ended {
+        tell_failure(&arguments, json.as_ref(), failure, output);
+    }
+    ended
+}
+
+fn carry_out(
+    arguments: &RunArguments,
+    json: Option<&File>,
+    output: &Output,
+) -> Result<u8, Failure> {
     refuse_nesting()?;
     let starting = Starting::begin(LAUNCHER);
     let places = Places::read()?;
     let state = places.open_state()?;
-    let resume = resumed(&arguments, &state)?;
-    let (workspace, directory) = workspace_of(&arguments, resume.as_ref())?;
+    let resume = resumed(arguments, &state)?;
+    let (workspace, directory) = workspace_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
     let files = PolicyFiles::read(&places, Some(&workspace))?;
-    let requested = requested(&arguments)?;
+    let requested = requested(arguments)?;
     let program = arguments.command.first().cloned().unwrap_or_default();
-    let rules = compile(&files.sources(), &requested, &program, &host)
-        .doing("the rules of this run cannot be made")?;
+    let rules = compile(&files.sources(), &requested, &program, &host).map_err(|error| {
+        Failure::new("the rules of this run cannot be made")
+            .because(&error)
+            .advise(advice::profile(&error))
+    })?;
     for notice in rules.notices() {
         output.warn(&notice.to_string());
     }
-    let terminal = wants_terminal(&arguments)?;
-    let json = open_json(&arguments)?;
+    let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);
     let now = SystemTime::now();
@@ -61,7 +79,7 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
         state: &state,
         ledger: &ledger,
         terminal: if terminal { terminal_size() } else { None },
-        scratch: is_scratch(&arguments),
+        scratch: is_scratch(arguments),
         resume: resume.as_ref(),
         now,
     };
@@ -72,15 +90,15 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
     for notice in &called.notices {
         output.warn(notice);
     }
-    let json = json.as_ref();
     Conclusion {
-        arguments: &arguments,
+        arguments,
         state: &state,
         ledger: &ledger,
         output,
         json,
     }
     .draw(called)
+    .map_err(|failure| failure.about(&asked.run, rules.profile()))
 }
 
 /// Opens the ledger, and clears away what interrupted runs have left of control
@@ -89,7 +107,11 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
 /// # Errors
 /// When the ledger cannot be opened.
 pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
-    let ledger = Ledger::open(state, SystemTime::now).doing("the ledger cannot be opened")?;
+    let ledger = Ledger::open(state, SystemTime::now).map_err(|error| {
+        Failure::new("the ledger cannot be opened")
+            .because(&error)
+            .advise(advice::ledger(&error))
+    })?;
     if !ledger.interrupted().is_empty()
         && let Ok(host) = Host::read()
     {
@@ -115,6 +137,7 @@ fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecor
         .and_then(|run| settle_run(state, &run))
         .map(Some)
         .doing("there is no run to resume")
+        .map_err(|failure| failure.advise("atoll runs lists those that can be resumed"))
 }
 
 fn tell_interrupted(ledger: &Ledger, output: &Output) {
@@ -254,10 +277,17 @@ fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
         CallError::Refused(Refused::NeedsApproval(refusal)) => {
             denied("this run needs a person's yes", &refusal.reasons, asked)
         }
-        other => Failure::new("the run failed")
-            .because(other)
-            .advise(format!("atoll doctor; the profile was {}", rules.profile())),
+        other => {
+            let profile = rules.profile();
+            let advice = About {
+                call: asked,
+                profile,
+            }
+            .advice(&other);
+            Failure::new("the run failed").because(other).advise(advice)
+        }
     }
+    .about(&asked.run, rules.profile())
 }
 
 fn denied(what: &str, reasons: &[Reason], asked: &Call) -> Failure {
@@ -272,5 +302,6 @@ fn denied(what: &str, reasons: &[Reason], asked: &Call) -> Failure {
         .iter()
         .map(|reason| reason.how_to_ask.clone())
         .collect();
+    failure.reasons = reasons.to_vec();
     failure.advise(format!("atoll why {}", asked.run))
 }

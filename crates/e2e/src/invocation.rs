@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::processes::{descendants_of, kill};
+use crate::processes::{end, kill};
 use crate::waiting::{BOUND, wait_until};
 use crate::{Outcome, Terminal};
 
@@ -260,14 +260,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let below = descendants_of(self.child.id());
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-            for one in below {
-                kill(one.pid, rustix::process::Signal::KILL);
-            }
-        }
+        end(&mut self.child);
     }
 }
 

@@ -27,12 +27,12 @@ mod world;
 pub use invocation::{Invocation, Running};
 pub use outcome::Outcome;
 pub use processes::{
-    Process, children_of, descendants_of, is_alive, kill, pids_of_command, status_field,
+    Process, children_of, descendants_of, end, is_alive, kill, pids_of_command, status_field,
 };
 pub use terminal::Terminal;
-pub use tree::{Entry, Kind, tree};
+pub use tree::{Entry, Kind, expect_same, tree};
 pub use waiting::{BOUND, wait_until};
 pub use world::{
-    Avoidable, World, cache, can_be_ordinary_root, id, is_nightly, is_root, make_fifo,
+    Avoidable, World, cache, can_be_ordinary_root, fine, id, is_nightly, is_root, make_fifo,
     program_exists,
 };

@@ -106,3 +106,15 @@ pub fn kill(pid: u32, signal: Signal) {
         let _ = kill_process(pid, signal);
     }
 }
+
+/// Ends a child that still runs, with all that it started.
+pub fn end(child: &mut std::process::Child) {
+    if matches!(child.try_wait(), Ok(None)) {
+        let below = descendants_of(child.id());
+        let _ = child.kill();
+        let _ = child.wait();
+        for one in below {
+            kill(one.pid, rustix::process::Signal::KILL);
+        }
+    }
+}

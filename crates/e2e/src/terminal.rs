@@ -9,7 +9,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::Outcome;
-use crate::processes::{descendants_of, kill};
+use crate::processes::end;
 
 /// A program on a terminal, with the person's side of it in the test's hands.
 #[derive(Debug)]
@@ -195,14 +195,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let below = descendants_of(self.child.id());
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-            for one in below {
-                kill(one.pid, rustix::process::Signal::KILL);
-            }
-        }
+        end(&mut self.child);
     }
 }
 

@@ -41,6 +41,23 @@ pub fn tree(top: &Path) -> BTreeMap<PathBuf, Entry> {
     found
 }
 
+/// Checks that a directory is what it was, to the last entry.
+///
+/// # Panics
+/// When something differs, is gone or is left.
+pub fn expect_same(before: &BTreeMap<PathBuf, Entry>, top: &Path) {
+    let after = tree(top);
+    for (path, entry) in before {
+        assert_eq!(after.get(path), Some(entry), "{}", path.display());
+    }
+    assert_eq!(
+        after.len(),
+        before.len(),
+        "something is left: {:?}",
+        after.keys()
+    );
+}
+
 fn add(top: &Path, below: &Path, found: &mut BTreeMap<PathBuf, Entry>) {
     for entry in fs::read_dir(top.join(below)).unwrap() {
         let relative = below.join(entry.unwrap().file_name());

@@ -223,6 +223,21 @@ impl World {
         last["run"].as_str().unwrap().to_owned()
     }
 
+    /// The newest segment of the ledger.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn segment(&self) -> PathBuf {
+        let entries = fs::read_dir(self.state().join("atoll/ledger")).unwrap();
+        let mut found: Vec<PathBuf> = entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|end| end == "seg"))
+            .collect();
+        found.sort();
+        found.pop().unwrap()
+    }
+
     /// All runs, the newest first.
     ///
     /// # Panics
@@ -255,6 +270,14 @@ impl World {
         file.write_all(format!("{}\t{reason}\t{word}\n", self.name).as_bytes())
             .unwrap();
     }
+}
+
+/// Runs `atoll` and expects that it ends well.
+///
+/// # Panics
+/// When it does not.
+pub fn fine(world: &World, arguments: &[&str]) -> Outcome {
+    world.atoll(arguments).run().success()
 }
 
 impl Drop for World {

@@ -11,14 +11,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use e2e::{Avoidable, Outcome, World, program_exists};
+use e2e::{Avoidable, World, fine, program_exists};
 
 const NONE: [&str; 0] = [];
-
-/// Runs `atoll` and expects that it ends well.
-fn fine(world: &World, arguments: &[&str]) -> Outcome {
-    world.atoll(arguments).run().success()
-}
 
 #[test]
 fn the_summary_tells_time_memory_files_and_what_to_do() {

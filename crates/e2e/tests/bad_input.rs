@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use e2e::{Avoidable, Outcome, World, can_be_ordinary_root, is_root, tree};
 
@@ -31,16 +31,6 @@ fn in_mount_namespace(world: &World, script: &str) -> Option<Outcome> {
         return None;
     }
     Some(world.mount_shell(&format!("set -e\n{script}")).run())
-}
-
-fn segment(world: &World) -> PathBuf {
-    let entries = fs::read_dir(world.state().join("atoll/ledger")).unwrap();
-    let mut found: Vec<PathBuf> = entries
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|end| end == "seg"))
-        .collect();
-    found.sort();
-    found.pop().unwrap()
 }
 
 // The workspace.
@@ -309,6 +299,42 @@ fn bytes_that_are_no_text_are_passed_on() {
 // The state directory.
 
 #[test]
+fn too_many_processes_outside_are_named() {
+    let world = World::new("too_many_processes_outside_are_named");
+    if is_root() {
+        world.skip("the kernel allows root any number", Avoidable::No);
+        return;
+    }
+    let error = world
+        .run(NONE, "true")
+        .under(["prlimit", "--nproc=1"])
+        .run()
+        .expect_status(125);
+    error.is_clear_error(["launcher could not be started", "try:", "ulimit -u"]);
+}
+
+#[test]
+fn each_error_says_what_to_do_next() {
+    let world = World::new("each_error_says_what_to_do_next");
+    let file = world.top().join("file");
+    world.write(&file, "");
+    for (options, state, advice) in [
+        (&["--limit", "cpu=abc"][..], None, "atoll run --help"),
+        (&["--profile", "nonsense"][..], None, "atoll profile list"),
+        (&["--resume", "nonsense"][..], None, "atoll runs"),
+        (&[][..], file.to_str(), "ls -ld"),
+    ] {
+        let mut invocation = world.run(options, "true");
+        if let Some(state) = state {
+            invocation = invocation.env("XDG_STATE_HOME", state);
+        }
+        let error = invocation.run().expect_status(125);
+        error.is_clear_error(["try:", advice]);
+        assert!(!error.err().contains("the profile was"), "{error}");
+    }
+}
+
+#[test]
 fn a_state_directory_that_is_a_file_is_refused() {
     let world = World::new("a_state_directory_that_is_a_file_is_refused");
     world.write(world.state().join("atoll"), "not a directory");
@@ -570,7 +596,7 @@ fn a_cut_ledger_is_refused_or_repaired_but_never_hidden() {
         let _ = world.run_inside("echo new > new").success();
     }
     let kept = world.last_run();
-    let path = segment(&world);
+    let path = world.segment();
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     let verified = world.atoll(["ledger", "verify"]).run().expect_status(1);
@@ -600,7 +626,7 @@ fn an_altered_ledger_is_refused_or_told_but_never_hidden() {
     for _ in 0..2 {
         let _ = world.run_inside("true").success();
     }
-    let path = segment(&world);
+    let path = world.segment();
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x20;
@@ -618,7 +644,7 @@ fn an_altered_ledger_is_refused_or_told_but_never_hidden() {
 fn a_torn_last_line_of_the_ledger_is_repaired_and_told() {
     let world = World::new("a_torn_last_line_of_the_ledger_is_repaired_and_told");
     let _ = world.run_inside("true").success();
-    let path = segment(&world);
+    let path = world.segment();
     let mut bytes = fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"half\":");
     fs::write(&path, &bytes).unwrap();

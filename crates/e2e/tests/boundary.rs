@@ -14,6 +14,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -207,16 +208,22 @@ fn home_state_and_run_of_the_host_cannot_be_read() {
     assert_eq!(seen.out(), "no\nno\nno\n0\n0\n0\n", "{seen}");
 }
 
+/// Directories of the host that a program can be shown, with the options for it.
+fn places(world: &World) -> [(PathBuf, Vec<String>); 3] {
+    let shared = world.top().join("shared");
+    fs::create_dir(&shared).unwrap();
+    let read_only = ["--ro", shared.to_str().unwrap()].map(str::to_owned);
+    [
+        (shared, read_only.to_vec()),
+        (world.workspace(), vec![]),
+        (world.workspace(), vec!["--live".to_owned()]),
+    ]
+}
+
 #[test]
 fn a_unix_socket_of_the_host_cannot_be_reached() {
     let world = World::new("a_unix_socket_of_the_host_cannot_be_reached");
-    let shared = world.top().join("shared");
-    fs::create_dir(&shared).unwrap();
-    for (place, options) in [
-        (shared.clone(), vec!["--ro", shared.to_str().unwrap()]),
-        (world.workspace(), vec![]),
-        (world.workspace(), vec!["--live"]),
-    ] {
+    for (place, options) in places(&world) {
         let path = place.join("listening");
         let _ = fs::remove_file(&path);
         let _listener = UnixListener::bind(&path).unwrap();
@@ -259,13 +266,7 @@ fn an_abstract_unix_socket_of_the_host_cannot_be_reached() {
 #[test]
 fn a_named_pipe_of_the_host_does_not_lead_out() {
     let world = World::new("a_named_pipe_of_the_host_does_not_lead_out");
-    let shared = world.top().join("shared");
-    fs::create_dir(&shared).unwrap();
-    for (place, options) in [
-        (shared.clone(), vec!["--ro", shared.to_str().unwrap()]),
-        (world.workspace(), vec![]),
-        (world.workspace(), vec!["--live"]),
-    ] {
+    for (place, options) in places(&world) {
         let path = place.join("pipe");
         let _ = fs::remove_file(&path);
         make_fifo(&path);
@@ -546,11 +547,19 @@ fn too_many_processes_are_refused() {
     let world = World::new("too_many_processes_are_refused");
     let script = "perl -e 'for (1..200) { my $p = fork; if (!defined $p) { print \"stopped at $_\\n\"; last } \
                   if (!$p) { sleep 1000 } } print \"end\\n\"'";
-    let limited = world
-        .run(["--limit", "processes=32"], script)
-        .run()
-        .success();
+    let file = world.top().join("result.json");
+    let options = ["--limit", "processes=32", "--json", file.to_str().unwrap()];
+    let limited = world.run(options, script).run().success();
     assert!(limited.out().contains("stopped at"), "{limited}");
+    let told: serde_json::Value = serde_json::from_str(&world.read(&file)).unwrap();
+    let held = told["limits-held-by"].as_array().unwrap();
+    let counted = |limit: &serde_json::Value| {
+        limit["limit"] == "processes" && limit["by"].as_str().unwrap().starts_with("cgroup")
+    };
+    // Only control groups count what they refuse.
+    if held.iter().any(counted) {
+        limited.says(["denied", "beyond the limit processes", "atoll why"]);
+    }
     let free = world.run_inside(script).success();
     assert!(!free.out().contains("stopped at"), "{free}");
 }

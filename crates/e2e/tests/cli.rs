@@ -9,17 +9,11 @@
 )]
 
 use std::fs;
-use std::path::PathBuf;
 
-use e2e::{Outcome, World, is_root, wait_until};
+use e2e::{World, fine, is_root, wait_until};
 use serde_json::Value;
 
 const NONE: [&str; 0] = [];
-
-/// Runs `atoll` and expects that it ends well.
-fn fine(world: &World, arguments: &[&str]) -> Outcome {
-    world.atoll(arguments).run().success()
-}
 
 /// Whether this host can hold the processor time of an ordinary user, which the
 /// profile `strict` wants. Where it cannot, that is a clear error.
@@ -240,6 +234,73 @@ fn json_tells_how_the_run_went() {
     for number in ["wall-clock-ms", "cpu-ms", "memory-peak-bytes"] {
         assert!(told[number].is_u64(), "{number}: {told:#}");
     }
+}
+
+#[test]
+fn json_tells_of_runs_that_never_began() {
+    let world = World::new("json_tells_of_runs_that_never_began");
+    let file = world.top().join("result.json");
+    let told = |options: &[&str], status: i32| {
+        world.write(&file, "a longer text that was there before\n".repeat(200));
+        let all = [&["--json", file.to_str().unwrap()], options].concat();
+        let _ = world.run(all, "true").run().expect_status(status);
+        let told: Value = serde_json::from_str(&world.read(&file)).unwrap();
+        assert_eq!(told["exit"], status, "{told:#}");
+        told
+    };
+    let denied = told(&["--profile", "strict", "--live"], 126);
+    assert_eq!(denied["state"], "denied", "{denied:#}");
+    assert_eq!(denied["profile"], "strict", "{denied:#}");
+    assert!(denied["run"].is_string(), "{denied:#}");
+    let reason = &denied["reasons"][0];
+    for field in ["what", "why", "rule", "how_to_ask"] {
+        assert!(reason[field].is_string(), "{field}: {denied:#}");
+    }
+    let failed = told(&["--profile", "no-such-profile"], 125);
+    assert_eq!(failed["state"], "failed", "{failed:#}");
+    assert!(
+        failed["what"].is_string() && failed["run"].is_null(),
+        "{failed:#}"
+    );
+    let failed = told(&["--workspace", "/no/such"], 125);
+    assert!(
+        failed["what"].as_str().unwrap().contains("/no/such"),
+        "{failed:#}"
+    );
+}
+
+#[test]
+fn denials_are_told_as_far_as_they_are_known() {
+    let world = World::new("denials_are_told_as_far_as_they_are_known");
+    let told = |options: &[&str], script: &str| {
+        let file = world.top().join("result.json");
+        let all = [&["--json", file.to_str().unwrap()], options].concat();
+        let ended = world.run(all, script).run();
+        let told: Value = serde_json::from_str(&world.read(&file)).unwrap();
+        assert_eq!(
+            told["denials-not-seen"],
+            serde_json::json!(["network", "files", "system-calls"]),
+            "{told:#}"
+        );
+        (ended, told)
+    };
+    // Nobody saw that this was refused: an empty list does not say that nothing was.
+    let (ended, quiet) = told(&[], "cat /root/.ssh/id_rsa; true");
+    assert_eq!(quiet["denied"], serde_json::json!([]), "{quiet:#}");
+    assert!(!ended.err().contains("denied "), "{ended}");
+    let (ended, late) = told(&["--timeout", "1s"], "sleep 60");
+    ended.says(["denied", "going beyond the limit wall-clock", "atoll why"]);
+    assert_eq!(late["denied"][0]["times"], 1, "{late:#}");
+    let (ended, file) = told(&[], "echo x > suid; chmod 4755 suid");
+    ended.says([
+        "files",
+        "nothing that can be taken over",
+        "denied",
+        "setuid",
+        "atoll diff",
+    ]);
+    let what = file["denied"][0]["what"].as_str().unwrap();
+    assert!(what.contains("suid") && what.contains("setuid"), "{file:#}");
 }
 
 #[test]
@@ -607,30 +668,13 @@ fn the_ledger_is_shown_followed_and_verified() {
     following.until_stdout(&world.last_run());
 }
 
-fn segment(world: &World) -> PathBuf {
-    fn search(directory: PathBuf, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                search(path, found);
-            } else if path.extension().is_some_and(|end| end == "seg") {
-                found.push(path);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    search(world.state().join("atoll/ledger"), &mut found);
-    found.sort_by_key(|path| std::cmp::Reverse(fs::metadata(path).unwrap().len()));
-    found.remove(0)
-}
-
 #[test]
 fn a_changed_byte_in_the_ledger_is_found() {
     let world = World::new("a_changed_byte_in_the_ledger_is_found");
     for _ in 0..3 {
         let _ = world.run_inside("true").success();
     }
-    let path = segment(&world);
+    let path = world.segment();
     let whole = fs::read(&path).unwrap();
     for at in [10, whole.len() / 3, whole.len() / 2, whole.len() - 10] {
         let mut changed = whole.clone();
@@ -649,7 +693,7 @@ fn a_cut_and_a_swap_in_the_ledger_are_found() {
     for _ in 0..3 {
         let _ = world.run_inside("true").success();
     }
-    let path = segment(&world);
+    let path = world.segment();
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let last = lines.len() - 1;

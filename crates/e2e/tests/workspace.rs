@@ -15,15 +15,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use e2e::{
-    Avoidable, Kind, Outcome, World, can_be_ordinary_root, is_root, program_exists, tree,
-    wait_until,
+    Avoidable, Kind, Outcome, World, can_be_ordinary_root, expect_same, fine, is_root,
+    program_exists, tree, wait_until,
 };
 
 const NONE: [&str; 0] = [];
-
-fn fine(world: &World, arguments: &[&str]) -> Outcome {
-    world.atoll(arguments).run().success()
-}
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
@@ -133,16 +129,7 @@ fn every_kind_of_change_is_applied_and_undone() {
     let _ = fine(&world, &["apply", "last"]);
     check_applied(&world);
     let _ = fine(&world, &["undo", "last"]);
-    let after = tree(&world.workspace());
-    for (path, entry) in &before {
-        assert_eq!(after.get(path), Some(entry), "{}", path.display());
-    }
-    assert_eq!(
-        after.len(),
-        before.len(),
-        "something is left: {:?}",
-        after.keys()
-    );
+    expect_same(&before, &world.workspace());
 }
 
 #[test]
@@ -163,16 +150,7 @@ fn a_live_run_changes_the_workspace_at_once_and_can_be_undone() {
     let apply = world.atoll(["apply", "last"]).run().expect_status(125);
     apply.is_clear_error(["--live", "undo"]);
     let _ = fine(&world, &["undo", "last"]);
-    let after = tree(&world.workspace());
-    for (path, entry) in &before {
-        assert_eq!(after.get(path), Some(entry), "{}", path.display());
-    }
-    assert_eq!(
-        after.len(),
-        before.len(),
-        "something is left: {:?}",
-        after.keys()
-    );
+    expect_same(&before, &world.workspace());
 }
 
 #[test]
@@ -201,6 +179,42 @@ fn control_files_are_read_only_in_a_live_run() {
         !world.exists(".github/workflows/new.yml"),
         "a workflow was added"
     );
+}
+
+#[test]
+fn new_control_files_of_a_live_run_are_warned_of_and_taken_back() {
+    let world = World::new("new_control_files_of_a_live_run_are_warned_of_and_taken_back");
+    world.write(".git/HEAD", "ref: refs/heads/main\n");
+    let told = world.top().join("told.json");
+    let script = "mkdir -p .vscode .git/hooks; echo evil > .vscode/tasks.json; \
+                  echo evil > .git/hooks/pre-commit; echo evil > .envrc; echo fine > fine";
+    let options = ["--live", "--json", told.to_str().unwrap()];
+    let ended = world.run(options, script).run().success();
+    ended.says([
+        "control",
+        "warning: in the workspace already, and run or trusted by programs outside",
+        ".envrc",
+        ".git/hooks/pre-commit",
+        "atoll undo",
+    ]);
+    let told: serde_json::Value = serde_json::from_str(&world.read(&told)).unwrap();
+    let planted: Vec<&str> = told["control-files-in-workspace"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(serde_json::Value::as_str)
+        .collect();
+    for path in [".envrc", ".git/hooks/pre-commit", ".vscode/tasks.json"] {
+        assert!(planted.contains(&path), "{planted:?}");
+    }
+    assert!(!planted.contains(&"fine"), "{planted:?}");
+    let _ = fine(&world, &["undo", "last"]);
+    for path in [".envrc", ".git/hooks", ".vscode", "fine"] {
+        assert!(!world.exists(path), "{path} is left");
+    }
+    // Where the changes wait in a layer, nothing is in the workspace.
+    let ended = world.run_inside("echo evil > .envrc").success();
+    assert!(!ended.err().contains("in the workspace already"), "{ended}");
 }
 
 #[test]
@@ -608,7 +622,9 @@ fn what_cannot_be_applied_is_refused_with_a_reason() {
     let world = World::new("what_cannot_be_applied_is_refused_with_a_reason");
     let script = "mkfifo pipe; echo x > suid; chmod 6755 suid; echo fine > fine; \
                   perl -MSocket -e 'socket(S,AF_UNIX,SOCK_STREAM,0); bind(S,sockaddr_un(\"sock\")) or die'";
-    let _ = world.run_inside(script).success();
+    let ended = world.run_inside(script).success();
+    ended.says(["denied", "taking over pipe: it is a FIFO", "suid", "sock"]);
+    fine(&world, &["diff", "last"]).says(["refused: pipe: it is a FIFO"]);
     let applied = world.atoll(["apply", "last"]).run();
     applied.says(["not applied", "pipe"]);
     assert!(!world.exists("pipe") && !world.exists("sock"));
@@ -620,6 +636,58 @@ fn what_cannot_be_applied_is_refused_with_a_reason() {
             "set-user-id came out of the sandbox"
         );
     }
+}
+
+#[test]
+fn what_a_program_makes_unreadable_is_shown_and_not_hidden() {
+    let world = World::new("what_a_program_makes_unreadable_is_shown_and_not_hidden");
+    world.write("kept", "1\n");
+    let told = world.top().join("told.json");
+    let script = "mkdir -p closed/inner blind; echo secret > closed/inner/deep; \
+                  echo evil > closed/.envrc; echo 2 > blind/file; \
+                  chmod 000 closed/inner closed; chmod 300 blind; echo 2 >> kept";
+    let options = ["--json", told.to_str().unwrap()];
+    let ended = world.run(options, script).run().success();
+    ended.says(["control", "closed/.envrc"]);
+    let told: serde_json::Value = serde_json::from_str(&world.read(&told)).unwrap();
+    assert_eq!(told["changes"]["workspace"]["added"], 5, "{told:#}");
+    assert_eq!(told["changes"]["control"]["added"], 1, "{told:#}");
+    let diff = fine(&world, &["diff", "last"]);
+    for line in ["+secret", "+2", "+evil"] {
+        assert!(diff.out().lines().any(|shown| shown == line), "{diff}");
+    }
+    let changes = fine(&world, &["diff", "last", "--json"]).json();
+    let refused = changes["refused"].as_array().unwrap();
+    if is_root() {
+        assert!(refused.is_empty(), "root may read everything: {changes:#}");
+    } else {
+        ended.says(["denied", "taking over closed:", "(0000)", "atoll why"]);
+        diff.says(["refused: closed:", "refused: blind:"]);
+        assert_eq!(refused.len(), 3, "{changes:#}");
+        let why = fine(&world, &["why", "last"]).out();
+        assert!(
+            why.contains("denials.seen") && why.contains("(0300)"),
+            "{why}"
+        );
+    }
+    // A program that goes on finds what it left.
+    let script = "stat -c '%a %n' closed blind; chmod 700 closed; stat -c %a closed/inner";
+    let resumed = world.run(["--resume", "last"], script).run().success();
+    assert_eq!(resumed.out(), "0 closed\n300 blind\n0\n", "{resumed}");
+    let applied = fine(&world, &["apply", "last", "--control"]);
+    assert_eq!(world.read("kept"), "1\n2\n");
+    if is_root() {
+        assert_eq!(mode(&world.path("closed/inner")), 0);
+        assert_eq!(mode(&world.path("blind")), 0o300);
+    } else {
+        // The directory that it opened is taken over, but nothing unreadable.
+        applied.says(["not applied: closed/inner"]);
+        assert_eq!(world.read("closed/.envrc"), "evil\n");
+        assert!(!world.exists("closed/inner") && !world.exists("blind"));
+    }
+    let _ = fine(&world, &["undo", "last"]);
+    assert!(!world.exists("closed") && !world.exists("blind"));
+    assert_eq!(world.read("kept"), "1\n");
 }
 
 #[test]

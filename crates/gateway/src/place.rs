@@ -4,7 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_layer::{CheckpointError, SealError, checkpoint, control_paths};
+use atoll_layer::{
+    CheckpointError, SealError, TreeError, checkpoint, control_paths, restore_modes,
+};
 use atoll_model::{Access, Boundary, Keep, RunId, View, ViewKind, WorkspaceMode};
 use atoll_sandbox::{Host, Placement, SandboxError, WorkspacePlace, identity_base, make_layer};
 use atoll_store::{
@@ -35,6 +37,9 @@ pub enum PlaceError {
     /// The workspace's control files cannot be kept read-only.
     #[error(transparent)]
     Seal(#[from] SealError),
+    /// The earlier run's layers could not be put back into the state it left.
+    #[error(transparent)]
+    Modes(#[from] TreeError),
     /// The earlier run's layers could not be taken over.
     #[error("the layers of run {run} could not be taken over: {error}")]
     Resume {
@@ -376,6 +381,12 @@ impl Placing<'_> {
             self.request.state.run_dir(&earlier.run).join(LAYERS),
             self.run_dir().join(LAYERS),
         );
+        // What was opened up to be read is closed again for the program.
+        let kept = earlier.layers.iter().filter(|layer| !layer.shared);
+        for layer in kept {
+            let directory = self.request.state.run_dir(&earlier.run);
+            restore_modes(&directory.join(&layer.upper))?;
+        }
         // Noted first: after a sudden end the layers are found by one of the two.
         let taken = |kept: &mut RunRecord| {
             kept.layers.clone_from(&earlier.layers);

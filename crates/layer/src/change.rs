@@ -9,8 +9,12 @@ pub struct ChangeSet {
     pub changes: Vec<Change>,
     /// What will never be applied, and why.
     pub refused: Vec<Refusal>,
+    /// What is among the changes and will all the same not be applied, and why.
+    pub withheld: Vec<Refusal>,
     /// What is applied without some part of it, and other things worth knowing.
     pub notes: Vec<Refusal>,
+    /// Whether the permissions of something kept it from being read.
+    pub(crate) is_locked: bool,
 }
 
 /// One entry that differs.

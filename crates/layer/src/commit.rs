@@ -198,7 +198,8 @@ impl Engine {
         // The permissions may have been set already by a process that was killed
         // before it could say so: then only identity is left to compare.
         let as_planned = old.stamp.is_some_and(|stamp| {
-            stamp.holds(&now.stamp()) || (stamp.same_entry(&now.stamp()) && now.mode == new.mode)
+            let is_set = now.mode == new.mode || Some(now.mode) == new.listed_mode;
+            stamp.holds(&now.stamp()) || (stamp.same_entry(&now.stamp()) && is_set)
         });
         if !as_planned && !self.work.loose {
             return Err(ApplyError::ChangedMeanwhile(path.clone()));

@@ -1,13 +1,17 @@
 //! Compares one entry before with one entry after, and refuses what a hostile
 //! program must not bring into the person's directory.
 
+use crate::access_list::{access, mode_without};
 use crate::change::Source;
 use crate::control;
 use crate::facts::{Facts, Kind, Xattrs, system_time};
 use crate::overlay::{self, Merge};
 use crate::read::{Found, Reader, Shape, Visit, list_with_kinds, xattrs_at};
 use crate::tree::Tree;
-use crate::{Change, ChangeKind, Class, EntryFacts, EntryKind, ReadError, RelativePath, content};
+use crate::unreadable::is_locked;
+use crate::{
+    Change, ChangeKind, Class, EntryFacts, EntryKind, ReadError, Refusal, RelativePath, content,
+};
 
 /// The bits that give a file its owner's or group's rights.
 const SET_ID: u32 = 0o6000;
@@ -18,16 +22,17 @@ impl Reader {
         visit: &Visit,
         path: RelativePath,
         before: Option<(Facts, RelativePath)>,
-        after: Found,
+        mut after: Found,
         visits: &mut Vec<Visit>,
     ) -> Result<(), ReadError> {
         let notes = match self.xattrs_of(&path, &after) {
             Ok(notes) => notes,
             Err(error) => {
-                self.refuse(&path, &format!("it cannot be read: {error}"));
+                self.refuse_unreadable(&path, &error);
                 return Ok(());
             }
         };
+        self.set_list_aside(&path, before.as_ref(), &mut after, &notes);
         if after.facts.kind == Kind::Directory {
             return self.compare_directory(visit, path, before, after, &notes, visits);
         }
@@ -40,6 +45,33 @@ impl Reader {
             },
         };
         self.record(path, kind, before, after, &notes)
+    }
+
+    /// A layer's access control list is not taken over: what the group has without it
+    /// is what counts, unless the host has a list of its own, whose mask it is then.
+    fn set_list_aside(
+        &mut self,
+        path: &RelativePath,
+        before: Option<&(Facts, RelativePath)>,
+        after: &mut Found,
+        notes: &Xattrs,
+    ) {
+        let Some(list) = access(&notes.lists) else {
+            return;
+        };
+        if matches!(self.shape, Shape::Live(_)) {
+            return;
+        }
+        let bytes_max = self.bounds.xattr_bytes_max;
+        let old = before
+            .and_then(|(facts, at)| xattrs_at(&self.before, at, facts.kind, None, bytes_max).ok());
+        let old = old.unwrap_or_default().lists;
+        if old != notes.lists {
+            self.note(path, "its access control list is not taken over");
+        }
+        if access(&old).is_none() {
+            after.facts.mode = mode_without(list, after.facts.mode);
+        }
     }
 
     fn compare_directory(
@@ -244,10 +276,12 @@ impl Reader {
             Kind::Symlink => false,
             _ => {
                 let old = xattrs_at(&self.before, at, before.kind, None, bytes_max);
-                let (mut old, mut new) = (old.unwrap_or_default().own, notes.own.clone());
-                old.sort_by(|left, right| left.0.0.cmp(&right.0.0));
-                new.sort_by(|left, right| left.0.0.cmp(&right.0.0));
-                before.mode != after.facts.mode || old != new
+                let (mut old, mut new) = (old.unwrap_or_default(), notes.clone());
+                old.own.sort_by(|left, right| left.0.0.cmp(&right.0.0));
+                new.own.sort_by(|left, right| left.0.0.cmp(&right.0.0));
+                // In live mode a list that the program gave is in force already.
+                let lists_differ = matches!(self.shape, Shape::Live(_)) && old.lists != new.lists;
+                before.mode != after.facts.mode || old.own != new.own || lists_differ
             }
         };
         let owner_differs = self.host_owner(after) != Some(before.uid);
@@ -342,6 +376,13 @@ impl Reader {
                 return Ok(());
             }
         }
+        let is_live = matches!(self.shape, Shape::Live(_));
+        if !is_live && is_locked(after.facts.kind, after.facts.mode) {
+            self.set.withheld.push(Refusal {
+                path: path.clone(),
+                why: unreadable(after.facts.mode),
+            });
+        }
         if !notes.posing.is_empty() {
             self.note(
                 &path,
@@ -411,6 +452,14 @@ impl Reader {
             modified: system_time(facts.modified),
         })
     }
+}
+
+/// Why something of this mode is not applied for an ordinary user: once it is on
+/// the host, it could be neither kept for undoing nor checked.
+pub(crate) fn unreadable(mode: u32) -> String {
+    format!(
+        "its permissions ({mode:04o}) keep its owner from reading it, so it could not be undone"
+    )
 }
 
 /// Whether a link's target, read as text, ends outside of the tree.

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 
+use crate::access_list::{access, mode_without};
 use crate::change::Source;
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
@@ -11,6 +12,7 @@ use crate::path::Bytes;
 use crate::plan::{Content, Entry, Node};
 use crate::read::{Found, Reader, list_with_kinds, xattrs_at};
 use crate::tree::{Tree, file_at};
+use crate::unreadable::is_locked;
 use crate::{Bounds, Change, PlanError, RelativePath};
 
 /// Lists trees entry by entry and numbers what is to be kept.
@@ -129,6 +131,7 @@ impl Walker {
             beneath: RelativePath::root(),
             node,
             mode: facts.mode,
+            listed_mode: None,
             uid: facts.uid,
             gid: facts.gid,
             modified: facts.modified,
@@ -169,6 +172,9 @@ pub(crate) fn layer_entry(
     if let Some(why) = reader.objection(&found, replaced, &notes) {
         return Err(why);
     }
+    if is_locked(facts.kind, facts.mode) {
+        return Err(crate::compare::unreadable(facts.mode));
+    }
     let node = match facts.kind {
         Kind::File => {
             let place = tree.place_of(at).map_err(unreadable)?;
@@ -190,10 +196,13 @@ pub(crate) fn layer_entry(
     };
     let several =
         facts.kind == Kind::File && facts.links > 1 && !matches!(change.source, Source::Before(_));
+    let raw = facts.mode & 0o777;
+    let list = access(&notes.lists);
     Ok(Entry {
         beneath: change.path.beneath(top).unwrap_or_default(),
         node,
-        mode: facts.mode & 0o777 | special,
+        mode: list.map_or(raw, |list| mode_without(list, raw)) | special,
+        listed_mode: list.map(|_| raw | special),
         uid: reader.host_owner(&found).unwrap_or(root.uid),
         gid: group(reader, root, &found, replaced, inherited_mode),
         modified: facts.modified,

@@ -225,8 +225,7 @@ fn sort(sorted: &mut Xattrs, flavour: Option<XattrFlavour>, name: Vec<u8>, value
 
 fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     for _ in 0..8 {
-        let mut none: [u8; 0] = [];
-        let size = match rustix::fs::flistxattr(file, &mut none) {
+        let size = match rustix::fs::flistxattr_query(file) {
             Ok(size) => size,
             Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
@@ -250,8 +249,7 @@ fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
 
 fn get(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
     for _ in 0..8 {
-        let mut none: [u8; 0] = [];
-        let size = rustix::fs::fgetxattr(file, name, &mut none)?;
+        let size = rustix::fs::fgetxattr_query(file, name)?;
         let mut buffer = vec![0; size + 256];
         match rustix::fs::fgetxattr(file, name, &mut buffer) {
             Err(Errno::RANGE) => {}

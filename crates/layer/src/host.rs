@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, 
 use rustix::io::Errno;
 
 use crate::RelativePath;
+use crate::access_list::{access, is_listed, mode_without};
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::plan::{Entry, Node};
@@ -135,19 +136,8 @@ pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
         )?);
     }
     let path = by_handle(handle);
-    for (name, value) in &entry.xattrs {
-        match rustix::fs::setxattr(
-            path.as_str(),
-            name.0.as_slice(),
-            &value.0,
-            XattrFlags::empty(),
-        ) {
-            // A file system without them, or a capability that only root can give back.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(entry.mode & 0o7777))?;
+    give_attributes(&path, entry)?;
+    give_mode(&path, entry)?;
     Ok(rustix::fs::utimensat(
         rustix::fs::CWD,
         path.as_str(),
@@ -166,28 +156,39 @@ pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<
     let path = by_handle(handle);
     for (name, _) in &old.xattrs {
         let stays = new.xattrs.iter().any(|(other, _)| other == name);
-        if !stays && name.0.starts_with(b"user.") {
+        let is_own = name.0.starts_with(b"user.") || name.0.starts_with(b"system.posix_acl_");
+        if !stays && is_own {
             match rustix::fs::removexattr(path.as_str(), name.0.as_slice()) {
                 Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
-    for (name, value) in &new.xattrs {
-        match rustix::fs::setxattr(
-            path.as_str(),
-            name.0.as_slice(),
-            &value.0,
-            XattrFlags::empty(),
-        ) {
+    give_attributes(&path, new)?;
+    give_mode(&path, new)
+}
+
+fn give_attributes(path: &str, entry: &Entry) -> io::Result<()> {
+    for (name, value) in &entry.xattrs {
+        let name = name.0.as_slice();
+        match rustix::fs::setxattr(path, name, &value.0, XattrFlags::empty()) {
+            // A file system without them, or a capability that only root can give back.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(rustix::fs::chmod(
-        path.as_str(),
-        Mode::from_raw_mode(new.mode & 0o7777),
-    )?)
+    Ok(())
+}
+
+/// Sets the permissions. With an access control list their group's bits are its
+/// mask; where the list could not be given, they are what it leaves to the group.
+fn give_mode(path: &str, entry: &Entry) -> io::Result<()> {
+    let mode = match (is_listed(path)?, access(&entry.xattrs)) {
+        (true, _) => entry.listed_mode.unwrap_or(entry.mode),
+        (false, Some(list)) => mode_without(list, entry.mode),
+        (false, None) => entry.mode,
+    };
+    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode & 0o7777))?)
 }
 
 fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<()> {
@@ -218,6 +219,6 @@ fn times(entry: &Entry) -> Timestamps {
 
 /// The kernel's own link to an open entry: reaches exactly this inode, also one
 /// that may not be read.
-fn by_handle(handle: &OwnedFd) -> String {
+pub(crate) fn by_handle(handle: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }

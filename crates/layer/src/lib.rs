@@ -14,6 +14,7 @@
 //! Start reading at [`changes`] in `read.rs` (with `compare.rs`), then
 //! [`plan_apply`] in `planning.rs`, then `engine.rs` and `commit.rs`.
 
+mod access_list;
 mod apply;
 mod change;
 mod checkpoint;
@@ -43,6 +44,7 @@ mod restoring;
 mod sealing;
 mod selecting;
 mod tree;
+mod unreadable;
 
 pub use apply::{
     Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back, undo,
@@ -56,9 +58,10 @@ pub use layer::{AfterTree, Bounds, IdShift, LayerPaths, XattrFlavour};
 pub use path::{InvalidPath, RelativePath};
 pub use plan::{Conflict, Plan, Selection, Step, StepAction};
 pub use planning::plan_apply;
-pub use read::changes;
+pub use read::{changes, changes_at_rest};
 pub use restoring::plan_restore;
 pub use sealing::{SealError, control_paths};
+pub use unreadable::restore_modes;
 
 #[cfg(test)]
 mod tests;

@@ -74,6 +74,10 @@ pub(crate) struct Entry {
     pub beneath: RelativePath,
     pub node: Node,
     pub mode: u32,
+    /// The mode instead, where the entry on the host has an access control list: then
+    /// the group's bits are the list's mask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed_mode: Option<u32>,
     pub uid: u32,
     pub gid: u32,
     /// Seconds and nanoseconds.

@@ -325,6 +325,9 @@ impl<'a> Planner<'a> {
             Ok(mut new) => {
                 new.node = old.node.clone();
                 new.mode |= facts.mode & 0o7000;
+                new.listed_mode = new.listed_mode.map(|mode| mode | facts.mode & 0o7000);
+                let lists = old.xattrs.iter().filter(|(name, _)| is_list(&name.0));
+                new.xattrs.extend(lists.cloned());
                 new.modified = old.modified;
                 let (old, new) = (Box::new(old), Box::new(new));
                 self.push(&top.path, Act::Facts { old, new });
@@ -412,10 +415,7 @@ impl<'a> Planner<'a> {
     /// A replaced file keeps the host's access control list; a layer's is never taken.
     fn keep_access_list(&self, entry: &mut Entry, old: Option<&Entry>) {
         if let (Some(old), Node::File { .. }) = (old, &entry.node) {
-            let lists = old
-                .xattrs
-                .iter()
-                .filter(|(name, _)| name.0.starts_with(b"system.posix_acl_"));
+            let lists = old.xattrs.iter().filter(|(name, _)| is_list(&name.0));
             entry.xattrs.extend(lists.cloned());
         }
     }
@@ -474,6 +474,10 @@ impl<'a> Planner<'a> {
             });
         }
     }
+}
+
+fn is_list(name: &[u8]) -> bool {
+    name.starts_with(b"system.posix_acl_")
 }
 
 pub(crate) fn makes_directory(change: &Change) -> bool {

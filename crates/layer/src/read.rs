@@ -16,6 +16,7 @@ use crate::links::Shared;
 use crate::manifest::{self, Places, Whose};
 use crate::overlay;
 use crate::tree::{Tree, facts_at, is_absence, names_in};
+use crate::unreadable::{Noted, open_up};
 use crate::{
     AfterTree, Bounds, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, Refusal, RelativePath,
 };
@@ -54,8 +55,51 @@ pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadErr
         .sort_by(|left, right| left.path.cmp(&right.path));
     set.refused
         .sort_by(|left, right| left.path.cmp(&right.path));
+    set.withheld
+        .sort_by(|left, right| left.path.cmp(&right.path));
     set.notes.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(set)
+}
+
+/// As [`changes`], for a layer in which nothing works and on which nothing is
+/// mounted: what the program made unreadable for its owner is opened up first. The
+/// modes that it gave remain what is shown and applied; before a program goes on in
+/// the layer, [`crate::restore_modes`] puts them back.
+///
+/// # Errors
+/// As [`changes`].
+pub fn changes_at_rest(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadError> {
+    let mut noted = noted_beside(paths)?;
+    let mut may_open = true;
+    loop {
+        let read = changes(paths, bounds);
+        let is_locked = match &read {
+            Ok(set) => set.is_locked,
+            Err(ReadError::Tree(error)) => is_permission(&error.source),
+            Err(_) => false,
+        };
+        // Where it cannot be opened up, the refusal of what was not read stands.
+        let opened = is_locked && may_open && open_up(paths, bounds).unwrap_or(false);
+        may_open &= !is_locked;
+        let now = noted_beside(paths)?;
+        if !opened && now == noted {
+            return read;
+        }
+        // It was opened up here or by somebody else: what was read may be half of it.
+        noted = now;
+    }
+}
+
+fn noted_beside(paths: &LayerPaths) -> Result<Noted, TreeError> {
+    match &paths.after {
+        AfterTree::Overlay { upper, .. } => Noted::read(upper),
+        AfterTree::Copy { path, .. } => Noted::read(path),
+        AfterTree::Live { .. } => Ok(Noted::default()),
+    }
+}
+
+fn is_permission(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
 }
 
 /// How the tree after is to be understood.
@@ -151,7 +195,10 @@ impl Reader {
         let root =
             root.map_err(|error| before.error("cannot read", &RelativePath::root(), error))?;
         Ok(Self {
-            after: Tree::open(after)?,
+            after: match shape {
+                Shape::Overlay(_) | Shape::Copy(_) => Tree::open_layer(after)?,
+                Shape::Live(_) => Tree::open(after)?,
+            },
             before,
             shape,
             bounds: *bounds,
@@ -187,7 +234,7 @@ impl Reader {
                         self.compare_name(&visit, &open, &name, &mut visits)?;
                     }
                 }
-                Err(error) => self.refuse(&visit.path, &format!("it cannot be read: {error}")),
+                Err(error) => self.refuse_unreadable(&visit.path, &error),
             }
         }
         Ok(())
@@ -261,7 +308,7 @@ impl Reader {
         let (before, after) = match looked {
             Ok(found) => found,
             Err(error) => {
-                self.refuse(&path, &format!("it cannot be read: {error}"));
+                self.refuse_unreadable(&path, &error);
                 return Ok(());
             }
         };
@@ -309,6 +356,7 @@ impl Reader {
                 return Ok(None);
             }
             let source = Source::After;
+            let facts = self.after.corrected(facts);
             return Ok(Some(Found { facts, source }));
         }
         let through = visit.lower.as_ref().and_then(|lower| lower.join(name).ok());
@@ -371,6 +419,14 @@ impl Reader {
             path: path.clone(),
             why: why.to_owned(),
         });
+    }
+
+    pub fn refuse_unreadable(&mut self, path: &RelativePath, error: &io::Error) {
+        self.set.is_locked |= is_permission(error);
+        self.refuse(
+            path,
+            &format!("it cannot be read, so what is in it is not known: {error}"),
+        );
     }
 
     pub fn note(&mut self, path: &RelativePath, why: &str) {

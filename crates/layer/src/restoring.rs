@@ -30,8 +30,13 @@ pub fn plan_restore(
         ..selection.clone()
     };
     let mut planner = Planner::new(paths, changes, &selection)?;
-    // What reading refused is there already; restoring removes it.
-    planner.plan.refused.clear();
+    // What reading refused is there already; restoring removes it, except for what
+    // could not be read.
+    let known: BTreeSet<&RelativePath> = changes.changes.iter().map(|it| &it.path).collect();
+    planner
+        .plan
+        .refused
+        .retain(|refusal| !known.contains(&refusal.path));
     let mut covered: BTreeSet<&RelativePath> = BTreeSet::new();
     for change in &changes.changes {
         let within = change

@@ -1,3 +1,4 @@
+mod access_lists;
 mod diffs;
 mod hostile;
 mod interrupted;
@@ -6,3 +7,4 @@ mod modes;
 mod names;
 mod random;
 mod support;
+mod unreadable;

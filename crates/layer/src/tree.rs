@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use crate::RelativePath;
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
+use crate::unreadable::Noted;
 
 /// The kernel takes paths of up to 4,095 bytes.
 const STRETCH_BYTES_MAX: usize = 3_000;
@@ -29,6 +30,8 @@ pub(crate) struct Tree {
     root: OwnedFd,
     /// For messages only, never opened again.
     name: String,
+    /// The modes that count, where entries were opened up to be read.
+    noted: Noted,
 }
 
 impl Tree {
@@ -43,7 +46,36 @@ impl Tree {
         Ok(Self {
             root,
             name: path.display().to_string(),
+            noted: Noted::default(),
         })
+    }
+
+    /// Opens the tree after of a layer, with what is noted beside it.
+    pub fn open_layer(path: &Path) -> Result<Self, TreeError> {
+        // First the notes: what is opened up later than this is not read wrongly, since
+        // whoever reads at that time looks for new notes at the end.
+        let noted = Noted::read(path)?;
+        Ok(Self {
+            noted,
+            ..Self::open(path)?
+        })
+    }
+
+    /// Opens a tree whose root may be unreadable, for look-ups beneath it.
+    pub fn open_for_lookups(path: &Path) -> Result<Self, TreeError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| TreeError::new("cannot open", path.display(), error))?;
+        Ok(Self {
+            root,
+            name: path.display().to_string(),
+            noted: Noted::default(),
+        })
+    }
+
+    /// An entry of this tree, looked at by name, with the mode that counts.
+    pub fn corrected(&self, facts: Facts) -> Facts {
+        self.noted.correct(facts)
     }
 
     /// The root's descriptor.
@@ -87,7 +119,8 @@ impl Tree {
             Err(error) if is_absence(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        facts_at(place.as_fd(), path.name())
+        let facts = facts_at(place.as_fd(), path.name())?;
+        Ok(facts.map(|facts| self.corrected(facts)))
     }
 
     /// When an entry came into being, where the file system remembers; else when it

@@ -67,6 +67,9 @@ pub struct Usage {
     /// How many processes the kernel ended because memory ran out, where a cgroup
     /// counts them.
     pub memory_kills: u64,
+    /// How often a new process was refused because there were too many, where a
+    /// cgroup counts it.
+    pub processes_refused: u64,
 }
 
 /// How a limit is held on this host.

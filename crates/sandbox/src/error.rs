@@ -59,10 +59,7 @@ pub enum SandboxError {
     #[error("the sandbox ended without telling why; the kernel's log may (dmesg)")]
     Vanished,
     /// A sandbox was to be started with the right to another call.
-    #[error(
-        "the right to start is another call's; nothing was started, and this is a defect of \
-         Atoll: please report it"
-    )]
+    #[error("the right to start is another call's; nothing was started")]
     AnotherCall,
     /// A system call on the host side failed.
     #[error("{what}: {error}")]

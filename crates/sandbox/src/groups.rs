@@ -99,6 +99,7 @@ pub(crate) struct Groups {
 pub(crate) struct Counted {
     pub(crate) memory_peak_bytes: Option<u64>,
     pub(crate) memory_kills: u64,
+    pub(crate) processes_refused: u64,
     pub(crate) cpu_us: Option<u64>,
 }
 
@@ -249,14 +250,22 @@ impl Groups {
             text.lines()
                 .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
         };
+        let refused = |group: &PathBuf| -> Option<u64> {
+            let text = fs::read_to_string(group.join("pids.events")).ok()?;
+            let counts = text.lines().find_map(|line| line.strip_prefix("max "));
+            counts?.trim().parse().ok()
+        };
+        let processes_refused = self.all.iter().find_map(refused).unwrap_or(0);
         if self.unified {
             Counted {
+                processes_refused,
                 memory_peak_bytes: number("memory.peak"),
                 memory_kills: field("memory.events", "oom_kill ").unwrap_or(0),
                 cpu_us: field("cpu.stat", "usage_usec "),
             }
         } else {
             Counted {
+                processes_refused,
                 memory_peak_bytes: number("memory.max_usage_in_bytes"),
                 memory_kills: field("memory.oom_control", "oom_kill ").unwrap_or(0),
                 cpu_us: None,

@@ -1,3 +1,4 @@
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 
@@ -18,14 +19,15 @@ pub(crate) struct Launcher {
 /// and executing it takes as long as everything else before a run.
 #[derive(Debug)]
 pub struct Starting {
-    thread: Option<JoinHandle<Result<Launcher, SandboxError>>>,
+    thread: Option<io::Result<JoinHandle<Result<Launcher, SandboxError>>>>,
 }
 
 impl Starting {
     /// Begins to start the launcher program, whose bytes these are.
     #[must_use]
     pub fn begin(program: &'static [u8]) -> Self {
-        let thread = std::thread::spawn(|| Launcher::start(program));
+        // Where a user has too many processes, there is no thread either.
+        let thread = std::thread::Builder::new().spawn(|| Launcher::start(program));
         Self {
             thread: Some(thread),
         }
@@ -37,9 +39,13 @@ impl Starting {
     /// [`SandboxError::Launcher`].
     pub(crate) fn ready(mut self) -> Result<Launcher, SandboxError> {
         let ended = std::io::Error::other("its thread ended early");
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(started)) => started,
-            Some(Err(_)) | None => Err(SandboxError::Launcher(ended)),
+        match self.thread.take() {
+            Some(Ok(thread)) => match thread.join() {
+                Ok(started) => started,
+                Err(_) => Err(SandboxError::Launcher(ended)),
+            },
+            Some(Err(error)) => Err(SandboxError::Launcher(error)),
+            None => Err(SandboxError::Launcher(ended)),
         }
     }
 }
@@ -47,7 +53,9 @@ impl Starting {
 impl Drop for Starting {
     /// A launcher that is not needed any more ends before this returns.
     fn drop(&mut self) {
-        if let Some(Ok(Ok(launcher))) = self.thread.take().map(JoinHandle::join) {
+        if let Some(Ok(thread)) = self.thread.take()
+            && let Ok(Ok(launcher)) = thread.join()
+        {
             drop(launcher.let_go());
         }
     }

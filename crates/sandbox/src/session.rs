@@ -182,6 +182,7 @@ fn outcome(
         usage.cpu = Duration::from_micros(cpu_us);
     }
     usage.memory_kills = counted.memory_kills;
+    usage.processes_refused = counted.processes_refused;
     let was_killed = counted.memory_kills > 0 && ending != (Ending::Exited { status: 0 });
     let ending = match ending {
         Ending::Exited { .. } | Ending::Signalled { .. } if was_killed => Ending::Limited {

@@ -13,7 +13,7 @@ pub enum RunError {
     #[error(transparent)]
     File(#[from] FileFault),
     /// Nothing is kept about that run.
-    #[error("there is no run {0}; see `atoll list`")]
+    #[error("there is no run {0}; see `atoll runs`")]
     Missing(RunId),
     /// Something is kept about that run already.
     #[error("there is a run {0} already; start again to get another name")]

@@ -27,8 +27,10 @@ pub struct Summary<'a> {
     pub enforcement: &'a [Enforcement],
     /// What it changed.
     pub changes: &'a Changes,
-    /// What it was denied.
+    /// What Atoll saw it being denied; what only the kernel refused is not seen.
     pub denied: &'a [Denied],
+    /// How many of these are files.
+    pub refused_files: u64,
     /// Escape sequences removed from its output, by kind.
     pub removed_sequences: &'a BTreeMap<&'static str, u64>,
     /// What became of the changes.
@@ -131,7 +133,7 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     }
     // What was thrown away unseen was not counted.
     if summary.afterwards != Afterwards::Discarded || summary.changes.total() > 0 {
-        push_changes(paint, summary.changes, &mut lines);
+        push_changes(paint, summary, &mut lines);
     }
     push_denied(paint, summary.denied, &mut lines);
     if !summary.removed_sequences.is_empty() {
@@ -167,6 +169,18 @@ pub fn describe_ending(ending: Ending) -> String {
     }
 }
 
+/// What a limit that was reached is called in profiles and on the command line.
+#[must_use]
+pub fn limit_name(limit: LimitHit) -> &'static str {
+    match limit {
+        LimitHit::WallClock => "wall-clock",
+        LimitHit::Idle => "idle",
+        LimitHit::Memory => "memory",
+        LimitHit::Disk => "disk",
+        LimitHit::Inodes => "inodes",
+    }
+}
+
 fn headline(paint: Paint, summary: &Summary<'_>) -> String {
     let style = match summary.ending {
         Ending::Exited { status: 0 } => Style::Good,
@@ -199,9 +213,14 @@ fn used(usage: &Usage) -> String {
     )
 }
 
-fn push_changes(paint: Paint, changes: &Changes, lines: &mut Vec<String>) {
+fn push_changes(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
+    let changes = summary.changes;
     if changes.total() == 0 {
-        lines.push(line(paint, "files", "nothing changed"));
+        let text = match summary.refused_files {
+            0 => "nothing changed",
+            _ => "nothing that can be taken over",
+        };
+        lines.push(line(paint, "files", text));
         return;
     }
     let note = |text: &str| paint.style(Style::Faint, text);
@@ -291,6 +310,9 @@ fn removed_sequences(kinds: &BTreeMap<&'static str, u64>) -> String {
 fn push_next(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
     let changed = summary.changes.total() > 0;
     let (state, mut commands): (&str, Vec<&str>) = match summary.afterwards {
+        Afterwards::Kept if !changed && summary.refused_files > 0 => {
+            ("kept", vec!["diff", "discard"])
+        }
         Afterwards::Kept if changed => ("kept, not applied", vec!["diff", "apply", "discard"]),
         Afterwards::Applied if changed => ("applied", vec!["undo"]),
         Afterwards::Live if changed => ("written to the workspace", vec!["diff", "undo"]),

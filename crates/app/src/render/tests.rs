@@ -19,6 +19,7 @@ fn usage() -> Usage {
         memory_peak_bytes: 34 << 20,
         memory_is_whole: true,
         memory_kills: 0,
+        processes_refused: 0,
     }
 }
 
@@ -116,6 +117,7 @@ fn a_summary_tells_what_happened_and_what_to_do() {
             enforcement: &enforcement,
             changes: &changes,
             denied: &denied,
+            refused_files: 0,
             removed_sequences: &removed_sequences,
             afterwards: Afterwards::Kept,
         },
@@ -139,6 +141,7 @@ fn a_summary_of_little_is_short() {
         enforcement: &[],
         changes: &changes,
         denied: &[],
+        refused_files: 0,
         removed_sequences: &kinds,
         afterwards: Afterwards::Kept,
     };
@@ -177,6 +180,7 @@ fn what_became_of_the_changes_decides_what_comes_next() {
                 enforcement: &[],
                 changes: &changes,
                 denied: &[],
+                refused_files: 0,
                 removed_sequences: &kinds,
                 afterwards,
             },

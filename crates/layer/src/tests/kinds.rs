@@ -447,3 +447,14 @@ fn holes_stay_holes() {
     assert_eq!(facts.len(), 1 << 40);
     assert!(facts.blocks() < 1_000, "{}", facts.blocks());
 }
+
+#[test]
+fn long_attributes_are_read_whole() {
+    let long = "v".repeat(3_000);
+    let (stand, _) = Stand::copy(&[], &[write("n", "1"), xattr("n", "user.long", &long)]);
+    assert_eq!(stand.changes().refused, []);
+    stand.apply_all();
+    let file = std::fs::File::open(stand.host().join("n")).unwrap();
+    let own = crate::facts::xattrs(&file, None, 1 << 20).unwrap().own;
+    assert_eq!(own.first().map(|(_, value)| value.0.len()), Some(3_000));
+}

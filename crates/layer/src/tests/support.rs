@@ -372,7 +372,7 @@ impl Stand {
     }
 
     pub fn changes(&self) -> ChangeSet {
-        changes(&self.paths, &Bounds::default()).unwrap()
+        changes_at_rest(&self.paths, &Bounds::default()).unwrap()
     }
 
     pub fn plan(&self, selection: &Selection) -> Plan {

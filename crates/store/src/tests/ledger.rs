@@ -35,6 +35,7 @@ fn a_run_is_recorded_from_its_opening_to_its_end() {
             memory_peak_bytes: u64::MAX,
             memory_is_whole: true,
             memory_kills: 0,
+            processes_refused: 0,
         },
         enforcement: vec![Enforcement {
             limit: "memory".to_owned(),

@@ -1,0 +1,261 @@
+//! What to do next about a run that did not come to its end, for each way in which
+//! that happens. An error's own text says what happened and why.
+
+use std::io;
+use std::path::Path;
+
+use atoll_frame::Stage;
+use atoll_gateway::{CallError, PlaceError};
+use atoll_layer::{CheckpointError, SealError};
+use atoll_model::Call;
+use atoll_policy::ProfileError;
+use atoll_sandbox::SandboxError;
+use atoll_store::{FileFault, LedgerError, Refused, RunError, StateError};
+
+const EAGAIN: i32 = 11;
+const REPORT: &str = "this is a defect of Atoll: please report it, with the command line";
+const DOCTOR: &str = "atoll doctor says what this machine lacks, and the setting that helps";
+const ANOTHER_WORKSPACE: &str = "atoll run --workspace DIR -- … names another workspace";
+
+/// The run that an error is about, in words that commands take.
+pub struct About<'a> {
+    /// What was asked for.
+    pub call: &'a Call,
+    /// The profile that decided.
+    pub profile: &'a str,
+}
+
+impl About<'_> {
+    /// What to do next.
+    pub fn advice(&self, error: &CallError) -> String {
+        match error {
+            CallError::Refused(refused) => match refused {
+                Refused::Denied(_) | Refused::NeedsApproval(_) => self.why(),
+                Refused::Contradiction(_) => REPORT.to_owned(),
+                Refused::Ledger(error) => ledger(error),
+            },
+            CallError::Sandbox(error) => self.sandbox(error),
+            CallError::Ledger(error) => ledger(error),
+            CallError::Run(error) => self.run(error),
+            CallError::Place(error) => self.place(error),
+        }
+    }
+
+    fn why(&self) -> String {
+        format!("atoll why {}", self.call.run)
+    }
+
+    fn show_profile(&self) -> String {
+        format!("atoll profile show {}", self.profile)
+    }
+
+    fn sandbox(&self, error: &SandboxError) -> String {
+        match error {
+            SandboxError::Launcher(error) => launcher(error),
+            SandboxError::Making { stage, detail, .. } => self.making(*stage, detail),
+            SandboxError::Source { path, .. } => format!(
+                "ls -ld {} shows why; {} shows what asks for it",
+                path.display(),
+                self.show_profile()
+            ),
+            SandboxError::MountInside { inner, .. } => {
+                format!("umount {}; or {ANOTHER_WORKSPACE}", inner.display())
+            }
+            SandboxError::Unenforceable { limit, .. } => format!(
+                "atoll doctor says how limits are held here; {} shows who sets {limit}",
+                self.show_profile()
+            ),
+            SandboxError::AnotherCall => REPORT.to_owned(),
+            SandboxError::Kernel(_) => DOCTOR.to_owned(),
+            SandboxError::TooLarge(_) => {
+                "give the data in a file or on standard input, and fewer variables with --env"
+                    .to_owned()
+            }
+            SandboxError::Vanished => format!(
+                "dmesg | tail tells whether the kernel ended it; atoll diff {} shows what it did",
+                self.call.run
+            ),
+            SandboxError::Host { error, .. } => on_this_machine(error),
+        }
+    }
+
+    /// The next step after a step of making the sandbox failed.
+    fn making(&self, stage: Stage, detail: &str) -> String {
+        match stage {
+            Stage::Description => REPORT.to_owned(),
+            Stage::Namespaces
+            | Stage::Ids
+            | Stage::Network
+            | Stage::Root
+            | Stage::Rights
+            | Stage::Landlock
+            | Stage::Filter => DOCTOR.to_owned(),
+            Stage::ControlGroups => {
+                "atoll doctor says which control groups are used; start the run again if they \
+                 were changed meanwhile"
+                    .to_owned()
+            }
+            Stage::Tree if detail.is_empty() => DOCTOR.to_owned(),
+            Stage::Tree => format!(
+                "ls -ld /{} shows what is there; {} shows what asks for it",
+                detail.trim_start_matches('/'),
+                self.show_profile()
+            ),
+            Stage::Limits => format!(
+                "{} shows the limits; --limit KEY=VALUE sets a lower one",
+                self.show_profile()
+            ),
+            Stage::Terminal => {
+                "atoll run --no-tty -- … runs it without a terminal of its own".to_owned()
+            }
+            Stage::Start => format!("{} shows which programs are there", self.show_profile()),
+            Stage::Directory => format!(
+                "ls -ld {} shows whether it is still there",
+                self.call.directory.display()
+            ),
+        }
+    }
+
+    fn run(&self, error: &RunError) -> String {
+        match error {
+            RunError::File(fault) => file(fault),
+            RunError::Missing(_)
+            | RunError::NoRuns
+            | RunError::NoMatch { .. }
+            | RunError::Ambiguous { .. }
+            | RunError::Unreadable { .. } => "atoll runs lists what there is".to_owned(),
+            RunError::Exists(_) => "start the run again".to_owned(),
+            RunError::Newer { .. } => {
+                "atoll --version; use the Atoll that wrote the record, or a newer one".to_owned()
+            }
+            RunError::Locked { run, .. } | RunError::Alive(run) => {
+                format!("wait for the end of run {run}, then try again")
+            }
+            RunError::Busy { path, .. } => format!("fuser {} names it", path.display()),
+            RunError::Mounted(path) => format!("umount {}, then try again", path.display()),
+            RunError::Changed(run) => format!("atoll diff {run} shows what it is now"),
+        }
+    }
+
+    fn place(&self, error: &PlaceError) -> String {
+        let state = |error: &io::Error, path: &Path| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                format!("df {} shows the room left; {GC}", path.display())
+            }
+            _ => format!(
+                "ls -ld {} shows whose it is; {STATE_ELSEWHERE}",
+                path.display()
+            ),
+        };
+        match error {
+            PlaceError::Layer(error) => self.sandbox(error),
+            PlaceError::Checkpoint(CheckpointError::Tree(error)) => match error.source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => GC.to_owned(),
+                _ => format!("look at {}; or {ANOTHER_WORKSPACE}", error.path),
+            },
+            PlaceError::Checkpoint(CheckpointError::Destination { .. }) => {
+                STATE_ELSEWHERE.to_owned()
+            }
+            PlaceError::Seal(SealError::TooMany(_) | SealError::TooLarge(_)) => {
+                format!("run it without --live; or {ANOTHER_WORKSPACE}")
+            }
+            PlaceError::Resume { run, .. } | PlaceError::NotResumable(run, _) => format!(
+                "atoll diff {run} shows what it did; without --resume the run starts afresh"
+            ),
+            PlaceError::Modes(error) => {
+                format!(
+                    "look at {}; without --resume the run starts afresh",
+                    error.path
+                )
+            }
+            PlaceError::State { path, error, .. } => state(error, path),
+            PlaceError::Run(error) => self.run(error),
+        }
+    }
+}
+
+const GC: &str = "atoll gc frees what old runs keep";
+const STATE_ELSEWHERE: &str = "XDG_STATE_HOME=DIR keeps Atoll's state elsewhere";
+
+/// What to do next about the ledger.
+pub fn ledger(error: &LedgerError) -> String {
+    match error {
+        LedgerError::File(fault) => file(fault),
+        LedgerError::Body { .. } | LedgerError::Kind { .. } => REPORT.to_owned(),
+        LedgerError::TooLarge { .. } => "give the data in a file or on standard input".to_owned(),
+        LedgerError::Damaged { .. } => "atoll ledger verify shows where it is damaged".to_owned(),
+        LedgerError::Busy { path, .. } => format!("fuser {} names it", path.display()),
+        LedgerError::RunExists(_) => "start the run again".to_owned(),
+        LedgerError::Broken(_) => {
+            "df and dmesg tell about the disk; then start the run again".to_owned()
+        }
+    }
+}
+
+/// What to do next about Atoll's state.
+pub fn state(error: &StateError) -> String {
+    match error {
+        StateError::Relative(_) | StateError::NotADirectory(_) => {
+            "XDG_STATE_HOME=DIR, an absolute path, keeps Atoll's state elsewhere".to_owned()
+        }
+        StateError::OwnedByOther { path, .. } => {
+            format!(
+                "ls -ld {} shows whose it is; {STATE_ELSEWHERE}",
+                path.display()
+            )
+        }
+        StateError::WritableByOthers { path, .. } => format!("chmod go-w {}", path.display()),
+        StateError::File(fault) => file(fault),
+    }
+}
+
+/// What to do next about a profile or a request that no rules can be made of.
+pub fn profile(error: &ProfileError) -> &'static str {
+    match error {
+        ProfileError::Invalid(_) | ProfileError::Circle { .. } | ProfileError::TooMany { .. } => {
+            "atoll profile check FILE finds all mistakes of a file"
+        }
+        ProfileError::Unknown { .. } => "atoll profile list",
+        ProfileError::Unreadable { .. } => "ls -l shows whether you may read it",
+        ProfileError::Request { .. } => "atoll run --help shows what each option takes",
+    }
+}
+
+fn file(fault: &FileFault) -> String {
+    if fault.is_out_of_space() {
+        return GC.to_owned();
+    }
+    let path = fault.path().display();
+    format!("ls -ld {path} shows whose it is; {STATE_ELSEWHERE}")
+}
+
+/// The launcher is an executable file in memory.
+fn launcher(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "sysctl vm.memfd_noexec: 2 forbids programs in memory, which the launcher is; a \
+             security module may forbid them too (dmesg)"
+                .to_owned()
+        }
+        _ => on_this_machine(error),
+    }
+}
+
+/// What a failed system call on the host side says about the machine.
+fn on_this_machine(error: &io::Error) -> String {
+    let text = match error.kind() {
+        io::ErrorKind::OutOfMemory => "free shows the memory left; end something, then try again",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => GC,
+        _ if error.raw_os_error() == Some(EAGAIN) => {
+            "ulimit -u is the number of your processes allowed; end some, then try again"
+        }
+        _ if matches!(error.raw_os_error(), Some(23 | 24)) => {
+            "ulimit -n is the number of open files allowed; raise it, then try again"
+        }
+        _ => DOCTOR,
+    };
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests;

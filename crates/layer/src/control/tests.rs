@@ -1,0 +1,239 @@
+use super::*;
+
+fn of(path: &str) -> Option<&'static str> {
+    reason(&RelativePath::new(path).expect("a path"), false, false)
+}
+
+#[test]
+fn each_row_is_found_and_says_why() {
+    for (number, row) in CONTROL_FILES.iter().enumerate() {
+        assert!(row.reason.len() > 10, "{}", row.pattern);
+        let stars = |part: &str| part.matches('*').count();
+        assert!(
+            row.pattern.split('/').all(|part| stars(part) <= 1),
+            "{}",
+            row.pattern
+        );
+        for path in [
+            row.pattern.replace('*', "x"),
+            format!("deep/down/{}", row.pattern.replace('*', "x")),
+            format!("{}/beneath/it", row.pattern.replace('*', "x")),
+            row.pattern.replace('*', "x").to_uppercase(),
+        ] {
+            let found = of(&path).unwrap_or_else(|| panic!("{path} is not found"));
+            // An earlier row may be the wider one, never a later one.
+            let first = CONTROL_FILES.iter().position(|row| row.reason == found);
+            assert!(
+                first.is_some_and(|first| first <= number),
+                "{path}: {found}"
+            );
+        }
+        // None is so wide that it takes what only ends or begins like it.
+        if !row.pattern.contains('*') && !row.pattern.contains('/') {
+            for other in [format!("{}-x", row.pattern), format!("x-{}", row.pattern)] {
+                let found = of(&other);
+                let wide = CONTROL_FILES.iter().filter(|row| row.pattern.contains('*'));
+                let by_another = wide.clone().any(|row| found == Some(row.reason));
+                assert!(found.is_none() || by_another, "{other}: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_pattern_is_there_twice() {
+    let mut patterns: Vec<String> = CONTROL_FILES
+        .iter()
+        .map(|row| row.pattern.to_ascii_lowercase())
+        .collect();
+    let count = patterns.len();
+    patterns.sort_unstable();
+    patterns.dedup();
+    assert_eq!(patterns.len(), count);
+}
+
+/// What outside runs or trusts, class by class, by names as people meet them.
+#[test]
+fn every_class_is_covered() {
+    for (class, paths) in [
+        (
+            "git",
+            &[
+                ".git/hooks/post-checkout",
+                ".git/config.worktree",
+                "sub/.gitattributes",
+                ".git/info/attributes",
+            ][..],
+        ),
+        (
+            "a repository elsewhere",
+            &["worktree/.git", ".jj/repo", ".hg/sharedpath", "bare/HEAD"],
+        ),
+        ("mercurial", &[".hg/hgrc", ".hgrc", "x/.hg/hgrc-not-shared"]),
+        (
+            "jujutsu",
+            &[
+                ".jj/repo/config.toml",
+                ".jj/workspace-config.toml",
+                ".jjconfig.toml",
+                ".config/jj/config.toml",
+            ],
+        ),
+        (
+            "git hook runners",
+            &[
+                ".pre-commit-config.yml",
+                "lefthook.yml",
+                ".husky/pre-commit",
+            ],
+        ),
+        (
+            "CI",
+            &[
+                ".github/workflows/ci.yml",
+                ".gitlab-ci.yml",
+                "Jenkinsfile.release",
+                ".tekton/run.yaml",
+                "action.yml",
+            ],
+        ),
+        ("direnv", &[".envrc", "a/.envrc.local"]),
+        (
+            "tool managers",
+            &[".mise.toml", "mise.local.toml", "devbox.json"],
+        ),
+        (
+            "editors",
+            &[
+                ".vscode/tasks.json",
+                ".vscode/launch.json",
+                "x.code-workspace",
+                ".idea/runConfigurations/x.xml",
+                ".nvim.lua",
+                ".dir-locals.el",
+                ".zed/tasks.json",
+            ],
+        ),
+        (
+            "agents' hooks",
+            &[
+                ".claude/settings.json",
+                ".codex/config.toml",
+                ".gemini/settings.json",
+                ".cursor/hooks.json",
+                ".kiro/hooks/x",
+                ".github/hooks/x.json",
+            ],
+        ),
+        (
+            "agents' servers",
+            &[
+                ".mcp.json",
+                ".vscode/mcp.json",
+                ".cursor/mcp.json",
+                "opencode.jsonc",
+                ".roo/mcp.json",
+                ".amazonq/mcp.json",
+            ],
+        ),
+        (
+            "agents' instructions",
+            &[
+                "docs/AGENTS.md",
+                "CLAUDE.md",
+                ".github/copilot-instructions.md",
+                ".windsurfrules",
+                ".clinerules",
+            ],
+        ),
+        (
+            "packages",
+            &[
+                ".npmrc",
+                ".yarn/plugins/x.cjs",
+                ".pnp.cjs",
+                ".cargo/config.toml",
+                "pip.conf",
+                "gradle/wrapper/gradle-wrapper.jar",
+            ],
+        ),
+        (
+            "shells",
+            &[
+                ".bashrc",
+                ".zshenv",
+                ".config/fish/config.fish",
+                ".profile",
+                ".local/bin/ls",
+            ],
+        ),
+        (
+            "sessions",
+            &[
+                ".config/autostart/x.desktop",
+                ".config/systemd/user/x.service",
+                ".ssh/authorized_keys",
+            ],
+        ),
+        (
+            "interpreters and debuggers",
+            &[
+                ".gdbinit",
+                ".psqlrc",
+                ".irbrc",
+                ".pdbrc",
+                "sitecustomize.py",
+            ],
+        ),
+    ] {
+        for path in paths {
+            assert!(of(path).is_some(), "{class}: {path}");
+        }
+    }
+}
+
+#[test]
+fn a_projects_own_source_is_not_among_them() {
+    for path in [
+        "Makefile",
+        "justfile",
+        "package.json",
+        "build.rs",
+        "setup.py",
+        "pyproject.toml",
+        "Cargo.toml",
+        "Cargo.lock",
+        "CMakeLists.txt",
+        "Dockerfile",
+        "shell.nix",
+        "README.md",
+        ".gitignore",
+        ".editorconfig",
+        ".git/index",
+        ".git/objects/ab/cdef",
+        ".git/refs/heads/main",
+        ".git/HEAD",
+        ".hg/store/00changelog.i",
+        ".jj/repo/store/git/objects/x",
+        ".github/README.md",
+        ".github/ISSUE_TEMPLATE/bug.md",
+        "src/config.rs",
+        "src/action.rs",
+        "tools/check.sh",
+        "gradle/libs.versions.toml",
+        "environment.yml",
+        "model.pth",
+        "docs/hooks/index.md",
+    ] {
+        assert_eq!(of(path), None, "{path}");
+    }
+}
+
+#[test]
+fn a_link_or_a_moved_directory_stands_for_what_could_be_in_it() {
+    for path in [".hg", ".jj", ".jj/repo", "gradle", ".config", ".github"] {
+        let path = RelativePath::new(path).expect("a path");
+        assert!(reason(&path, true, true).is_some(), "{path}");
+        assert_eq!(reason(&path, true, false), None, "{path}");
+    }
+}

@@ -1,0 +1,242 @@
+//! What a program makes unreadable for its owner, as an ordinary user meets it.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use super::support::*;
+use crate::*;
+
+fn before() -> Vec<Edit> {
+    vec![
+        write("kept", "1"),
+        write("old/file", "1"),
+        write("old/other", "1"),
+    ]
+}
+
+/// Half of it beneath directories that are closed, one of them within another.
+fn edits() -> Vec<Edit> {
+    vec![
+        write("closed/inner/deep", "secret"),
+        write("closed/.envrc", "echo"),
+        write("blind/file", "2"),
+        append("old/file", "2"),
+        write("silent", "3"),
+        mode("closed/inner/deep", 0o000),
+        mode("closed/inner", 0o000),
+        mode("closed", 0o000),
+        mode("blind", 0o300),
+        mode("old", 0o000),
+        mode("silent", 0o200),
+    ]
+}
+
+fn mode_of(path: impl AsRef<Path>) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+fn paths_of(list: &[Refusal]) -> Vec<String> {
+    list.iter().map(|it| it.path.to_string()).collect()
+}
+
+/// Runs a test of this file as an ordinary user, since root may read everything.
+/// Answers whether the caller is to go on itself.
+fn as_ordinary_user(name: &str) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid=1000", "--regid=1000", "--clear-groups"])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            &format!("tests::unreadable::{name}"),
+            "--nocapture",
+        ])
+        .current_dir("/tmp")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("Permission denied") && text.is_empty() {
+        println!("skipped: the test program is not reachable for others: {errors}");
+        return false;
+    }
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}\n{errors}"
+    );
+    false
+}
+
+fn stands() -> Vec<Stand> {
+    let mut stands = Vec::new();
+    match Stand::overlay(Mounted::Namespace, &before(), &edits(), true) {
+        Ok((stand, _)) => stands.push(stand),
+        Err(why) => println!("skipped the overlay: {why}"),
+    }
+    stands.push(unreadable_copy());
+    stands
+}
+
+/// A copy has no kernel that shows the child everything: the tree is made as is.
+fn unreadable_copy() -> Stand {
+    let (stand, _) = Stand::copy(&before(), &[]);
+    let AfterTree::Copy { path, .. } = &stand.paths.after else {
+        unreachable!();
+    };
+    perform(path, &edits());
+    stand
+}
+
+#[test]
+fn what_a_program_made_unreadable_is_read_and_its_mode_kept() {
+    if !as_ordinary_user("what_a_program_made_unreadable_is_read_and_its_mode_kept") {
+        return;
+    }
+    for stand in stands() {
+        let blind = changes(&stand.paths, &Bounds::default()).unwrap();
+        assert_eq!(
+            paths_of(&blind.refused),
+            ["blind", "closed", "old", "silent"]
+        );
+
+        for _ in 0..2 {
+            let set = stand.changes();
+            assert_eq!(set.refused, []);
+            let seen: Vec<(String, u32)> = set
+                .changes
+                .iter()
+                .map(|it| (it.path.to_string(), it.after.as_ref().unwrap().mode))
+                .collect();
+            let expected = [
+                ("blind", 0o300),
+                ("blind/file", 0o644),
+                ("closed", 0o000),
+                ("closed/.envrc", 0o644),
+                ("closed/inner", 0o000),
+                ("closed/inner/deep", 0o000),
+                ("old", 0o000),
+                ("old/file", 0o644),
+                ("silent", 0o200),
+            ];
+            let expected = expected.map(|(path, mode)| (path.to_owned(), mode));
+            assert_eq!(seen, expected);
+            assert_eq!(set.counts(Class::Control).added, 1);
+            let withheld = [
+                "blind",
+                "closed",
+                "closed/inner",
+                "closed/inner/deep",
+                "old",
+                "silent",
+            ];
+            assert_eq!(paths_of(&set.withheld), withheld);
+        }
+    }
+}
+
+#[test]
+fn nothing_unreadable_is_applied_and_the_rest_is() {
+    if !as_ordinary_user("nothing_unreadable_is_applied_and_the_rest_is") {
+        return;
+    }
+    for stand in stands() {
+        let untouched = snapshot(&stand.host(), true);
+        let plan = stand.plan(&everything());
+        let mut refused = paths_of(&plan.refused);
+        refused.sort();
+        let expected = [
+            "blind",
+            "blind/file",
+            "closed",
+            "closed/.envrc",
+            "closed/inner",
+            "closed/inner/deep",
+            "old",
+            "silent",
+        ];
+        assert_eq!(refused, expected);
+        apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+        assert_eq!(fs::read(stand.host().join("old/file")).unwrap(), b"12");
+        assert_eq!(mode_of(stand.host().join("old")), 0o755);
+        assert!(!stand.host().join("closed").exists());
+        undo(&stand.journal(), false).unwrap();
+        assert_same("undone", &untouched, &snapshot(&stand.host(), true));
+    }
+}
+
+#[test]
+fn modes_are_put_back_before_a_program_goes_on() {
+    if !as_ordinary_user("modes_are_put_back_before_a_program_goes_on") {
+        return;
+    }
+    for stand in stands() {
+        stand.changes();
+        let after = match &stand.paths.after {
+            AfterTree::Overlay { upper, .. } => upper.clone(),
+            AfterTree::Copy { path, .. } | AfterTree::Live { path, .. } => path.clone(),
+        };
+        assert_eq!(mode_of(after.join("closed/inner/deep")), 0o400);
+        restore_modes(&after).unwrap();
+        for name in ["closed", "old"] {
+            assert_eq!(mode_of(after.join(name)), 0o000, "{name}");
+        }
+        assert_eq!(mode_of(after.join("silent")), 0o200);
+        fs::set_permissions(after.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(mode_of(after.join("closed/inner")), 0o000);
+        // And it can be read again.
+        assert_eq!(stand.changes().refused, []);
+    }
+}
+
+#[test]
+fn notes_cut_short_or_damaged_never_change_what_is_shown() {
+    if !as_ordinary_user("notes_cut_short_or_damaged_never_change_what_is_shown") {
+        return;
+    }
+    let stand = unreadable_copy();
+    let AfterTree::Copy { path, .. } = &stand.paths.after else {
+        unreachable!();
+    };
+    let mut notes = path.clone().into_os_string();
+    notes.push(".modes");
+    // Killed while it wrote the first line.
+    fs::write(&notes, "12345 0 clo").unwrap();
+    let set = stand.changes();
+    assert_eq!(set.refused, []);
+    assert_eq!(set.changes.len(), 9);
+    fs::write(&notes, "nonsense\n").unwrap();
+    let error = changes_at_rest(&stand.paths, &Bounds::default()).unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+}
+
+#[test]
+fn the_top_of_a_layer_can_be_closed_too() {
+    if !as_ordinary_user("the_top_of_a_layer_can_be_closed_too") {
+        return;
+    }
+    let (stand, _) = Stand::copy(&before(), &[append("kept", "2")]);
+    let AfterTree::Copy { path, .. } = &stand.paths.after else {
+        unreachable!();
+    };
+    fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    let set = stand.changes();
+    assert_eq!(set.changes.len(), 1);
+    assert_eq!(set.refused, []);
+}
+
+#[test]
+fn in_live_mode_nothing_is_opened_up_and_what_stays_is_told() {
+    if !as_ordinary_user("in_live_mode_nothing_is_opened_up_and_what_stays_is_told") {
+        return;
+    }
+    let stand = Stand::live(&before(), &edits());
+    let set = stand.changes();
+    assert_eq!(mode_of(stand.host().join("closed")), 0o000);
+    let unread = ["blind", "closed", "old", "silent"];
+    assert_eq!(paths_of(&set.refused), unread);
+    let plan = plan_restore(&stand.paths, &set, &everything()).unwrap();
+    assert_eq!(paths_of(&plan.refused), unread);
+}

@@ -1,0 +1,251 @@
+//! What a program made unreadable for its owner (mode 000, 0300) in a layer of an
+//! ordinary user's. The host side owns it too, so it can open it up. The modes that
+//! count are noted beside the layer first, durably: whoever reads the layer is shown
+//! these, so that nothing else is ever applied, and a process that is killed here
+//! loses nothing. Only a layer at rest is opened up, and before a program goes on in
+//! it, the modes are put back.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::process::geteuid;
+
+use crate::error::TreeError;
+use crate::facts::{Facts, Kind};
+use crate::host::by_handle;
+use crate::tree::{Tree, facts_at, names_in, os};
+use crate::{AfterTree, Bounds, LayerPaths, RelativePath, escape};
+
+/// The modes of what was opened up, by inode: a layer lies on one file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Noted(HashMap<u64, u32>);
+
+impl Noted {
+    /// What is noted beside a layer. What cannot be understood is an error: showing
+    /// another mode than the program's would apply another.
+    pub fn read(after: &Path) -> Result<Self, TreeError> {
+        let lines = lines(after)?;
+        let modes = lines.iter().map(|line| (line.inode, line.mode));
+        Ok(Self(modes.collect()))
+    }
+
+    /// The entry with the mode that the program gave it.
+    pub fn correct(&self, mut facts: Facts) -> Facts {
+        if let Some(mode) = self.0.get(&facts.inode) {
+            facts.mode = *mode;
+        }
+        facts
+    }
+}
+
+/// The bits that an owner needs to read an entry.
+fn needed(kind: Kind) -> u32 {
+    match kind {
+        Kind::Directory => 0o500,
+        Kind::File => 0o400,
+        _ => 0,
+    }
+}
+
+/// Whether the owner of an entry may not read it. Root may, whatever the mode.
+pub(crate) fn is_locked(kind: Kind, mode: u32) -> bool {
+    !geteuid().is_root() && mode & needed(kind) != needed(kind)
+}
+
+/// Opens up everything in the tree after that is the caller's own and that its
+/// mode keeps them from reading. Answers whether there was anything of the kind.
+/// Nothing may be mounted on the layer or work in it.
+pub(crate) fn open_up(paths: &LayerPaths, bounds: &Bounds) -> Result<bool, TreeError> {
+    let after = match &paths.after {
+        AfterTree::Overlay { upper, .. } => upper,
+        AfterTree::Copy { path, .. } => path,
+        // The person's own directory: nothing in it is Atoll's to change.
+        AfterTree::Live { .. } => return Ok(false),
+    };
+    let mut notes = Notes::open(after)?;
+    let top = Tree::open_for_lookups(after)?;
+    let root = RelativePath::root();
+    let failed = |path: &RelativePath, error| top.error("cannot open up", path, error);
+    let itself = rustix::fs::fstat(top.root());
+    let itself = Facts::from(&itself.map_err(|error| failed(&root, error.into()))?);
+    // Even `.` cannot be looked up in a directory that is closed.
+    let handle = top.root().try_clone_to_owned();
+    let handle = handle.map_err(|error| failed(&root, error))?;
+    notes.unlock(vec![(root.clone(), handle, itself)])?;
+    let mut waiting = vec![root];
+    let mut looked: u64 = 0;
+    while let Some(path) = waiting.pop() {
+        if path.depth() >= bounds.depth_max || looked > bounds.entries_max {
+            continue;
+        }
+        // What is still closed is somebody else's: reading it is refused by name.
+        let Ok(directory) = top.directory(&path) else {
+            continue;
+        };
+        let mut locked = Vec::new();
+        for name in names_in(directory.as_fd()).map_err(|error| failed(&path, error))? {
+            looked += 1;
+            let found = facts_at(directory.as_fd(), &name);
+            let (Ok(Some(facts)), Ok(inner)) = (found, path.join(&name)) else {
+                continue;
+            };
+            if is_locked(facts.kind, facts.mode) && facts.uid == geteuid().as_raw() {
+                let handle = handle_at(&directory, &name).map_err(|error| failed(&inner, error))?;
+                locked.push((inner.clone(), handle, facts));
+            }
+            if facts.kind == Kind::Directory {
+                waiting.push(inner);
+            }
+        }
+        notes.unlock(locked)?;
+    }
+    Ok(notes.count > 0)
+}
+
+/// Gives everything that was opened up the mode back that the program gave it, for
+/// a program that goes on in the layer.
+///
+/// # Errors
+/// When an entry cannot be given its mode back; what is noted stays noted.
+pub fn restore_modes(after: &Path) -> Result<(), TreeError> {
+    let noted = lines(after)?;
+    if noted.is_empty() {
+        return Ok(());
+    }
+    let tree = Tree::open_for_lookups(after)?;
+    // From the bottom up: a directory that is closed again hides what is in it.
+    for line in noted.iter().rev() {
+        let failed = |error| tree.error("cannot give back the permissions of", &line.path, error);
+        let handle = tree.handle(&line.path).map_err(failed)?;
+        let facts = rustix::fs::fstat(&handle).map_err(|error| failed(error.into()))?;
+        if Facts::from(&facts).inode == line.inode {
+            rustix::fs::chmod(by_handle(&handle), Mode::from_raw_mode(line.mode))
+                .map_err(|error| failed(error.into()))?;
+        }
+    }
+    let path = beside(after);
+    fs::remove_file(&path).map_err(|error| TreeError::new("cannot remove", path.display(), error))
+}
+
+fn handle_at(directory: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(
+        directory,
+        os(name),
+        flags,
+        Mode::empty(),
+    )?)
+}
+
+/// The notes being written; others who would open the same layer up wait.
+struct Notes {
+    file: File,
+    path: PathBuf,
+    /// Entries opened up.
+    count: u64,
+}
+
+impl Notes {
+    fn open(after: &Path) -> Result<Self, TreeError> {
+        let path = beside(after);
+        let failed = |error| TreeError::new("cannot write", path.display(), error);
+        let mut options = File::options();
+        options.create(true).append(true).mode(0o600);
+        options.custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0));
+        let file = options.open(&path).map_err(failed)?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)
+            .map_err(|error| failed(error.into()))?;
+        let text = fs::read(&path).map_err(failed)?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n');
+        let whole = whole.map_or(0, |end| end + 1);
+        file.set_len(whole as u64).map_err(failed)?;
+        Ok(Self {
+            file,
+            path,
+            count: 0,
+        })
+    }
+
+    /// Notes the modes on the disk, then opens the entries up. The handles lead to
+    /// exactly the entries that were looked at.
+    fn unlock(&mut self, entries: Vec<(RelativePath, OwnedFd, Facts)>) -> Result<(), TreeError> {
+        let mut text = String::new();
+        let mut locked = Vec::new();
+        for (path, handle, _) in entries {
+            let failed = |error: rustix::io::Errno| {
+                TreeError::new("cannot open up", &path, io::Error::from(error))
+            };
+            let flags = AtFlags::EMPTY_PATH;
+            let now = rustix::fs::statat(&handle, "", flags).map_err(failed)?;
+            let now = Facts::from(&now);
+            // By now another process may have been here.
+            if is_locked(now.kind, now.mode) && now.uid == geteuid().as_raw() {
+                let name = escape::record(path.as_bytes());
+                text.push_str(&format!("{} {:o} {name}\n", now.inode, now.mode));
+                locked.push((path, handle, now.mode | needed(now.kind)));
+            }
+        }
+        if locked.is_empty() {
+            return Ok(());
+        }
+        let written = self.file.write_all(text.as_bytes());
+        written
+            .and_then(|()| self.file.sync_data())
+            .map_err(|error| TreeError::new("cannot write", self.path.display(), error))?;
+        for (path, handle, mode) in locked {
+            rustix::fs::chmod(by_handle(&handle), Mode::from_raw_mode(mode))
+                .map_err(|error| TreeError::new("cannot open up", &path, error))?;
+            self.count += 1;
+        }
+        Ok(())
+    }
+}
+
+/// One entry that was opened up.
+struct Line {
+    inode: u64,
+    mode: u32,
+    path: RelativePath,
+}
+
+fn lines(after: &Path) -> Result<Vec<Line>, TreeError> {
+    let path = beside(after);
+    let failed = |error| TreeError::new("cannot read", path.display(), error);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    // A line without its end was cut short: what it was for was not opened up yet.
+    let whole = text
+        .rfind('\n')
+        .map_or("", |end| text.get(..end).unwrap_or_default());
+    let parse = |line: &str| {
+        let damaged = || failed(io::Error::other("it is damaged"));
+        parse_line(line).ok_or_else(damaged)
+    };
+    whole.lines().map(parse).collect()
+}
+
+fn parse_line(line: &str) -> Option<Line> {
+    let (inode, rest) = line.split_once(' ')?;
+    let (mode, name) = rest.split_once(' ')?;
+    Some(Line {
+        inode: inode.parse().ok()?,
+        mode: u32::from_str_radix(mode, 8)
+            .ok()
+            .filter(|mode| *mode <= 0o7777)?,
+        path: RelativePath::new(escape::parse_record(name)?).ok()?,
+    })
+}
+
+fn beside(after: &Path) -> PathBuf {
+    let mut name = after.as_os_str().to_os_string();
+    name.push(".modes");
+    PathBuf::from(name)
+}
