@@ -115,8 +115,14 @@ impl Maker<'_> {
                 work,
                 volatile,
             } => (path, self.layer(path, lower, [upper, work], *volatile)),
-            Operation::Writable { path, source } => {
-                (path, self.copy_of(path, source, INERT, self.ids))
+            Operation::ReadOnlyWhole { path, source } => (path, self.whole(path, source)),
+            Operation::Writable {
+                path,
+                source,
+                as_caller,
+            } => {
+                let ids = self.ids.filter(|_| *as_caller);
+                (path, self.copy_of(path, source, INERT, ids))
             }
             Operation::Seal { path } => (path, self.over_itself(path, READ_ONLY)),
             Operation::Pin { path } => (path, self.over_itself(path, INERT)),
@@ -304,6 +310,14 @@ impl Maker<'_> {
         let source = open(source)?;
         let copied = mount::copy(source.as_fd())?;
         mount::restrict(copied.as_fd(), attributes, ids)?;
+        self.attach(&copied, path)
+    }
+
+    /// A host directory as it is, mounts and all. Where they are locked together
+    /// (mount_namespaces(7)) the kernel gives no part of it alone.
+    fn whole(&self, path: &[u8], source: &Source) -> io::Result<()> {
+        let source = open(source)?;
+        let copied = mount::copy_whole(source.as_fd(), READ_ONLY)?;
         self.attach(&copied, path)
     }
 

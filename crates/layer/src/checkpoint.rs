@@ -17,7 +17,9 @@ use crate::manifest::Manifest;
 use crate::plan::{Content, Entry, Node};
 use crate::read::list_with_kinds;
 use crate::tree::{Tree, os};
-use crate::{Bounds, CheckpointError, Phase, Progress, Refusal, RelativePath, content, host};
+use crate::{
+    Bounds, CheckpointError, IdShift, Phase, Progress, Refusal, RelativePath, content, host,
+};
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +42,15 @@ pub struct CheckpointFacts {
 /// Copies `directory` into `into`, which is made. What cannot be read and what is
 /// neither file, directory nor symbolic link is skipped and named. Beside `into`, in
 /// a file of the same name with `.directories` at its end, it is noted which
-/// directory was where; [`crate::changes`] reads it.
+/// directory was where; [`crate::changes`] reads it. The copy's owners are shifted by
+/// `ids`, for a program to which they are to look like its own.
 ///
 /// # Errors
 /// When the destination cannot be used or written; what was copied stays.
 pub fn checkpoint(
     directory: &Path,
     into: &Path,
+    ids: IdShift,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<CheckpointFacts, CheckpointError> {
     let from = Tree::open(directory)?;
@@ -54,6 +58,7 @@ pub fn checkpoint(
     let mut copier = Copier {
         from,
         to,
+        ids,
         walker: Walker::new(Bounds::default()),
         links: HashMap::new(),
         facts: CheckpointFacts {
@@ -130,6 +135,7 @@ fn destination(directory: &Path, into: &Path) -> Result<Tree, CheckpointError> {
 struct Copier {
     from: Tree,
     to: Tree,
+    ids: IdShift,
     walker: Walker,
     /// Where the first name of each file with several is.
     links: HashMap<u64, RelativePath>,
@@ -139,13 +145,15 @@ struct Copier {
 impl Copier {
     /// Copies one entry; answers a directory, whose content is still to come.
     fn copy(&mut self, path: &RelativePath) -> Result<Option<Entry>, TreeError> {
-        let entry = match self.walker.one(&self.from, path, Content::Untouched) {
+        let mut entry = match self.walker.one(&self.from, path, Content::Untouched) {
             Ok(entry) => entry,
             Err(error) => {
                 self.skip(path, &error.source.to_string());
                 return Ok(None);
             }
         };
+        entry.uid = self.ids.to_layer(entry.uid);
+        entry.gid = self.ids.to_layer(entry.gid);
         let is_directory = entry.node == Node::Directory;
         if path.is_root() {
             return Ok(Some(entry));

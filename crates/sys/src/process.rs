@@ -70,7 +70,8 @@ pub fn divide(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Res
     }
     // SAFETY: without CLONE_VM the child has its own copy of everything; the
     // caller is single-threaded (asserted by the launcher at its start), so no
-    // lock can be held by a thread that does not exist in the child.
+    // lock can be held by a thread that does not exist in the child. Where it is
+    // not, the child takes no lock: it makes system calls and ends.
     let pid = check(unsafe {
         libc::syscall(
             libc::SYS_clone3,
