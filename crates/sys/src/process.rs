@@ -179,6 +179,14 @@ pub fn fork(body: impl FnOnce() -> u8) -> io::Result<u32> {
     }
 }
 
+/// How large a page of memory is, bytes.
+#[must_use]
+pub fn page_bytes() -> u64 {
+    // SAFETY: sysconf takes an integer.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
 /// Ends this process without running destructors or flushing anything.
 pub fn exit_now(status: u8) -> ! {
     // SAFETY: _exit takes an integer and does not return.
