@@ -7,7 +7,7 @@ use atoll_sandbox::{
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
-    StateDir, create_run, create_scratch, remove_scratch, update_run,
+    StateDir, create_run, create_scratch, release_end, remove_scratch, reserve_end, update_run,
 };
 use serde_json::{Value, json};
 
@@ -127,11 +127,16 @@ fn carry_out(
     }
     let run = (|| {
         let placed = place(request, boundary, &host, &mut record)?;
+        if !request.scratch {
+            reserve_end(request.state, &record.run)?;
+        }
         let outcome = execute(request, starting, armed, &host, &held, &placed, attachment)?;
         Ok((outcome, placed.notices))
     })();
     if request.scratch {
         remove_scratch(request.state, &record.run)?;
+    } else {
+        release_end(request.state, &record.run);
     }
     match run {
         Ok((outcome, notices)) => {
