@@ -305,3 +305,115 @@ END
         "{ended}"
     );
 }
+
+/// What a member of a group tries with files that only root and the group may use.
+const AS_MEMBER: &str = r#"id -G
+cat "$1/data" || echo unread
+echo x >> "$1/data" || echo unwritten
+touch "$1/room/new" || echo unmade
+mv "$1/room/old" "$1/room/moved" || echo unmoved
+chgrp 4242 "$1/own" || echo unchanged
+python3 - "$1/socket" <<END
+import socket, sys
+try:
+    socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+    print("reached")
+except OSError:
+    print("unreached")
+END
+"#;
+
+#[test]
+fn rights_of_further_groups_show_files_and_change_nothing() {
+    let world = World::new("rights_of_further_groups_show_files_and_change_nothing");
+    if !is_root() {
+        return world.skip("only root can give another user a group", Avoidable::No);
+    }
+    for directory in [
+        world.workspace(),
+        world.home(),
+        world.state(),
+        world.config(),
+    ] {
+        std::os::unix::fs::chown(&directory, Some(61_234), Some(61_234)).unwrap();
+    }
+    // Root's, and open to the group 4242: in the system, and in the workspace.
+    let mut listeners = Vec::new();
+    for place in [world.top().join("etc"), world.path("part")] {
+        fs::create_dir_all(place.join("room")).unwrap();
+        listeners.push(UnixListener::bind(place.join("socket")).unwrap());
+        for (name, mode) in [("data", 0o660), ("room/old", 0o660), ("own", 0o644)] {
+            fs::write(place.join(name), "data\n").unwrap();
+            fs::set_permissions(place.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for name in ["", "room", "socket"] {
+            fs::set_permissions(place.join(name), fs::Permissions::from_mode(0o770)).unwrap();
+        }
+        for name in ["", "data", "room", "room/old", "socket"] {
+            std::os::unix::fs::chown(place.join(name), Some(0), Some(4_242)).unwrap();
+        }
+        std::os::unix::fs::chown(place.join("own"), Some(61_234), Some(61_234)).unwrap();
+    }
+    fs::write(world.top().join("etc/hosts"), "").unwrap();
+    fs::set_permissions(world.top().join("etc"), fs::Permissions::from_mode(0o755)).unwrap();
+    world.write("hosts", "");
+    world.write("try", AS_MEMBER);
+    let before = e2e::tree(&world.workspace());
+    let member = "setpriv --reuid 61234 --regid 61234 --groups 4242";
+    let tried = |locked: &str, inside: &str| {
+        let script = format!("mount --bind ../etc /etc\n{locked}\n{member} {inside}");
+        in_mount_namespace(&world, &script).unwrap().success()
+    };
+    let outside = "sh -c 'test -w /etc/data && echo writable; test -w /etc/room && echo writable'";
+    assert!(tried("", outside).out().ends_with("writable\nwritable\n"));
+    // The numbers are not told, but the kernel knows them: the group's files can be
+    // read, as outside. Nothing of the system can be changed or reached.
+    let of_the_system = "61234 65534\ndata\nunwritten\nunmade\nunmoved\nunchanged\nunreached\n";
+    for locked in ["", "mount --bind hosts /etc/hosts"] {
+        let ended = tried(locked, "\"$ATOLL\" run -- sh ./try /etc");
+        assert_eq!(ended.out(), of_the_system, "{locked}: {ended}");
+    }
+    // In a layer they cannot be changed either: others' files do not fit into it.
+    let ended = tried("", "\"$ATOLL\" run --keep -- sh ./try part");
+    assert_eq!(ended.out(), of_the_system, "{ended}");
+    assert!(e2e::tree(&world.workspace()) == before, "{ended}");
+    // Live is live: the person's rights, those of the person's groups among them. Only
+    // sockets stay covered.
+    let ended = tried("", "\"$ATOLL\" run --live --keep -- sh ./try part");
+    assert_eq!(ended.out(), "61234 65534\ndata\nunchanged\nunreached\n");
+    assert_eq!(world.read("part/data"), "data\nx\n");
+    assert!(world.exists("part/room/moved") && !world.exists("part/room/old"));
+    let _ = tried("", "\"$ATOLL\" undo last");
+    assert_eq!(world.read("part/data"), "data\n");
+    assert!(world.exists("part/room/old") && !world.exists("part/room/new"));
+}
+
+#[test]
+fn an_ordinary_users_copy_holds_the_files_of_others() {
+    let world = World::new("an_ordinary_users_copy_holds_the_files_of_others");
+    if !is_root() {
+        return world.skip("only root can have files for another user", Avoidable::No);
+    }
+    world.write("theirs", "theirs\n");
+    world.write("open/theirs", "theirs\n");
+    fs::set_permissions(world.path("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    for directory in [world.workspace(), world.home(), world.config()] {
+        std::os::unix::fs::chown(&directory, Some(61_234), Some(61_234)).unwrap();
+    }
+    let script = "mkdir ../upper ../work ../lower
+        mount -t overlay -o lowerdir=../lower,upperdir=../upper,workdir=../work overlay \"$XDG_STATE_HOME\"
+        chown 61234:61234 \"$XDG_STATE_HOME\"
+        exec setpriv --reuid 61234 --regid 61234 --clear-groups sh -ec '
+            \"$ATOLL\" run --keep -- sh -c \"cat theirs open/theirs; echo new > open/new\"
+            \"$ATOLL\" diff last --stat
+            \"$ATOLL\" apply last
+            stat -c %u:%n theirs open open/theirs open/new'";
+    let Some(ended) = in_mount_namespace(&world, script) else {
+        return;
+    };
+    assert_eq!(lines_about(&ended, "was copied"), 1, "{ended}");
+    assert_eq!(
+        ended.success().out(),
+        "theirs\ntheirs\nA open/new\n0:theirs\n0:open\n0:open/theirs\n61234:open/new\n"
+    );
+}

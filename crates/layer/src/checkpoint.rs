@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
 
 use crate::entries::Walker;
 use crate::error::TreeError;
@@ -188,7 +189,7 @@ impl Copier {
     fn finish_directory(&self, path: &RelativePath, entry: &Entry) -> Result<u64, TreeError> {
         let finish = || -> io::Result<u64> {
             let handle = self.to.handle(path)?;
-            host::dress(&handle, entry)?;
+            dress(&handle, entry)?;
             Ok(Facts::from(&rustix::fs::fstat(&handle)?).inode)
         };
         finish().map_err(|error| self.to.error("cannot write", path, error))
@@ -198,7 +199,7 @@ impl Copier {
         let place = self.to.place_of(path)?;
         rustix::fs::symlinkat(os(target), place, os(path.name()))?;
         self.facts.symlinks += 1;
-        host::dress(&self.to.handle(path)?, entry)
+        dress(&self.to.handle(path)?, entry)
     }
 
     fn make_file(
@@ -219,7 +220,7 @@ impl Copier {
         let copy = File::from(host::create_file(place.as_fd(), path.name())?);
         content::copy(file, &copy, bytes)?;
         self.facts.bytes += bytes;
-        host::dress(&OwnedFd::from(copy), entry)?;
+        dress(&OwnedFd::from(copy), entry)?;
         if let Some(group) = entry.link {
             self.links.insert(group, path.clone());
         }
@@ -233,3 +234,30 @@ impl Copier {
         });
     }
 }
+
+/// Gives a copy its owner, permissions and times. An owner that this user cannot give
+/// is left, and with it the bits that lend its rights.
+fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
+    let is_about_owners = |error: &io::Error| {
+        let errors = [Errno::PERM, Errno::INVAL];
+        errors
+            .iter()
+            .any(|one| Some(one.raw_os_error()) == error.raw_os_error())
+    };
+    match host::dress(handle, entry) {
+        Err(error) if is_about_owners(&error) => {
+            let now = Facts::from(&rustix::fs::fstat(handle)?);
+            let left = Entry {
+                uid: now.uid,
+                gid: now.gid,
+                mode: entry.mode & !SET_ID,
+                ..entry.clone()
+            };
+            host::dress(handle, &left)
+        }
+        done => done,
+    }
+}
+
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
