@@ -41,6 +41,9 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
         OverlayXattrs::User => XattrFlavour::User,
         OverlayXattrs::Trusted => XattrFlavour::Trusted,
     };
+    let shifted = record
+        .base
+        .map_or(IdShift::None, |base| IdShift::Base { base, count: IDS });
     let (before, after, ids) = match layer.how {
         LayerHow::Overlay { xattrs } => (
             layer.host.clone(),
@@ -48,9 +51,7 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
                 upper: kept,
                 xattrs: flavour(xattrs),
             },
-            record
-                .base
-                .map_or(IdShift::None, |base| IdShift::Base { base, count: IDS }),
+            shifted,
         ),
         LayerHow::Copy => (
             layer.host.clone(),
@@ -58,7 +59,7 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
                 path: kept,
                 finished: since,
             },
-            IdShift::None,
+            shifted,
         ),
         LayerHow::Live => (
             kept,

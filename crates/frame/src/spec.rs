@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The form's version; another one is refused.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Everything the launcher needs to make one sandbox. It is written once, into
 /// sealed memory, and holds nothing that the sandbox may not know.
@@ -132,8 +132,15 @@ pub enum Operation {
         work: Source,
         volatile: bool,
     },
+    /// A host directory with all that is mounted within: for where the kernel does
+    /// not let mounts be left out. Its sockets and pipes work until they are hidden.
+    ReadOnlyWhole { path: Place, source: Source },
     /// A host directory or file that is really written.
-    Writable { path: Place, source: Source },
+    Writable {
+        path: Place,
+        source: Source,
+        as_caller: bool,
+    },
     /// The same path made read-only again, in what is already there.
     Seal { path: Place },
     /// The same path mounted over itself, so that it cannot be moved away.
@@ -454,9 +461,18 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
 /// The steps that mount what is there already.
 fn write_mounts(out: &mut Writer, operation: &Operation) {
     match operation {
-        Operation::Writable { path, source } => {
+        Operation::ReadOnlyWhole { path, source } => {
+            start(out, 15, path);
+            write_source(out, source);
+        }
+        Operation::Writable {
+            path,
+            source,
+            as_caller,
+        } => {
             start(out, 7, path);
             write_source(out, source);
+            out.u8(u8::from(*as_caller));
         }
         Operation::Seal { path } => start(out, 8, path),
         Operation::Device { path, source } => {
@@ -527,6 +543,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
         7 => Operation::Writable {
             path,
             source: read_source(from)?,
+            as_caller: from.flag()?,
         },
         8 => Operation::Seal { path },
         9 => Operation::Device {
@@ -544,6 +561,10 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
         },
         13 => Operation::HideDirectory { path },
         14 => Operation::Pin { path },
+        15 => Operation::ReadOnlyWhole {
+            path,
+            source: read_source(from)?,
+        },
         _ => return Err(Malformed::Tag),
     })
 }

@@ -104,6 +104,11 @@ fn every_operation() -> Vec<Operation> {
         Operation::Writable {
             path: path(),
             source: source(b"/w", 7),
+            as_caller: true,
+        },
+        Operation::ReadOnlyWhole {
+            path: path(),
+            source: source(b"/etc", 9),
         },
         Operation::Seal { path: path() },
         Operation::Device {
@@ -378,7 +383,7 @@ fn identities_outside_of_their_block_are_refused() {
 #[test]
 fn another_version_is_refused() {
     let mut bytes = full_spec().to_bytes();
-    for version in [0, 2, 255] {
+    for version in [0, 1, 255] {
         bytes[0] = version;
         assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::Tag));
     }
@@ -550,7 +555,10 @@ fn held(spec: &Spec) -> usize {
             Operation::ReadOnlyFile {
                 path, source: from, ..
             }
-            | Operation::Writable { path, source: from }
+            | Operation::ReadOnlyWhole { path, source: from }
+            | Operation::Writable {
+                path, source: from, ..
+            }
             | Operation::Device { path, source: from }
             | Operation::HideFile { path, null: from } => path.capacity() + source(from),
             Operation::Layer {
@@ -659,7 +667,7 @@ fn operations() -> impl Strategy<Value = Operation> {
     let numbers = (any::<u32>(), any::<bool>());
     let places = (sources(), sources(), sources());
     let content = vec(any::<u8>(), 0..24);
-    (0..15_u8, texts(), texts(), content, numbers, places).prop_map(
+    (0..16_u8, texts(), texts(), content, numbers, places).prop_map(
         |(which, path, to, content, (small, flag), (one, two, three))| match which {
             0 => Operation::Directory {
                 path,
@@ -691,7 +699,12 @@ fn operations() -> impl Strategy<Value = Operation> {
                 work: three,
                 volatile: flag,
             },
-            7 => Operation::Writable { path, source: one },
+            7 => Operation::Writable {
+                path,
+                source: one,
+                as_caller: flag,
+            },
+            14 => Operation::ReadOnlyWhole { path, source: one },
             8 => Operation::Seal { path },
             13 => Operation::Pin { path },
             9 => Operation::Device { path, source: one },

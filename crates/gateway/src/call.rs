@@ -8,7 +8,7 @@ use atoll_sandbox::{
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
-    StateDir, create_run, create_scratch, remove_scratch, update_run,
+    StateDir, create_run, create_scratch, release_end, remove_scratch, reserve_end, update_run,
 };
 use serde_json::{Value, json};
 
@@ -153,6 +153,9 @@ fn prepare(
     }
     let assembled = (|| {
         let placed = place(request, grant.boundary(), &host, &mut record)?;
+        if !request.scratch {
+            reserve_end(request.state, &record.run)?;
+        }
         let native = Native {
             host: &host,
             held: &held,
@@ -229,6 +232,7 @@ fn note_end(
         record.state = RunState::Discarded;
         return Ok(record);
     }
+    release_end(request.state, &record.run);
     let ended = |kept: &mut RunRecord| kept.clone_from(&record);
     Ok(update_run(
         request.state,

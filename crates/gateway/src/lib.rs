@@ -8,6 +8,7 @@
 //! This crate must never touch a sandbox's sockets. Start reading at [`call`].
 
 mod call;
+mod fallback;
 mod place;
 
 pub use call::{CallError, Called, Request, call};

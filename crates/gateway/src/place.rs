@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_layer::{
-    CheckpointError, SealError, TreeError, checkpoint, control_paths, restore_modes,
+    CheckpointError, IdShift, SealError, TreeError, checkpoint, control_paths, restore_modes,
 };
 use atoll_model::{Access, Boundary, Keep, RunId, View, ViewKind, WorkspaceMode};
-use atoll_sandbox::{Host, Placement, SandboxError, WorkspacePlace, identity_base, make_layer};
+use atoll_sandbox::{
+    Host, IDS, Placement, SandboxError, WorkspacePlace, identity_base, make_layer,
+};
 use atoll_store::{
     Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunError, RunRecord, RunState,
     update_run,
@@ -16,14 +18,12 @@ use atoll_store::{
 use rustix::fs::FlockOperation;
 
 use crate::Request;
+use crate::fallback::Offered;
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
 /// The workspace's layer.
 const WORKSPACE: &str = "workspace";
-
-/// File systems that hold the upper directory of an overlay, marks and all.
-const UPPER_FILE_SYSTEMS: [&str; 6] = ["ext4", "ext3", "xfs", "btrfs", "tmpfs", "f2fs"];
 
 /// A run's layers could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,18 @@ pub enum PlaceError {
         run: RunId,
         /// The kernel's answer.
         error: std::io::Error,
+    },
+    /// The workspace cannot be given as it is.
+    #[error(
+        "{} is on {kind}, which cannot show its files with other owners; that is needed to give \
+         it live to a program that is not root. Run without --live, or as an ordinary user",
+        path.display()
+    )]
+    Unmapped {
+        /// The workspace.
+        path: PathBuf,
+        /// The file system's kind.
+        kind: String,
     },
     /// The earlier run has no layers to go on with.
     #[error("run {0} cannot be resumed: {1}")]
@@ -83,7 +95,12 @@ pub(crate) fn place(
 ) -> Result<Placed, PlaceError> {
     let mut placing = Placing {
         request,
-        host,
+        offered: Offered::new(
+            host,
+            request.state.path(),
+            boundary,
+            &request.call.workspace,
+        ),
         base: host.is_root.then(|| base_of(request, boundary)),
         layers: Vec::new(),
         locks: Vec::new(),
@@ -99,6 +116,7 @@ pub(crate) fn place(
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, &boundary.profile)?);
     }
+    placing.notices.extend(placing.offered.notices(boundary));
     record.layers = placing.layers;
     record.base = placing.base;
     if !request.scratch {
@@ -117,6 +135,7 @@ pub(crate) fn place(
             workspace,
             layers,
             base: placing.base,
+            unmapped: placing.offered.unmapped,
             empty,
         },
         notices: placing.notices,
@@ -151,7 +170,7 @@ fn base_of(request: &Request<'_>, boundary: &Boundary) -> u32 {
 
 struct Placing<'a> {
     request: &'a Request<'a>,
-    host: &'a Host,
+    offered: Offered<'a>,
     base: Option<u32>,
     layers: Vec<LayerRecord>,
     locks: Vec<File>,
@@ -170,12 +189,12 @@ impl Placing<'_> {
         }
     }
 
-    /// Whether Atoll's state lies where an overlay can write.
+    /// Whether the workspace is given in a layer. A run that goes on with a copy
+    /// has a copy.
     fn can_overlay(&self) -> bool {
-        let state = self.request.state.path();
-        self.host
-            .mount_of(state)
-            .is_some_and(|mount| UPPER_FILE_SYSTEMS.contains(&mount.kind.as_str()))
+        let is_copy =
+            |layer: &LayerRecord| layer.kind == LayerKind::Workspace && layer.how == LayerHow::Copy;
+        self.offered.can_layer(&self.request.call.workspace) && !self.layers.iter().any(is_copy)
     }
 
     /// Where a layer is below the run's directory. A run of which nothing is kept
@@ -212,13 +231,13 @@ impl Placing<'_> {
     fn copy(&mut self) -> Result<WorkspacePlace, PlaceError> {
         let below = Path::new(LAYERS).join(WORKSPACE).join("copy");
         let copy = self.run_dir().join(&below);
-        self.notices.push(format!(
-            "{} cannot hold a copy-on-write layer, so the workspace was copied; set \
-             XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs to avoid that",
-            self.request.state.path().display()
-        ));
         if self.request.resume.is_none() {
-            let since = self.checkpoint(&copy)?;
+            let why = self.offered.why_copied(&self.request.call.workspace);
+            self.notices.push(why);
+            let ids = self
+                .base
+                .map_or(IdShift::None, |base| IdShift::Base { base, count: IDS });
+            let since = self.checkpoint(&copy, ids)?;
             self.note_workspace(LayerHow::Copy, below, since);
         }
         Ok(WorkspacePlace::Copy(copy))
@@ -226,9 +245,15 @@ impl Placing<'_> {
 
     fn live(&mut self) -> Result<WorkspacePlace, PlaceError> {
         let below = PathBuf::from("checkpoint");
-        let since = self.checkpoint(&self.run_dir().join(&below))?;
-        self.note_workspace(LayerHow::Live, below, since);
         let workspace = &self.request.call.workspace;
+        if !self.offered.maps(workspace) {
+            return Err(PlaceError::Unmapped {
+                path: workspace.clone(),
+                kind: self.offered.kind(workspace).to_owned(),
+            });
+        }
+        let since = self.checkpoint(&self.run_dir().join(&below), IdShift::None)?;
+        self.note_workspace(LayerHow::Live, below, since);
         let sealed = control_paths(workspace)?;
         Ok(WorkspacePlace::Live {
             sealed,
@@ -237,11 +262,11 @@ impl Placing<'_> {
     }
 
     /// Copies the workspace as it is now; returns when that was complete.
-    fn checkpoint(&mut self, to: &Path) -> Result<SystemTime, PlaceError> {
+    fn checkpoint(&mut self, to: &Path, ids: IdShift) -> Result<SystemTime, PlaceError> {
         if let Some(parent) = to.parent() {
             std::fs::create_dir_all(parent).map_err(state_error("making", parent))?;
         }
-        let facts = checkpoint(&self.request.call.workspace, to, &mut |_| {})?;
+        let facts = checkpoint(&self.request.call.workspace, to, ids, &mut |_| {})?;
         for skipped in &facts.skipped {
             self.notices
                 .push(format!("not copied: {}: {}", skipped.path, skipped.why));
@@ -293,6 +318,10 @@ impl Placing<'_> {
             return Ok(None);
         };
         if !host_path.is_dir() {
+            return Ok(None);
+        }
+        if !self.offered.can_layer(&host_path) {
+            self.offered.without_layer(&view.inside);
             return Ok(None);
         }
         let name = slug(&view.inside);

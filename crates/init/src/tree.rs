@@ -5,16 +5,11 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use atoll_frame::{Identity, Operation, Source, Spec, Stage};
+use atoll_frame::{Identity, Operation, Room, Source, Spec, Stage};
 use atoll_sys::descriptor;
 use atoll_sys::mount::{self, Attributes, FsOption};
 
 use crate::{At, Failure, text};
-
-/// Room for directories, links and small files of the root itself, beside the
-/// program's own: bytes, and files.
-const ROOT_BYTES: u64 = 4 << 20;
-const ROOT_INODES: u64 = 8_192;
 
 /// Where a mount waits while an overlay is made of it.
 const SCRATCH: &CStr = c".making";
@@ -44,8 +39,9 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
     // One file system in memory for everything: what the program can write to it
     // are directories mounted over themselves, the rest turns read-only below.
     let number = |value: u64| CString::new(value.to_string()).map_err(io::Error::other);
-    let bytes = number(spec.memory.bytes.saturating_add(ROOT_BYTES)).at(Stage::Root)?;
-    let inodes = number(spec.memory.inodes.saturating_add(ROOT_INODES)).at(Stage::Root)?;
+    let room = room(spec);
+    let bytes = number(room.bytes).at(Stage::Root)?;
+    let inodes = number(room.inodes).at(Stage::Root)?;
     let root = mount::memory_tree(&bytes, &inodes, c"0755", INERT).at(Stage::Root)?;
     mount::attach(root.as_fd(), root.as_fd(), c"/").at(Stage::Root)?;
     let owner = match spec.identity {
@@ -81,6 +77,30 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
     Ok(root)
 }
 
+/// The room that all of it takes: the program's own, and beside it what the steps
+/// put there, so that the program has exactly its own. Files take whole pages;
+/// directories take none. Of files and directories it may have a few more: a step
+/// that makes none is counted too. Nothing is 0, which would mean no limit.
+fn room(spec: &Spec) -> Room {
+    let page = atoll_sys::process::page_bytes();
+    let pages = |bytes: usize| (bytes as u64).next_multiple_of(page);
+    let taken = |operation: &Operation| match operation {
+        Operation::File { content, .. } => pages(content.len()),
+        // Short ones lie within their inode.
+        Operation::Link { to, .. } if to.len() >= SHORT_LINK_BYTES => pages(to.len() + 1),
+        _ => 0,
+    };
+    let own: u64 = spec.operations.iter().map(taken).sum();
+    let places = 1 + 3 + spec.operations.len() as u64;
+    Room {
+        bytes: spec.memory.bytes.max(page).saturating_add(own),
+        inodes: spec.memory.inodes.saturating_add(places),
+    }
+}
+
+/// Below this length tmpfs keeps a link's target without a page (mm/shmem.c).
+const SHORT_LINK_BYTES: usize = 128;
+
 impl Maker<'_> {
     fn perform(&mut self, operation: &Operation) -> Result<(), (io::Error, Vec<u8>)> {
         let (path, done) = match operation {
@@ -115,8 +135,14 @@ impl Maker<'_> {
                 work,
                 volatile,
             } => (path, self.layer(path, lower, [upper, work], *volatile)),
-            Operation::Writable { path, source } => {
-                (path, self.copy_of(path, source, INERT, self.ids))
+            Operation::ReadOnlyWhole { path, source } => (path, self.whole(path, source)),
+            Operation::Writable {
+                path,
+                source,
+                as_caller,
+            } => {
+                let ids = self.ids.filter(|_| *as_caller);
+                (path, self.copy_of(path, source, INERT, ids))
             }
             Operation::Seal { path } => (path, self.over_itself(path, READ_ONLY)),
             Operation::Pin { path } => (path, self.over_itself(path, INERT)),
@@ -304,6 +330,14 @@ impl Maker<'_> {
         let source = open(source)?;
         let copied = mount::copy(source.as_fd())?;
         mount::restrict(copied.as_fd(), attributes, ids)?;
+        self.attach(&copied, path)
+    }
+
+    /// A host directory as it is, mounts and all. Where they are locked together
+    /// (mount_namespaces(7)) the kernel gives no part of it alone.
+    fn whole(&self, path: &[u8], source: &Source) -> io::Result<()> {
+        let source = open(source)?;
+        let copied = mount::copy_whole(source.as_fd(), READ_ONLY)?;
         self.attach(&copied, path)
     }
 

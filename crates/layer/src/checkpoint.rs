@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
 
 use crate::entries::Walker;
 use crate::error::TreeError;
@@ -17,7 +18,9 @@ use crate::manifest::Manifest;
 use crate::plan::{Content, Entry, Node};
 use crate::read::list_with_kinds;
 use crate::tree::{Tree, os};
-use crate::{Bounds, CheckpointError, Phase, Progress, Refusal, RelativePath, content, host};
+use crate::{
+    Bounds, CheckpointError, IdShift, Phase, Progress, Refusal, RelativePath, content, host,
+};
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +43,15 @@ pub struct CheckpointFacts {
 /// Copies `directory` into `into`, which is made. What cannot be read and what is
 /// neither file, directory nor symbolic link is skipped and named. Beside `into`, in
 /// a file of the same name with `.directories` at its end, it is noted which
-/// directory was where; [`crate::changes`] reads it.
+/// directory was where; [`crate::changes`] reads it. The copy's owners are shifted by
+/// `ids`, for a program to which they are to look like its own.
 ///
 /// # Errors
 /// When the destination cannot be used or written; what was copied stays.
 pub fn checkpoint(
     directory: &Path,
     into: &Path,
+    ids: IdShift,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<CheckpointFacts, CheckpointError> {
     let from = Tree::open(directory)?;
@@ -54,6 +59,7 @@ pub fn checkpoint(
     let mut copier = Copier {
         from,
         to,
+        ids,
         walker: Walker::new(Bounds::default()),
         links: HashMap::new(),
         facts: CheckpointFacts {
@@ -130,6 +136,7 @@ fn destination(directory: &Path, into: &Path) -> Result<Tree, CheckpointError> {
 struct Copier {
     from: Tree,
     to: Tree,
+    ids: IdShift,
     walker: Walker,
     /// Where the first name of each file with several is.
     links: HashMap<u64, RelativePath>,
@@ -139,13 +146,15 @@ struct Copier {
 impl Copier {
     /// Copies one entry; answers a directory, whose content is still to come.
     fn copy(&mut self, path: &RelativePath) -> Result<Option<Entry>, TreeError> {
-        let entry = match self.walker.one(&self.from, path, Content::Untouched) {
+        let mut entry = match self.walker.one(&self.from, path, Content::Untouched) {
             Ok(entry) => entry,
             Err(error) => {
                 self.skip(path, &error.source.to_string());
                 return Ok(None);
             }
         };
+        entry.uid = self.ids.to_layer(entry.uid);
+        entry.gid = self.ids.to_layer(entry.gid);
         let is_directory = entry.node == Node::Directory;
         if path.is_root() {
             return Ok(Some(entry));
@@ -180,7 +189,7 @@ impl Copier {
     fn finish_directory(&self, path: &RelativePath, entry: &Entry) -> Result<u64, TreeError> {
         let finish = || -> io::Result<u64> {
             let handle = self.to.handle(path)?;
-            host::dress(&handle, entry)?;
+            dress(&handle, entry)?;
             Ok(Facts::from(&rustix::fs::fstat(&handle)?).inode)
         };
         finish().map_err(|error| self.to.error("cannot write", path, error))
@@ -190,7 +199,7 @@ impl Copier {
         let place = self.to.place_of(path)?;
         rustix::fs::symlinkat(os(target), place, os(path.name()))?;
         self.facts.symlinks += 1;
-        host::dress(&self.to.handle(path)?, entry)
+        dress(&self.to.handle(path)?, entry)
     }
 
     fn make_file(
@@ -211,7 +220,7 @@ impl Copier {
         let copy = File::from(host::create_file(place.as_fd(), path.name())?);
         content::copy(file, &copy, bytes)?;
         self.facts.bytes += bytes;
-        host::dress(&OwnedFd::from(copy), entry)?;
+        dress(&OwnedFd::from(copy), entry)?;
         if let Some(group) = entry.link {
             self.links.insert(group, path.clone());
         }
@@ -225,3 +234,30 @@ impl Copier {
         });
     }
 }
+
+/// Gives a copy its owner, permissions and times. An owner that this user cannot give
+/// is left, and with it the bits that lend its rights.
+fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
+    let is_about_owners = |error: &io::Error| {
+        let errors = [Errno::PERM, Errno::INVAL];
+        errors
+            .iter()
+            .any(|one| Some(one.raw_os_error()) == error.raw_os_error())
+    };
+    match host::dress(handle, entry) {
+        Err(error) if is_about_owners(&error) => {
+            let now = Facts::from(&rustix::fs::fstat(handle)?);
+            let left = Entry {
+                uid: now.uid,
+                gid: now.gid,
+                mode: entry.mode & !SET_ID,
+                ..entry.clone()
+            };
+            host::dress(handle, &left)
+        }
+        done => done,
+    }
+}
+
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;

@@ -104,7 +104,7 @@ impl Engine {
             Err(error) if changed_meanwhile(&error) => {
                 Err(ApplyError::ChangedMeanwhile(path.clone()))
             }
-            Err(error) => Err(self.failed("cannot write", path, error)),
+            Err(error) => Err(self.failed("cannot write", path, explained(error))),
         }
     }
 
@@ -213,7 +213,7 @@ impl Engine {
         from: &RelativePath,
         directory: &Stamp,
     ) -> Result<(), ApplyError> {
-        let failed = |error: io::Error| self.failed("cannot move", &step.path, error);
+        let failed = |error: io::Error| self.failed("cannot move", &step.path, explained(error));
         let to = self.place_of(step)?;
         let there = self.stamp_at(to.as_fd(), &step.path)?;
         if there.is_some_and(|there| directory.same_entry(&there)) {
@@ -239,6 +239,18 @@ impl Engine {
         back.map_err(failed)?;
         Err(ApplyError::ChangedMeanwhile(from.clone()))
     }
+}
+
+/// A move within one directory never crosses file systems: the kernel says so of a
+/// directory that an overlay shows from below.
+fn explained(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::CrossesDevices {
+        return error;
+    }
+    io::Error::other(
+        "the directory comes from below an overlay, where it cannot be moved in one step; put a \
+         copy of it (cp -a) in its place, or apply the other paths alone",
+    )
 }
 
 /// Whether a rename failed because someone else was there first.

@@ -284,7 +284,7 @@ impl Reader {
                 before.mode != after.facts.mode || old.own != new.own || lists_differ
             }
         };
-        let owner_differs = self.host_owner(after) != Some(before.uid);
+        let owner_differs = self.owners_tell() && self.host_owner(after) != Some(before.uid);
         (facts_differ || owner_differs).then_some(ChangeKind::Mode)
     }
 
@@ -305,6 +305,15 @@ impl Reader {
         });
         // What cannot be compared counts as changed: a person sees it then.
         !compared.unwrap_or(false)
+    }
+
+    /// Whether another owner means a change. An ordinary user's copies are all the
+    /// user's own, whosever the originals are; and nobody but root gives files away.
+    fn owners_tell(&self) -> bool {
+        match self.shape {
+            Shape::Overlay(_) => true,
+            Shape::Copy(_) | Shape::Live(_) => rustix::process::geteuid().is_root(),
+        }
     }
 
     /// The owner on the host; entries of the tree before are not shifted.

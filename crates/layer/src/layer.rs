@@ -105,4 +105,14 @@ impl IdShift {
             Self::Base { base, count } => id.checked_sub(base).filter(|host| *host < count),
         }
     }
+
+    /// The layer's id for an id on the host. One outside of the range stays what it
+    /// is: inside it looks like nobody's, as it does through an id-mapped mount.
+    #[must_use]
+    pub fn to_layer(self, id: u32) -> u32 {
+        match self {
+            Self::Base { base, count } if id < count => base.saturating_add(id),
+            Self::None | Self::Base { .. } => id,
+        }
+    }
 }

@@ -84,7 +84,8 @@ impl From<RunId> for String {
 
 /// Year, month and day of a day counted from 1970-01-01, by the proleptic
 /// Gregorian calendar (the shift to March makes the leap day the last of a year).
-fn civil_date(days: u64) -> (u64, u64, u64) {
+#[must_use]
+pub fn civil_date(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let era = shifted / 146_097;
     let day_of_era = shifted % 146_097;

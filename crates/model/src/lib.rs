@@ -20,7 +20,7 @@ pub use boundary::{
     Access, Boundary, Keep, Layering, SyscallRights, TerminalRights, View, ViewKind, WorkspaceMode,
 };
 pub use call::{Call, Principal};
-pub use ids::{InvalidRunId, RunId};
+pub use ids::{InvalidRunId, RunId, civil_date};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};
 pub use outcome::{Ending, Enforcement, LimitHit, Outcome, Usage};
 pub use quantity::{InvalidQuantity, format_bytes, format_duration, parse_bytes, parse_duration};

@@ -42,6 +42,16 @@ impl DiskWatch {
         }
     }
 
+    /// Watches a copy too: what is in it now was not written by the program.
+    pub(crate) fn and_copy(mut self, copy: PathBuf) -> Self {
+        let (bytes, inodes) = count(vec![copy.clone()], u64::MAX, u64::MAX);
+        self.bytes_max = self.bytes_max.saturating_add(bytes);
+        self.inodes_max = self.inodes_max.saturating_add(inodes);
+        self.free_at_start = self.free_at_start.or_else(|| free(&copy));
+        self.layers.push(copy);
+        self
+    }
+
     /// When to call [`DiskWatch::check`] again; `None` for never.
     pub(crate) fn next(&self) -> Option<Instant> {
         (!self.layers.is_empty()).then_some(self.next_look)
@@ -57,7 +67,7 @@ impl DiskWatch {
         if now < self.next_count || !(overdue || self.is_suspicious()) {
             return None;
         }
-        let (bytes, inodes) = self.count();
+        let (bytes, inodes) = count(self.layers.clone(), self.bytes_max, self.inodes_max);
         let took = now.elapsed();
         self.last_count = now;
         self.next_count = now + took * COUNT_SHARE;
@@ -83,32 +93,32 @@ impl DiskWatch {
             _ => true,
         }
     }
+}
 
-    fn count(&self) -> (u64, u64) {
-        let mut bytes = 0;
-        let mut inodes = 0;
-        let mut waiting: Vec<PathBuf> = self.layers.clone();
-        while let Some(directory) = waiting.pop() {
-            // What vanishes or cannot be read while it is counted is not counted.
-            let Ok(entries) = fs::read_dir(&directory) else {
+/// Bytes and files below these directories, or enough of them to be over a limit.
+fn count(mut waiting: Vec<PathBuf>, bytes_max: u64, inodes_max: u64) -> (u64, u64) {
+    let mut bytes = 0;
+    let mut inodes = 0;
+    while let Some(directory) = waiting.pop() {
+        // What vanishes or cannot be read while it is counted is not counted.
+        let Ok(entries) = fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let Ok(facts) = entry.metadata() else {
                 continue;
             };
-            for entry in entries.flatten() {
-                let Ok(facts) = entry.metadata() else {
-                    continue;
-                };
-                inodes += 1;
-                bytes += facts.blocks() * 512;
-                if facts.is_dir() {
-                    waiting.push(entry.path());
-                }
-            }
-            if bytes > self.bytes_max || inodes > self.inodes_max {
-                break;
+            inodes += 1;
+            bytes += facts.blocks() * 512;
+            if facts.is_dir() {
+                waiting.push(entry.path());
             }
         }
-        (bytes, inodes)
+        if bytes > bytes_max || inodes > inodes_max {
+            break;
+        }
     }
+    (bytes, inodes)
 }
 
 fn free(path: &Path) -> Option<(u64, u64)> {

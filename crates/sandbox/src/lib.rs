@@ -16,10 +16,12 @@ mod groups;
 mod host;
 mod launcher;
 mod native;
+mod owners;
 mod placement;
 mod session;
 mod signals;
 mod tree;
+mod unshown;
 
 pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};
@@ -27,7 +29,8 @@ pub use groups::{Held, detect as detect_groups, remove_leftover_groups};
 pub use host::{Host, MountPoint};
 pub use launcher::{Departing, Starting};
 pub use native::{Native, assemble};
-pub use placement::{PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer};
+pub use owners::unmapped_mounts;
+pub use placement::{IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer};
 pub use session::{Assembled, Running, Size};
 pub use signals::{SIGWINCH, Signals};
 

@@ -278,8 +278,11 @@ fn disk_watch(placement: &Placement, limits: &Limits) -> DiskWatch {
         .collect();
     match &placement.workspace {
         WorkspacePlace::Layer(layer) => written.push(layer.upper.clone()),
-        WorkspacePlace::Copy(copy) => written.push(copy.clone()),
-        WorkspacePlace::Live { .. } | WorkspacePlace::ReadOnly => {}
+        WorkspacePlace::Copy(_) | WorkspacePlace::Live { .. } | WorkspacePlace::ReadOnly => {}
     }
-    DiskWatch::new(written, limits.disk_bytes, limits.inodes, Instant::now())
+    let watch = DiskWatch::new(written, limits.disk_bytes, limits.inodes, Instant::now());
+    match &placement.workspace {
+        WorkspacePlace::Copy(copy) => watch.and_copy(copy.clone()),
+        WorkspacePlace::Layer(_) | WorkspacePlace::Live { .. } | WorkspacePlace::ReadOnly => watch,
+    }
 }

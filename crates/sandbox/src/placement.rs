@@ -14,6 +14,9 @@ pub struct Placement {
     pub layers: Vec<PlacedLayer>,
     /// As host root: the kernel's id for the id 0 inside.
     pub base: Option<u32>,
+    /// As host root: mounts whose owners cannot be mapped. What lies there is shown
+    /// with the owners that it has.
+    pub unmapped: Vec<PathBuf>,
     /// An empty directory of Atoll's own that nobody writes to.
     pub empty: PathBuf,
 }
@@ -23,7 +26,7 @@ pub struct Placement {
 pub enum WorkspacePlace {
     /// In a layer over the host's directory.
     Layer(PlacedLayer),
-    /// A private copy of the host's directory.
+    /// A private copy of the host's directory, its owners shifted by `base`.
     Copy(PathBuf),
     /// The host's directory itself; these paths in it stay read-only.
     Live {

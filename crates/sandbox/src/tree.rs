@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use atoll_frame::{Operation, Permission, Source};
 use atoll_model::{Access, Boundary, View, ViewKind};
 
+use crate::unshown::unshown;
 use crate::{Host, PlacedLayer, Placement, SandboxError, WorkspacePlace};
 
 /// Device nodes that exist inside.
@@ -184,19 +185,14 @@ impl Plan {
             return self.linked_view(view, placement, host);
         }
         if matches!(view.access, Access::Layer(_)) {
-            return match placement
-                .layers
-                .iter()
-                .find(|layer| layer.inside == view.inside)
-            {
-                Some(layer) => self.layer(layer, host),
-                None if facts.is_file() => self.copied_file(view, facts.size()),
-                None => Ok(()),
-            };
+            let layers = &mut placement.layers.iter();
+            match layers.find(|layer| layer.inside == view.inside) {
+                Some(layer) => return self.layer(layer, host),
+                None if facts.is_file() => return self.copied_file(view, facts.size()),
+                // No layer can be made here: it can be read, as any other view.
+                None => {}
+            }
         }
-        // The system's own files keep their owners, so that what only root can
-        // read stays unread; what the person named is the person's.
-        let as_caller = view.kind != ViewKind::System;
         if !facts.is_dir() {
             // Through a mount of its own a socket leads to whoever listens on
             // the host, a pipe to whoever reads there.
@@ -213,21 +209,91 @@ impl Plan {
             self.operations.push(Operation::ReadOnlyFile {
                 path,
                 source,
-                as_caller,
+                as_caller: is_as_caller(view.kind, &view.host, placement, host),
             });
             return Ok(());
         }
-        self.read_only(&view.host, &view.inside, as_caller, placement)?;
-        // Mounts within would show as empty directories.
+        if !host.is_root && host.mounts_within(&view.host).next().is_some() {
+            return self.with_locked_mounts(view, host);
+        }
+        self.with_mounts(view, placement, host)
+    }
+
+    /// A directory, and what is mounted in it, which would show as empty.
+    fn with_mounts(
+        &mut self,
+        view: &View,
+        placement: &Placement,
+        host: &Host,
+    ) -> Result<(), SandboxError> {
+        let as_caller = |path: &Path| is_as_caller(view.kind, path, placement, host);
+        let here = as_caller(&view.host);
+        self.read_only(&view.host, &view.inside, here, placement)?;
         for mount in host.mounts_within(&view.host) {
             let Ok(rest) = mount.path.strip_prefix(&view.host) else {
                 continue;
             };
-            if is_ordinary(&mount.kind) && mount.path.is_dir() {
-                self.made.insert(view.inside.join(rest));
-                self.read_only(&mount.path, &view.inside.join(rest), as_caller, placement)?;
+            let (from, inside) = (&mount.path, view.inside.join(rest));
+            if is_ordinary(&mount.kind) && from.is_dir() {
+                self.made.insert(inside.clone());
+                self.read_only(from, &inside, as_caller(from), placement)?;
+            } else if is_ordinary(&mount.kind) && from.is_file() {
+                self.operations.push(Operation::ReadOnlyFile {
+                    path: relative(&inside),
+                    source: source(from)?,
+                    as_caller: as_caller(from),
+                });
             }
         }
+        Ok(())
+    }
+
+    /// A directory in which something is mounted, for an ordinary user: in the user
+    /// namespace the kernel gives neither without the other, and so makes no overlay
+    /// of it. What belongs to the system is shown as it is, with what must not be
+    /// reached covered; the person's own is left out.
+    fn with_locked_mounts(&mut self, view: &View, host: &Host) -> Result<(), SandboxError> {
+        let error = |error| SandboxError::Source {
+            path: view.host.clone(),
+            error,
+        };
+        if view.kind != ViewKind::System {
+            return match host.mounts_within(&view.host).next() {
+                Some(inner) if view.required => Err(error(std::io::Error::other(format!(
+                    "{} is mounted inside it, and an ordinary user can show neither without the \
+                     other; name directories beside the mount, or run as root",
+                    inner.path.display()
+                )))),
+                _ => Ok(()),
+            };
+        }
+        self.directory(&view.inside, true);
+        self.operations.push(Operation::ReadOnlyWhole {
+            path: relative(&view.inside),
+            source: source(&view.host)?,
+        });
+        let kernel: Vec<&Path> = host
+            .mounts_within(&view.host)
+            .filter(|mount| !is_ordinary(&mount.kind))
+            .map(|mount| mount.path.as_path())
+            .collect();
+        let found = unshown(&view.host, &kernel).map_err(error)?;
+        let null = source(Path::new("/dev/null"))?;
+        let inside = |path: &Path| {
+            let rest = path.strip_prefix(&view.host).unwrap_or(path);
+            relative(&view.inside.join(rest))
+        };
+        self.operations
+            .extend(found.files.iter().map(|path| Operation::HideFile {
+                path: inside(path),
+                null: null.clone(),
+            }));
+        self.operations.extend(
+            found
+                .directories
+                .iter()
+                .map(|path| Operation::HideDirectory { path: inside(path) }),
+        );
         Ok(())
     }
 
@@ -275,6 +341,8 @@ impl Plan {
                 self.operations.push(Operation::Writable {
                     path: relative(path),
                     source,
+                    // Its owners are shifted already.
+                    as_caller: false,
                 });
             }
             WorkspacePlace::Live { sealed, covered } => {
@@ -285,6 +353,7 @@ impl Plan {
                 self.operations.push(Operation::Writable {
                     path: path_inside,
                     source: workspace,
+                    as_caller: true,
                 });
                 self.seal(path, sealed);
                 let null = source(Path::new("/dev/null"))?;
@@ -294,7 +363,10 @@ impl Plan {
                         null: null.clone(),
                     }));
             }
-            WorkspacePlace::ReadOnly => self.read_only(path, path, true, placement)?,
+            WorkspacePlace::ReadOnly => {
+                let as_caller = is_as_caller(ViewKind::Input, path, placement, host);
+                self.read_only(path, path, as_caller, placement)?;
+            }
         }
         self.made.insert(path.to_path_buf());
         Ok(())
@@ -449,6 +521,15 @@ impl Plan {
             give(&layer.inside, false, true, false);
         }
     }
+}
+
+/// Whether the caller's files look like the program's own. The system's keep their
+/// owners, so that what only root can read stays unread; what the person named is the
+/// person's, where owners can be mapped.
+fn is_as_caller(kind: ViewKind, path: &Path, placement: &Placement, host: &Host) -> bool {
+    let on = host.mount_of(path);
+    let is_mapped = !on.is_some_and(|mount| placement.unmapped.contains(&mount.path));
+    kind != ViewKind::System && is_mapped
 }
 
 fn refuse_mounts_within(outer: &Path, host: &Host) -> Result<(), SandboxError> {

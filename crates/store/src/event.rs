@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use atoll_model::RunId;
+use atoll_model::{RunId, civil_date};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -302,23 +302,4 @@ fn is_time(text: &str) -> bool {
             b'0' => byte.is_ascii_digit(),
             _ => byte == *shape,
         })
-}
-
-/// Year, month and day of a day counted from 1970-01-01, by the Gregorian
-/// calendar. Years are taken to begin in March, so that a leap day is their last.
-fn civil_date(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }

@@ -29,6 +29,7 @@ mod record;
 mod recovery;
 mod removal;
 mod repair;
+mod reserve;
 mod retention;
 mod run_error;
 mod runs;
@@ -55,6 +56,7 @@ pub use record::{
 };
 pub use recovery::{InterruptedRun, settle_run};
 pub use removal::remove_run;
+pub use reserve::{release_end, reserve_end};
 pub use retention::{
     CollectPlan, CollectPolicy, CollectReason, Collectable, collect, plan_collection,
 };

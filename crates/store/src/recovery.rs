@@ -7,6 +7,7 @@ use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
 use crate::open_runs::{Marker, OpenRuns};
 use crate::read::{Events, Filter};
+use crate::reserve::release_end;
 use crate::runs::{load_run, update_run};
 use crate::scratch::remove_scratch;
 use crate::{Durability, LedgerError, RunError, RunRecord, RunState, StateDir};
@@ -55,6 +56,7 @@ pub(crate) fn recover(
         } else {
             // Whoever recorded its end may have died before it noted that here.
             // What cannot be noted now, `settle_run` notes when it is asked for.
+            release_end(state, &run);
             let _ = note_interrupted(state, &run);
             let _ = remove_scratch(state, &run);
             marker.remove()?;
@@ -107,6 +109,7 @@ fn interrupt(
     marker: Marker,
 ) -> Result<InterruptedRun, LedgerError> {
     let run = marker.run().clone();
+    release_end(state, &run);
     let body = json!({ "why": "the Atoll process that carried this run ended without closing it" });
     journal.append_durable(&Draft::new("run.interrupted", Some(&run), &body)?)?;
     let updated = note_interrupted(state, &run);

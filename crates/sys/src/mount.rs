@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::descriptor::owned;
 use crate::{check, check_int};
@@ -84,6 +84,10 @@ pub fn make(kind: &CStr, options: &[FsOption<'_>], attributes: Attributes) -> io
 /// # Errors
 /// The kernel's; EINVAL where what lies beneath must not be uncovered.
 pub fn copy(place: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    open_tree(place, 0)
+}
+
+fn open_tree(place: BorrowedFd<'_>, further: libc::c_long) -> io::Result<OwnedFd> {
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
     // SAFETY: the path is an empty C string.
     let raw = check(unsafe {
@@ -91,10 +95,21 @@ pub fn copy(place: BorrowedFd<'_>) -> io::Result<OwnedFd> {
             libc::SYS_open_tree,
             place.as_raw_fd(),
             c"".as_ptr(),
-            flags as libc::c_long | libc::c_long::from(libc::AT_EMPTY_PATH),
+            flags as libc::c_long | libc::c_long::from(libc::AT_EMPTY_PATH) | further,
         )
     })?;
     Ok(owned(raw as RawFd))
+}
+
+/// Makes a detached copy of the mount at a place with all mounts beneath it,
+/// each with these attributes.
+///
+/// # Errors
+/// The kernel's.
+pub fn copy_whole(place: BorrowedFd<'_>, attributes: Attributes) -> io::Result<OwnedFd> {
+    let copied = open_tree(place, libc::c_long::from(libc::AT_RECURSIVE))?;
+    set_attributes(copied.as_fd(), attributes, None, libc::AT_RECURSIVE)?;
+    Ok(copied)
 }
 
 /// Sets attributes of one mount; with `ids`, also lets it show owners through
@@ -108,6 +123,15 @@ pub fn restrict(
     attributes: Attributes,
     ids: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
+    set_attributes(mount, attributes, ids, 0)
+}
+
+fn set_attributes(
+    mount: BorrowedFd<'_>,
+    attributes: Attributes,
+    ids: Option<BorrowedFd<'_>>,
+    further: libc::c_int,
+) -> io::Result<()> {
     let change = libc::mount_attr {
         attr_set: attributes.0 | ids.map_or(0, |_| libc::MOUNT_ATTR_IDMAP),
         attr_clr: 0,
@@ -120,7 +144,7 @@ pub fn restrict(
             libc::SYS_mount_setattr,
             mount.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
+            libc::AT_EMPTY_PATH | further,
             &raw const change,
             size_of::<libc::mount_attr>(),
         )

@@ -67,7 +67,8 @@ pub fn divide(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Res
     }
     // SAFETY: without CLONE_VM the child has its own copy of everything; the
     // caller is single-threaded (asserted by the launcher at its start), so no
-    // lock can be held by a thread that does not exist in the child.
+    // lock can be held by a thread that does not exist in the child. Where it is
+    // not, the child takes no lock: it makes system calls and ends.
     let pid = check(unsafe {
         libc::syscall(
             libc::SYS_clone3,
@@ -173,6 +174,14 @@ pub fn fork(body: impl FnOnce() -> u8) -> io::Result<u32> {
         }
         pid => Ok(pid as u32),
     }
+}
+
+/// How large a page of memory is, bytes.
+#[must_use]
+pub fn page_bytes() -> u64 {
+    // SAFETY: sysconf takes an integer.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
 }
 
 /// Ends this process without running destructors or flushing anything.

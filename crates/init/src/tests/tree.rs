@@ -58,6 +58,7 @@ fn writable(path: &str, from: &Path) -> Operation {
     Operation::Writable {
         path: path.into(),
         source: source(from),
+        as_caller: true,
     }
 }
 

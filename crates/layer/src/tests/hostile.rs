@@ -288,7 +288,7 @@ pub fn no_space(root: &Path) {
         ],
     );
     let copy = root.join("copy");
-    checkpoint(&host, &copy, &mut |_| {}).unwrap();
+    checkpoint(&host, &copy, IdShift::None, &mut |_| {}).unwrap();
     let edits = [
         append("a", "2"),
         remove("gone"),
@@ -321,6 +321,63 @@ pub fn no_space(root: &Path) {
     let error = apply(plan, &root.join("small/journal"), &mut |_| {}).unwrap_err();
     assert_same("host", &before, &snapshot(&host, true));
     println!("no space: as it was ({error})");
+}
+
+#[test]
+fn a_shifted_copy_is_read_with_its_owners_shifted_back() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root gives files away");
+        return;
+    }
+    let place = Stand::bare();
+    let (host, copy) = (place.path().join("host"), place.path().join("copy"));
+    fs::create_dir(host.join("dir")).unwrap();
+    for name in ["mine", "theirs", "beyond", "dir/in"] {
+        fs::write(host.join(name), name).unwrap();
+    }
+    let own = |path: &std::path::Path, id: u32| {
+        std::os::unix::fs::chown(path, Some(id), Some(id)).unwrap();
+    };
+    own(&host.join("theirs"), 1_000);
+    own(&host.join("beyond"), 100_000);
+    let (base, count) = (1_879_048_192, 65_536);
+    let ids = IdShift::Base { base, count };
+    let finished = checkpoint(&host, &copy, ids, &mut |_| {}).unwrap().finished;
+    let owner = |name: &str| {
+        let facts = fs::symlink_metadata(copy.join(name)).unwrap();
+        (facts.uid(), facts.gid())
+    };
+    assert_eq!(owner(""), (base, base));
+    assert_eq!(owner("mine"), (base, base));
+    assert_eq!(owner("dir/in"), (base, base));
+    assert_eq!(owner("theirs"), (base + 1_000, base + 1_000));
+    assert_eq!(owner("beyond"), (100_000, 100_000), "no id stands for it");
+    let paths = LayerPaths {
+        before: host.clone(),
+        after: AfterTree::Copy {
+            path: copy.clone(),
+            finished,
+        },
+        since: SystemTime::now(),
+        ids,
+    };
+    assert!(
+        changes(&paths, &Bounds::default())
+            .unwrap()
+            .changes
+            .is_empty()
+    );
+    fs::write(copy.join("new"), "new").unwrap();
+    own(&copy.join("new"), base);
+    // Outside of its ids a program owns nothing: someone else has been there.
+    fs::write(copy.join("strange"), "strange").unwrap();
+    own(&copy.join("strange"), 0);
+    let set = changes(&paths, &Bounds::default()).unwrap();
+    let plan = plan_apply(&paths, &set, &everything()).unwrap();
+    assert_eq!(plan.refused.len(), 1, "{:?}", plan.refused);
+    apply(plan, &place.path().join("journal"), &mut |_| {}).unwrap();
+    assert_eq!(fs::metadata(host.join("new")).unwrap().uid(), 0);
+    assert!(!host.join("strange").exists());
 }
 
 #[test]

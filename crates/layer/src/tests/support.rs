@@ -240,7 +240,7 @@ impl Stand {
         self.place.path().join("journal")
     }
 
-    fn bare() -> tempfile::TempDir {
+    pub fn bare() -> tempfile::TempDir {
         let place = tempfile::tempdir_in("/tmp").unwrap();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["host", "upper", "work", "merged"] {
@@ -330,7 +330,7 @@ impl Stand {
         perform(&root.join("host"), before);
         let since = SystemTime::now();
         let copy = root.join("copy");
-        let facts = checkpoint(&root.join("host"), &copy, &mut |_| pause()).unwrap();
+        let facts = checkpoint(&root.join("host"), &copy, IdShift::None, &mut |_| pause()).unwrap();
         let finished = facts.finished;
         // For children, who read it from there.
         let mark = fs::File::create(root.join("finished")).unwrap();
@@ -357,7 +357,9 @@ impl Stand {
         perform(&host, before);
         let since = SystemTime::now();
         let copy = root.join("copy");
-        let finished = checkpoint(&host, &copy, &mut |_| {}).unwrap().finished;
+        let finished = checkpoint(&host, &copy, IdShift::None, &mut |_| {})
+            .unwrap()
+            .finished;
         perform(&host, edits);
         let paths = LayerPaths {
             before: copy,

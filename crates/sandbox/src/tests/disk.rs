@@ -97,3 +97,25 @@ fn what_vanishes_or_cannot_be_read_ends_nothing() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     drop(place);
 }
+
+#[test]
+fn what_a_copy_held_before_is_not_counted() {
+    let (_place, mut layers) = layers();
+    let copy = layers.pop().unwrap();
+    let now = Instant::now();
+    let watch = |written: &[PathBuf]| {
+        let watch = DiskWatch::new(written.to_vec(), 60_000, 3, now);
+        watch.and_copy(copy.clone())
+    };
+    assert!(watch(&[]).next().is_some());
+    assert_eq!(watch(&[]).check(now + LATER), None);
+    assert_eq!(watch(&layers).check(now + LATER), None);
+    let mut running = watch(&[]);
+    fs::write(copy.join("deep/more"), vec![1; 80_000]).unwrap();
+    assert_eq!(running.check(now + LATER), Some(LimitHit::Disk));
+    let mut running = watch(&[]);
+    for name in ["a", "b", "c", "d"] {
+        fs::write(copy.join(name), "").unwrap();
+    }
+    assert_eq!(running.check(now + LATER), Some(LimitHit::Inodes));
+}

@@ -57,6 +57,7 @@ impl World {
             workspace,
             layers: Vec::new(),
             base: None,
+            unmapped: Vec::new(),
             empty: self.path("empty"),
         }
     }
@@ -173,6 +174,7 @@ fn path_of(operation: &Operation) -> &[u8] {
         | Operation::ReadOnly { path, .. }
         | Operation::ReadOnlyFile { path, .. }
         | Operation::Layer { path, .. }
+        | Operation::ReadOnlyWhole { path, .. }
         | Operation::Writable { path, .. }
         | Operation::Seal { path }
         | Operation::Pin { path }
@@ -188,6 +190,7 @@ fn sources_of(operation: &Operation) -> Vec<&Source> {
     match operation {
         Operation::ReadOnly { source, empty, .. } => vec![source, empty],
         Operation::ReadOnlyFile { source, .. }
+        | Operation::ReadOnlyWhole { source, .. }
         | Operation::Writable { source, .. }
         | Operation::Device { source, .. } => vec![source],
         Operation::HideFile { null, .. } => vec![null],
@@ -365,7 +368,8 @@ fn mounts_within_a_layer_are_refused_and_within_a_view_shown() {
         covered: Vec::new(),
     });
     assert!(plan(&boundary, &world.workspace(), &live, &here).is_err());
-    // Of mounts in a view only those with files are shown.
+    // Of mounts in a view only those with files are shown; to root each on its own.
+    here.is_root = true;
     here.mounts = vec![
         mount(&world.path("usr/lib"), "ext4", "rw"),
         mount(&world.path("etc"), "ext4", "rw"),
@@ -384,6 +388,85 @@ fn mounts_within_a_layer_are_refused_and_within_a_view_shown() {
     here.mounts = vec![mount(&world.path("usr/lib"), "proc", "rw")];
     let hidden = plan(&boundary, &world.workspace(), &placement, &here).unwrap();
     assert_eq!(nested(&hidden), 0);
+}
+
+#[test]
+fn mounts_that_an_ordinary_user_cannot_part_from_are_shown_with_what_lies_above() {
+    let world = World::new();
+    let placement = world.copy_on_write();
+    fs::create_dir_all(world.path("etc/kernel")).unwrap();
+    fs::write(world.path("etc/kernel/inner"), "").unwrap();
+    let _listener = UnixListener::bind(world.path("etc/socket")).unwrap();
+    let mut here = host();
+    here.mounts = vec![
+        mount(&world.path("etc/hosts"), "ext4", "rw"),
+        mount(&world.path("etc/kernel"), "proc", "rw"),
+    ];
+    let steps = |host: &crate::Host, boundary: &Boundary| -> Vec<String> {
+        let plan = plan(boundary, &world.workspace(), &placement, host).unwrap();
+        check(&world, boundary, &plan, &[world.path("state")]);
+        let etc = world.path("etc");
+        let etc = etc.strip_prefix("/").unwrap().as_os_str().as_bytes();
+        let beneath = |one: &&Operation| path_of(one).starts_with(etc);
+        plan.operations
+            .iter()
+            .filter(beneath)
+            .map(|one| {
+                let rest = String::from_utf8_lossy(&path_of(one)[etc.len()..]).into_owned();
+                format!("{}{rest}", kind(one))
+            })
+            .collect()
+    };
+    let boundary = world.boundary();
+    assert_eq!(
+        steps(&here, &boundary),
+        [
+            "directory",
+            "readonlywhole",
+            "hidefile/socket",
+            "hidedirectory/kernel"
+        ]
+    );
+    // Root shows each on its own, and so the directory without its sockets.
+    here.is_root = true;
+    assert_eq!(
+        steps(&here, &boundary),
+        ["directory", "readonly", "readonlyfile/hosts"]
+    );
+    // What is not the system's can have sockets at any time: it is not shown.
+    here.is_root = false;
+    let mut boundary = world.boundary();
+    boundary.views.retain(|view| view.host != world.path("etc"));
+    boundary
+        .views
+        .push(view(world.path("etc"), ViewKind::Input));
+    let error = plan(&boundary, &world.workspace(), &placement, &here).unwrap_err();
+    assert!(error.to_string().contains("mounted inside it"), "{error}");
+    boundary.views.last_mut().unwrap().required = false;
+    assert_eq!(steps(&here, &boundary), Vec::<String>::new());
+}
+
+#[test]
+fn what_lies_where_owners_cannot_be_mapped_is_shown_as_it_is() {
+    let world = World::new();
+    let mut placement = world.copy_on_write();
+    let boundary = world.boundary();
+    let mut here = host();
+    here.is_root = true;
+    here.mounts = vec![mount(&world.path("home"), "overlay", "rw")];
+    let as_caller = |placement: &Placement| {
+        let plan = plan(&boundary, &world.workspace(), placement, &here).unwrap();
+        let found = plan.operations.iter().find_map(|one| match one {
+            Operation::ReadOnly { as_caller, .. } if path_of(one).ends_with(b"home/.tool") => {
+                Some(*as_caller)
+            }
+            _ => None,
+        });
+        found.unwrap()
+    };
+    assert!(as_caller(&placement));
+    placement.unmapped = vec![world.path("home")];
+    assert!(!as_caller(&placement));
 }
 
 #[test]

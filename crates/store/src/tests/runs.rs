@@ -112,6 +112,41 @@ fn records_that_are_none_are_refused() {
 }
 
 #[test]
+fn room_for_the_end_is_held_and_given_back() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new();
+    let record = full_record(1);
+    assert!(matches!(
+        reserve_end(&place.state, &record.run),
+        Err(RunError::Missing(_))
+    ));
+    release_end(&place.state, &record.run);
+    create_run(&place.state, &record).unwrap();
+    reserve_end(&place.state, &record.run).unwrap();
+    reserve_end(&place.state, &record.run).unwrap();
+    let held = place.state.run_dir(&record.run).join("reserve");
+    let bytes = std::fs::metadata(&held).unwrap().blocks() * 512;
+    assert!(bytes >= 64 << 10, "{bytes}");
+    release_end(&place.state, &record.run);
+    assert!(!held.exists());
+    // As it was left by a process that was killed.
+    let ledger = place.ledger();
+    let call = Call {
+        run: record.run.clone(),
+        ..call(1)
+    };
+    let entry = ledger
+        .open_call(&call, &allow(), serde_json::json!({}))
+        .unwrap();
+    reserve_end(&place.state, &record.run).unwrap();
+    drop(entry);
+    drop(ledger);
+    let interrupted = place.ledger();
+    assert_eq!(interrupted.interrupted().len(), 1);
+    assert!(!held.exists());
+}
+
+#[test]
 fn updates_at_once_are_all_kept() {
     let place = Place::new();
     create_run(&place.state, &record(0)).unwrap();

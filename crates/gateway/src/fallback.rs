@@ -1,0 +1,112 @@
+//! What cannot be had on some file systems, and what is done instead: a copy where
+//! there can be no layer, reading only where no copy is worth it.
+
+use std::path::{Path, PathBuf};
+
+use atoll_model::{Boundary, ViewKind};
+use atoll_sandbox::{Host, unmapped_mounts};
+
+/// File systems that hold the upper directory of an overlay, marks and all.
+const UPPER_FILE_SYSTEMS: [&str; 6] = ["ext4", "ext3", "xfs", "btrfs", "tmpfs", "f2fs"];
+
+/// What this host's file systems offer to one run.
+pub(crate) struct Offered<'a> {
+    host: &'a Host,
+    state: &'a Path,
+    /// Whether Atoll's state lies where an overlay can write.
+    state_holds_layers: bool,
+    /// Mounts whose owners cannot be mapped.
+    pub(crate) unmapped: Vec<PathBuf>,
+    /// What a layer was meant for and can only be read.
+    read_only: Vec<PathBuf>,
+}
+
+impl<'a> Offered<'a> {
+    pub(crate) fn new(
+        host: &'a Host,
+        state: &'a Path,
+        boundary: &Boundary,
+        workspace: &Path,
+    ) -> Self {
+        let holds = |kind: &str| UPPER_FILE_SYSTEMS.contains(&kind);
+        Self {
+            host,
+            state,
+            state_holds_layers: host.mount_of(state).is_some_and(|on| holds(&on.kind)),
+            unmapped: unmapped_mounts(host, boundary, workspace),
+            read_only: Vec::new(),
+        }
+    }
+
+    /// Whether a directory can lie beneath a layer.
+    pub(crate) fn can_layer(&self, lower: &Path) -> bool {
+        self.state_holds_layers && self.maps(lower)
+    }
+
+    /// Whether a path can be shown as the person's own.
+    pub(crate) fn maps(&self, path: &Path) -> bool {
+        let on = self.host.mount_of(path);
+        !on.is_some_and(|mount| self.unmapped.contains(&mount.path))
+    }
+
+    /// The kind of file system that a path is on.
+    pub(crate) fn kind(&self, path: &Path) -> &str {
+        self.host.mount_of(path).map_or("?", |mount| &mount.kind)
+    }
+
+    /// Says why the workspace was copied.
+    pub(crate) fn why_copied(&self, workspace: &Path) -> String {
+        if self.state_holds_layers {
+            let kind = self.kind(workspace);
+            format!(
+                "{} is on {kind}, which cannot show its files with other owners, so the \
+                 workspace was copied; a workspace on ext4, xfs or btrfs avoids that",
+                workspace.display()
+            )
+        } else {
+            format!(
+                "{} cannot hold a copy-on-write layer, so the workspace was copied; set \
+                 XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs to avoid that",
+                self.state.display()
+            )
+        }
+    }
+
+    /// Notes a directory that has no layer.
+    pub(crate) fn without_layer(&mut self, path: &Path) {
+        self.read_only.push(path.to_path_buf());
+    }
+
+    /// What the person should know about views, at most one line for each reason.
+    pub(crate) fn notices(&self, boundary: &Boundary) -> Vec<String> {
+        let mut notices = Vec::new();
+        if !self.read_only.is_empty() {
+            notices.push(format!(
+                "no layer can be made here for {}: shown read-only",
+                list(&self.read_only)
+            ));
+        }
+        let owned = boundary.views.iter().filter(|view| {
+            let is_link_or_missing = view.host.canonicalize().ok();
+            view.kind != ViewKind::System
+                && is_link_or_missing.is_some_and(|path| !self.maps(&path))
+        });
+        let owned: Vec<PathBuf> = owned.map(|view| view.inside.clone()).collect();
+        if !owned.is_empty() {
+            notices.push(format!(
+                "owners cannot be mapped on {}: shown as it is, so that what only its owner may \
+                 read cannot be read inside",
+                list(&owned)
+            ));
+        }
+        notices
+    }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let names: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    names.join(", ")
+}

@@ -1,0 +1,84 @@
+//! Whether files can be shown with other owners than they have: as host root, the
+//! program's kernel ids are shifted, and the person's files are to look like its own.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use atoll_model::{Access, Boundary, ViewKind};
+use atoll_sys::descriptor;
+use atoll_sys::mount::{self, Attributes};
+use atoll_sys::process::{Namespaces, Side, divide, exit_now, wait};
+
+use crate::{Host, MountPoint};
+
+/// File systems that can on every kernel that Atoll runs on. What else can depends
+/// on the kernel, and is tried.
+const CAN: [&str; 3] = ["btrfs", "ext4", "xfs"];
+
+/// The mounts among those that a boundary shows as the person's own whose owners
+/// cannot be mapped (mount_setattr(2)), as overlayfs for one. Only host root maps.
+#[must_use]
+pub fn unmapped_mounts(host: &Host, boundary: &Boundary, workspace: &Path) -> Vec<PathBuf> {
+    if !host.is_root {
+        return Vec::new();
+    }
+    let views = boundary.views.iter();
+    let shown = views
+        .filter(|view| view.kind != ViewKind::System || view.access != Access::ReadOnly)
+        .filter_map(|view| view.host.canonicalize().ok());
+    let shown: Vec<PathBuf> = shown.chain([workspace.to_path_buf()]).collect();
+    let mut seen: Vec<(&Path, bool)> = Vec::new();
+    for path in &shown {
+        let on = host.mount_of(path).map(|mount| (mount, path.as_path()));
+        let within = host
+            .mounts_within(path)
+            .map(|one| (one, one.path.as_path()));
+        for (mount, place) in on.into_iter().chain(within) {
+            if !seen.iter().any(|(known, _)| *known == mount.path) {
+                seen.push((&mount.path, maps_owners(mount, place)));
+            }
+        }
+    }
+    let unmapped = seen.into_iter().filter(|(_, maps)| !maps);
+    unmapped.map(|(path, _)| path.to_path_buf()).collect()
+}
+
+fn maps_owners(mount: &MountPoint, place: &Path) -> bool {
+    CAN.contains(&mount.kind.as_str()) || try_to_map(place).is_ok()
+}
+
+/// Maps the owners of a copy of the mount that nobody sees.
+fn try_to_map(place: &Path) -> io::Result<()> {
+    let path = std::ffi::CString::new(place.as_os_str().as_bytes())?;
+    let place = descriptor::open_place(None, &path)?;
+    let copied = mount::copy(place.as_fd())?;
+    let ids = some_ids()?;
+    mount::restrict(copied.as_fd(), Attributes::NO_SETUID, Some(ids.as_fd()))
+}
+
+/// A user namespace with any map at all. It is made by a process that only waits
+/// for its end; the descriptor keeps it.
+fn some_ids() -> io::Result<OwnedFd> {
+    let (ready, go) = descriptor::pipe()?;
+    let child = match divide(Namespaces::USER, None)? {
+        // Other threads are not there any more: system calls only.
+        Side::Child => {
+            drop(go);
+            let mut word = [0_u8; 1];
+            let _ = descriptor::read(ready.as_fd(), &mut word);
+            exit_now(0)
+        }
+        Side::Parent(child) => child,
+    };
+    let of_child = |name: &str| PathBuf::from(format!("/proc/{}/{name}", child.pid));
+    let made = (|| {
+        std::fs::write(of_child("uid_map"), "0 1879048192 1")?;
+        std::fs::write(of_child("gid_map"), "0 1879048192 1")?;
+        std::fs::File::open(of_child("ns/user"))
+    })();
+    drop(go);
+    wait(Some(child.pid), true)?;
+    made.map(OwnedFd::from)
+}

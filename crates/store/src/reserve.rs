@@ -1,0 +1,57 @@
+//! Room for the end of a run, kept from its beginning: a program can fill the file
+//! system that Atoll's state is on, and its end is recorded all the same.
+
+use std::fs::File;
+use std::io::Write;
+
+use atoll_model::RunId;
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::runs::{RECORD, existing_runs, open_run};
+use crate::{FileFault, RunError, StateDir};
+
+const RESERVE: &str = "reserve";
+/// What an end takes beside the record: an event, perhaps in a new segment, the head
+/// and what the file system needs for itself, bytes.
+const RESERVE_BYTES: u64 = 64 << 10;
+
+/// Takes room for the end of a run, in its directory: for the record to be written
+/// anew, and for the ledger's closing event.
+///
+/// # Errors
+/// [`RunError::File`] where there is no room: the run is better not begun.
+pub fn reserve_end(state: &StateDir, run: &RunId) -> Result<(), RunError> {
+    let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
+    let directory = open_run(state, &runs, run)?;
+    let path = state.run_dir(run).join(RESERVE);
+    let record = rustix::fs::statat(&directory, RECORD, AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(FileFault::on("examine", state.run_dir(run).join(RECORD)))?;
+    let bytes = RESERVE_BYTES + 2 * u64::try_from(record.st_size).unwrap_or_default();
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let taken = (|| -> std::io::Result<()> {
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = File::from(rustix::fs::openat(&directory, RESERVE, flags, mode)?);
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            // A file system that cannot promise room gives it for something written.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                (&file).write_all(&vec![0; usize::try_from(bytes).unwrap_or_default()])
+            }
+            done => Ok(done?),
+        }
+    })();
+    if taken.is_err() {
+        let _ = rustix::fs::unlinkat(&directory, RESERVE, AtFlags::empty());
+    }
+    Ok(taken.map_err(FileFault::on("take room for the run's end with", path))?)
+}
+
+/// Gives the room back, right before the end is recorded. What is not there, or
+/// cannot be given back, is none: then what follows says so.
+pub fn release_end(state: &StateDir, run: &RunId) {
+    if let Ok(Some(runs)) = existing_runs(state)
+        && let Ok(directory) = open_run(state, &runs, run)
+    {
+        let _ = rustix::fs::unlinkat(&directory, RESERVE, AtFlags::empty());
+    }
+}
