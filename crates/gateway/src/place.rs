@@ -51,7 +51,7 @@ pub enum PlaceError {
     /// The workspace cannot be given as it is.
     #[error(
         "{} is on {kind}, which cannot show its files with other owners; that is needed to give \
-         it live to a program that is not root. Run without --live, or as an ordinary user",
+         it live to a program that is not root",
         path.display()
     )]
     Unmapped {

@@ -157,7 +157,9 @@ fn a_list_of_the_hosts_stays_and_keeps_its_mask() {
     assert!(set(&host.join("dir"), "d:u:4321:rwx,d:g::---"));
     let since = std::time::SystemTime::now();
     let copy = stand.place.path().join("second");
-    let finished = checkpoint(&host, &copy, IdShift::None, &mut |_| {}).unwrap().finished;
+    let finished = checkpoint(&host, &copy, IdShift::None, &mut |_| {})
+        .unwrap()
+        .finished;
     assert_eq!(list_of(&copy.join("file")), list_of(&host.join("file")));
     perform(
         &copy,
