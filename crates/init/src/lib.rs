@@ -15,12 +15,13 @@ mod program;
 mod supervise;
 mod tree;
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use atoll_frame::{Identity, Report, Spec, Stage};
-use atoll_sys::{credentials, descriptor, mount, socket};
+use atoll_sys::{credentials, mount, socket};
 
 /// Why a sandbox could not be made.
 #[derive(Debug)]
@@ -103,7 +104,8 @@ pub fn report_failure(line: BorrowedFd<'_>, failure: &Failure) {
 /// namespaces to one without any right.
 fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Failure> {
     for tasks in &spec.cgroup_tasks {
-        join_control_group(tasks).at_path(Stage::ControlGroups, tasks)?;
+        // Joins version 1's: moving oneself costs a fraction of being moved.
+        std::fs::write(OsStr::from_bytes(tasks), "0").at_path(Stage::ControlGroups, tasks)?;
     }
     atoll_sys::process::set_name(c"atoll-init").at(Stage::Start)?;
     // Only now, so that the namespace's root is the group just joined.
@@ -139,15 +141,6 @@ fn join_network(launcher: &OwnedFd) -> io::Result<()> {
 const CLONE_NEWNET: i32 = 0x4000_0000;
 const CLONE_NEWCGROUP: i32 = 0x0200_0000;
 const CLONE_NEWUSER: i32 = 0x1000_0000;
-
-/// Joins a control group of version 1 by writing "0" to its `tasks`: moving
-/// oneself costs a fraction of being moved by another process.
-fn join_control_group(tasks: &[u8]) -> io::Result<()> {
-    const WRITE_ONLY: i32 = 1;
-    let path = text(tasks)?;
-    let place = descriptor::open_for_writing(&path, WRITE_ONLY)?;
-    descriptor::write_all(&place, b"0")
-}
 
 /// A C string; the frame has refused NUL bytes already.
 pub(crate) fn text(bytes: &[u8]) -> io::Result<CString> {

@@ -9,8 +9,11 @@
 //!
 //! It must never know policy, HTTP or secrets. Start reading at [`main`].
 
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, report_failure};
@@ -214,9 +217,9 @@ fn make_network(owner: Option<OwnedFd>) -> io::Result<OwnedFd> {
 
 /// Maps the caller's own ids and nothing else (user_namespaces(7)).
 fn map_own_ids(pid: u32, uid: u32, gid: u32) -> io::Result<()> {
-    write_file(&format!("/proc/{pid}/uid_map"), &format!("{uid} {uid} 1"))?;
-    write_file(&format!("/proc/{pid}/setgroups"), "deny")?;
-    write_file(&format!("/proc/{pid}/gid_map"), &format!("{gid} {gid} 1"))
+    fs::write(format!("/proc/{pid}/uid_map"), &format!("{uid} {uid} 1"))?;
+    fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
+    fs::write(format!("/proc/{pid}/gid_map"), &format!("{gid} {gid} 1"))
 }
 
 /// A process in a user namespace of its own, which it keeps until something else
@@ -246,11 +249,9 @@ impl Holder {
         };
         let pid = child.pid;
         let map = format!("0 {base} {count}");
-        write_file(&format!("/proc/{pid}/uid_map"), &map)?;
-        write_file(&format!("/proc/{pid}/gid_map"), &map)?;
-        let path =
-            std::ffi::CString::new(format!("/proc/{pid}/ns/user")).map_err(io::Error::other)?;
-        let namespace = descriptor::open_for_writing(&path, 0)?;
+        fs::write(format!("/proc/{pid}/uid_map"), &map)?;
+        fs::write(format!("/proc/{pid}/gid_map"), &map)?;
+        let namespace = open_path(format!("/proc/{pid}/ns/user").as_bytes())?;
         descriptor::write_all(&go, b"g")?;
         Ok(Some(Self {
             pid,
@@ -279,23 +280,15 @@ fn hold_ids(ready: &OwnedFd, done: &OwnedFd) -> ! {
         if descriptor::read(ready.as_fd(), &mut word)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        write_file("/proc/sys/user/max_user_namespaces", "0")?;
-        write_file("/proc/sys/user/max_inotify_instances", "64")?;
+        fs::write("/proc/sys/user/max_user_namespaces", "0")?;
+        fs::write("/proc/sys/user/max_inotify_instances", "64")?;
         descriptor::write_all(done, b"d")
     };
     process::exit_now(u8::from(forbid().is_err()))
 }
 
-fn write_file(path: &str, content: &str) -> io::Result<()> {
-    const WRITE_ONLY: i32 = 1;
-    let path = std::ffi::CString::new(path).map_err(io::Error::other)?;
-    let file = descriptor::open_for_writing(&path, WRITE_ONLY)?;
-    descriptor::write_all(&file, content.as_bytes())
-}
-
 fn open_path(path: &[u8]) -> io::Result<OwnedFd> {
-    let path = std::ffi::CString::new(path).map_err(io::Error::other)?;
-    descriptor::open_for_writing(&path, 0)
+    File::open(OsStr::from_bytes(path)).map(OwnedFd::from)
 }
 
 /// Waits for the end of the sandbox; ends it when the host side is gone.
@@ -349,11 +342,9 @@ fn remove_groups(directories: &[Vec<u8>]) {
     const TRIES: u32 = 1_000;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
     for directory in directories {
-        let Ok(path) = std::str::from_utf8(directory) else {
-            continue;
-        };
+        let path = OsStr::from_bytes(directory);
         for _ in 0..TRIES {
-            match std::fs::remove_dir(path) {
+            match fs::remove_dir(path) {
                 // A group whose last process has just gone is busy for a moment.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     std::thread::sleep(PAUSE);

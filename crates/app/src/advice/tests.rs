@@ -14,8 +14,8 @@ fn about(check: impl FnOnce(&About<'_>)) {
             name: "ada".to_owned(),
         },
         command: vec!["true".into()],
-        workspace: "/work".into(),
-        directory: "/work/sub".into(),
+        workspace: "/project".into(),
+        directory: "/project/sub".into(),
         terminal: false,
     };
     check(&About {
@@ -45,14 +45,14 @@ fn each_error_has_a_next_step_of_its_own() {
             "atoll profile show python",
         ),
         (making(Stage::Terminal, "").into(), "--no-tty"),
-        (making(Stage::Directory, "").into(), "ls -ld /work/sub"),
+        (making(Stage::Directory, "").into(), "ls -ld /project/sub"),
         (
             SandboxError::MountInside {
-                outer: "/work".into(),
-                inner: "/work/mnt".into(),
+                outer: "/project".into(),
+                inner: "/project/mnt".into(),
             }
             .into(),
-            "umount /work/mnt",
+            "umount /project/mnt",
         ),
         (
             SandboxError::Source {
@@ -86,7 +86,7 @@ fn each_error_has_a_next_step_of_its_own() {
             "umount /state/x",
         ),
         (
-            PlaceError::Seal(SealError::TooLarge("/work".into())).into(),
+            PlaceError::Seal(SealError::TooLarge("/project".into())).into(),
             "without --live",
         ),
         (
