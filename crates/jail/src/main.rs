@@ -217,9 +217,9 @@ fn make_network(owner: Option<OwnedFd>) -> io::Result<OwnedFd> {
 
 /// Maps the caller's own ids and nothing else (user_namespaces(7)).
 fn map_own_ids(pid: u32, uid: u32, gid: u32) -> io::Result<()> {
-    fs::write(format!("/proc/{pid}/uid_map"), &format!("{uid} {uid} 1"))?;
+    fs::write(format!("/proc/{pid}/uid_map"), format!("{uid} {uid} 1"))?;
     fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
-    fs::write(format!("/proc/{pid}/gid_map"), &format!("{gid} {gid} 1"))
+    fs::write(format!("/proc/{pid}/gid_map"), format!("{gid} {gid} 1"))
 }
 
 /// A process in a user namespace of its own, which it keeps until something else
