@@ -100,6 +100,14 @@ const STAGES: [Stage; 14] = [
     Stage::Directory,
 ];
 
+impl Stage {
+    /// The stage with this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        STAGES.get(usize::from(number)).copied()
+    }
+}
+
 impl Order {
     /// The order as bytes.
     #[must_use]
@@ -196,10 +204,7 @@ impl Report {
             1 => Self::Terminal,
             2 => Self::Running,
             3 => Self::Failed {
-                stage: {
-                    let number = usize::from(from.u8()?);
-                    *STAGES.get(number).ok_or(Malformed::Tag)?
-                },
+                stage: { Stage::from_number(from.u8()?).ok_or(Malformed::Tag)? },
                 error: from.u32()? as i32,
                 detail: {
                     let detail = from.bytes()?;

@@ -90,25 +90,30 @@ pub fn call<A: Attachment>(
     let verdict = decide(request.rules, request.call, &request.facts);
     let decision = describe(request.rules, &verdict);
     let entry = request.ledger.open_call(request.call, &verdict, decision)?;
-    let prepared = match &verdict {
-        Verdict::Allow(grant) => Some(prepare(request, starting, grant)),
-        Verdict::Ask(_) | Verdict::Deny(_) => None,
+    // Going on in another run's layers takes them from it: not before the record.
+    let (prepared, starting) = match &verdict {
+        Verdict::Allow(grant) if request.resume.is_none() => {
+            (Some(prepare(request, starting, grant)), None)
+        }
+        Verdict::Allow(_) | Verdict::Ask(_) | Verdict::Deny(_) => (None, Some(starting)),
     };
-    let armed = match entry.arm(verdict) {
+    let mut armed = match entry.arm(verdict) {
         Ok(armed) => armed,
         Err(refused) => {
             if let Some(Ok(prepared)) = prepared {
-                prepared.give_up(request)?;
+                // The refusal is what counts; what is left is found interrupted.
+                let _ = prepared.give_up(request);
             }
             return Err(refused.into());
         }
     };
-    let mut attachment = attach(armed.grant());
-    let carried_out = match prepared {
-        Some(prepared) => prepared.and_then(|one| one.run(request, &armed, &mut attachment)),
-        None => Err(SandboxError::AnotherCall.into()),
+    let prepared = match (prepared, starting) {
+        (None, Some(starting)) => prepare(request, starting, armed.grant()),
+        (Some(prepared), _) => prepared,
+        (None, None) => Err(SandboxError::AnotherCall.into()),
     };
-    match carried_out {
+    let mut attachment = attach(armed.grant());
+    match prepared.and_then(|prepared| prepared.run(request, &mut armed, &mut attachment)) {
         Ok((outcome, record, notices, departing)) => {
             request.ledger.close(armed, &outcome, closing(&outcome))?;
             drop(departing);
@@ -122,7 +127,7 @@ pub fn call<A: Attachment>(
         Err(error) => {
             request.ledger.close_failed(
                 armed,
-                "the run was not carried out",
+                "the run did not come to its end",
                 &error.to_string(),
             )?;
             Err(error)
@@ -183,9 +188,9 @@ impl Prepared {
     fn run(
         self,
         request: &Request<'_>,
-        armed: &Armed<Grant>,
+        armed: &mut Armed<Grant>,
         attachment: &mut dyn Attachment,
-    ) -> Result<(Outcome, RunRecord, Vec<String>, Departing), CallError> {
+    ) -> Result<(Outcome, RunRecord, Vec<String>, Option<Departing>), CallError> {
         let Self {
             mut record,
             placed,

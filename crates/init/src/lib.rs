@@ -21,6 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use atoll_frame::{Identity, Report, Spec, Stage};
+use atoll_sys::descriptor::{self, Waiting};
 use atoll_sys::{credentials, mount, socket};
 
 /// Why a sandbox could not be made.
@@ -93,7 +94,7 @@ pub fn run(inheritance: Inheritance) -> ! {
 pub fn report_failure(line: BorrowedFd<'_>, failure: &Failure) {
     let report = Report::Failed {
         stage: failure.stage,
-        error: failure.error.raw_os_error().unwrap_or(0),
+        error: failure.error.raw_os_error().unwrap_or(ECANCELED),
         detail: failure.detail.clone(),
     };
     // Nobody is left to tell when this fails: the host side sees the line close.
@@ -116,7 +117,6 @@ fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Fai
     mount::become_root(&root).at(Stage::Root)?;
     drop(root);
     join_network(&launcher).at(Stage::Network)?;
-    drop(launcher);
     if let (Some(ids), Identity::Shifted { uid, gid, .. }) = (ids, spec.identity) {
         credentials::join_namespace(ids.as_fd(), CLONE_NEWUSER).at(Stage::Ids)?;
         credentials::become_user(uid, gid).at(Stage::Ids)?;
@@ -124,7 +124,21 @@ fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Fai
     credentials::drop_all_rights().at(Stage::Rights)?;
     // A change of ids resets both, so they come last.
     credentials::forbid_inspection().at(Stage::Rights)?;
-    credentials::die_with_parent().at(Stage::Rights)
+    credentials::die_with_parent().at(Stage::Rights)?;
+    is_launcher_there(&launcher).at(Stage::Start)
+}
+
+/// A launcher that ended while its end would not have ended this process shows as
+/// its line's end.
+fn is_launcher_there(launcher: &OwnedFd) -> io::Result<()> {
+    let mut line = [Waiting {
+        fd: launcher.as_fd(),
+        ready: false,
+    }];
+    match descriptor::wait_readable(&mut line, Some(0))? {
+        true => Err(io::ErrorKind::BrokenPipe.into()),
+        false => Ok(()),
+    }
 }
 
 /// Leaves the host's network for the one that the launcher has made meanwhile.
@@ -138,6 +152,8 @@ fn join_network(launcher: &OwnedFd) -> io::Result<()> {
     }
 }
 
+/// For what was no answer of the kernel's: the other side is gone.
+const ECANCELED: i32 = 125;
 const CLONE_NEWNET: i32 = 0x4000_0000;
 const CLONE_NEWCGROUP: i32 = 0x0200_0000;
 const CLONE_NEWUSER: i32 = 0x1000_0000;

@@ -150,15 +150,6 @@ fn wait_for_exec(told: &OwnedFd, pid: u32) -> Result<Started, Failure> {
     if stage == EXEC as u8 {
         return Ok(Started::NotExecuted(error));
     }
-    let stage = [
-        Stage::Terminal,
-        Stage::Directory,
-        Stage::Limits,
-        Stage::Landlock,
-        Stage::Filter,
-    ]
-    .into_iter()
-    .find(|known| *known as u8 == stage)
-    .unwrap_or(Stage::Start);
+    let stage = Stage::from_number(stage).unwrap_or(Stage::Start);
     Err(io::Error::from_raw_os_error(error)).at(stage)
 }

@@ -18,13 +18,14 @@ use std::os::unix::ffi::OsStrExt;
 use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, report_failure};
 use atoll_sys::descriptor::{self, Waiting};
-use atoll_sys::process::{self, Child, Namespaces, Side};
+use atoll_sys::process::{self, Change, Child, Namespaces, Side};
 use atoll_sys::{credentials, network, socket};
 
 const LINE: i32 = 3;
 const FIRST_FOREIGN: u32 = 4;
 
 const SIGKILL: i32 = 9;
+const EIO: u8 = 5;
 const CLONE_NEWUSER: i32 = 0x1000_0000;
 const CLONE_NEWNET: i32 = 0x4000_0000;
 
@@ -61,11 +62,15 @@ fn launch(line: &OwnedFd) -> Result<(), Failure> {
         remove_groups(&directories);
         process::exit_now(0)
     }
-    let child = make(line, spec, holder, control, standard)?;
-    let report = Report::Started { pid: child.pid };
-    // A host side that is gone is found so by the wait.
-    let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
-    at(Stage::Start, wait(line, &child, &directories))
+    let made = make(line, spec, holder, control, standard).and_then(|(child, go)| {
+        let report = Report::Started { pid: child.pid };
+        // A host side that is gone is found so by the wait.
+        let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
+        // Open until the end: by it `init` sees that this process is there.
+        at(Stage::Start, wait(line, &child)).map(|()| drop(go))
+    });
+    remove_groups(&directories);
+    made
 }
 
 /// What the host side sends: the description, the line of `init`, the program's
@@ -113,7 +118,7 @@ fn make(
     holder: Option<Holder>,
     control: OwnedFd,
     standard: [OwnedFd; 3],
-) -> Result<Child, Failure> {
+) -> Result<(Child, OwnedFd), Failure> {
     let namespaces = if holder.is_some() {
         Namespaces::ALL_BUT_USER
     } else {
@@ -141,25 +146,44 @@ fn make(
         Side::Parent(child) => {
             // The child's ends: held here, they would never show their end.
             drop((ready, control, standard));
-            if let Identity::Own { uid, gid } = identity {
-                at(Stage::Ids, map_own_ids(child.pid, uid, gid))?;
+            match equip(&child, identity, holder, &go) {
+                Ok(()) => Ok((child, go)),
+                Err(failure) => {
+                    let _ = process::signal(child.descriptor.as_fd(), SIGKILL);
+                    let _ = process::wait(Some(child.pid), true);
+                    Err(failure)
+                }
             }
-            let ids = holder.map(Holder::finish);
-            let ids = at(Stage::Ids, ids.transpose())?;
-            let owner = at(Stage::Network, network_owner(child.pid, identity))?;
-            // Not earlier: the id map of a process that cannot be inspected is
-            // written by nobody but root. Nothing hostile runs yet.
-            at(Stage::Rights, credentials::forbid_inspection())?;
-            let with: Vec<BorrowedFd<'_>> = ids.iter().map(AsFd::as_fd).collect();
-            at(Stage::Start, socket::send(go.as_fd(), b"g", &with))?;
-            let network = at(Stage::Network, make_network(owner))?;
-            at(
-                Stage::Start,
-                socket::send(go.as_fd(), b"n", &[network.as_fd()]),
-            )?;
-            Ok(child)
         }
     }
+}
+
+/// Gives the first process its ids and its network. That it is gone is no failure
+/// of this side's: it has told why.
+fn equip(
+    child: &Child,
+    identity: Identity,
+    holder: Option<Holder>,
+    go: &OwnedFd,
+) -> Result<(), Failure> {
+    if let Identity::Own { uid, gid } = identity {
+        at(Stage::Ids, map_own_ids(child.pid, uid, gid))?;
+    }
+    let ids = at(Stage::Ids, holder.map(Holder::finish).transpose())?;
+    // The user namespace that the network is to belong to, if not this one.
+    let owner = match identity {
+        Identity::Shifted { .. } => None,
+        Identity::Own { .. } => {
+            let path = format!("/proc/{}/ns/user", child.pid);
+            Some(at(Stage::Namespaces, open_path(path.as_bytes()))?)
+        }
+    };
+    // Not earlier: the id map of a process that cannot be inspected is
+    // written by nobody but root. Nothing hostile runs yet.
+    at(Stage::Rights, credentials::forbid_inspection())?;
+    let with: Vec<BorrowedFd<'_>> = ids.iter().map(AsFd::as_fd).collect();
+    let _ = socket::send(go.as_fd(), b"g", &with);
+    at(Stage::Namespaces, make_network(owner, go))
 }
 
 /// The child's first steps: it must not outlive the launcher, and waits until
@@ -193,26 +217,32 @@ fn begin(
     }
 }
 
-/// The user namespace that the sandbox's network is to belong to, where it is
-/// not the launcher's own.
-fn network_owner(pid: u32, identity: Identity) -> io::Result<Option<OwnedFd>> {
-    match identity {
-        Identity::Shifted { .. } => Ok(None),
-        Identity::Own { .. } => open_path(format!("/proc/{pid}/ns/user").as_bytes()).map(Some),
-    }
-}
-
 /// Makes the sandbox's network, of nothing but its own loopback, while the first
-/// process builds the tree. The launcher stays in it; it has no use for another.
-fn make_network(owner: Option<OwnedFd>) -> io::Result<OwnedFd> {
-    if let Some(owner) = owner {
-        credentials::join_namespace(owner.as_fd(), CLONE_NEWUSER)?;
-        // New rights reset it, to what the host's sysctl says.
-        credentials::forbid_inspection()?;
+/// process builds the tree. That is done by a process which ends right after: it
+/// has to join the network's owner, and rights there are no launcher's.
+fn make_network(owner: Option<OwnedFd>, go: &OwnedFd) -> io::Result<()> {
+    let make = || -> io::Result<()> {
+        if let Some(owner) = owner {
+            credentials::join_namespace(owner.as_fd(), CLONE_NEWUSER)?;
+        }
+        credentials::leave_namespaces(CLONE_NEWNET)?;
+        network::loopback_up()?;
+        let network = open_path(b"/proc/self/ns/net")?;
+        let _ = socket::send(go.as_fd(), b"n", &[network.as_fd()]);
+        Ok(())
+    };
+    let child = match process::divide(Namespaces::NONE, None)? {
+        Side::Parent(child) => child,
+        Side::Child => {
+            let number = |error: io::Error| error.raw_os_error().and_then(|n| u8::try_from(n).ok());
+            process::exit_now(make().map_or_else(|error| number(error).unwrap_or(EIO), |()| 0))
+        }
+    };
+    match process::wait(Some(child.pid), true)?.map(|waited| waited.change) {
+        Some(Change::Exited(0)) => Ok(()),
+        Some(Change::Exited(number)) => Err(io::Error::from_raw_os_error(number.into())),
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
     }
-    credentials::leave_namespaces(CLONE_NEWNET)?;
-    network::loopback_up()?;
-    open_path(b"/proc/self/ns/net")
 }
 
 /// Maps the caller's own ids and nothing else (user_namespaces(7)).
@@ -292,7 +322,7 @@ fn open_path(path: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Waits for the end of the sandbox; ends it when the host side is gone.
-fn wait(line: &OwnedFd, child: &Child, directories: &[Vec<u8>]) -> io::Result<()> {
+fn wait(line: &OwnedFd, child: &Child) -> io::Result<()> {
     let host_is_there = wait_for_either(line.as_fd(), child.descriptor.as_fd())?;
     if !host_is_there {
         process::signal(child.descriptor.as_fd(), SIGKILL)?;
@@ -310,7 +340,6 @@ fn wait(line: &OwnedFd, child: &Child, directories: &[Vec<u8>]) -> io::Result<()
             let _ = socket::receive(line.as_fd(), &mut rest);
         }
     }
-    remove_groups(directories);
     Ok(())
 }
 

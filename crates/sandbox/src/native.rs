@@ -64,7 +64,7 @@ pub fn assemble(
                 groups,
                 limits: limits.clone(),
             };
-            Ok(Assembled::new(call.run.clone(), sandbox))
+            Ok(Assembled::new(call.clone(), boundary.clone(), sandbox))
         }
         Err(error) => {
             if let Some(groups) = groups {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report};
-use atoll_model::{Ending, Enforcement, LimitHit, Limits, Outcome, RunId, Usage};
+use atoll_model::{Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage};
 use atoll_policy::Grant;
 use atoll_store::Armed;
 use atoll_sys::terminal::{WindowSize, set_window_size};
@@ -51,14 +51,16 @@ pub(crate) struct Lines {
 /// Dropped, it ends.
 #[derive(Debug)]
 pub struct Assembled {
-    run: RunId,
+    call: Call,
+    boundary: Boundary,
     sandbox: Option<Running>,
 }
 
 impl Assembled {
-    pub(crate) fn new(run: RunId, sandbox: Running) -> Self {
+    pub(crate) fn new(call: Call, boundary: Boundary, sandbox: Running) -> Self {
         Self {
-            run,
+            call,
+            boundary,
             sandbox: Some(sandbox),
         }
     }
@@ -66,9 +68,11 @@ impl Assembled {
     /// Lets the program start, now that its call is on disk.
     ///
     /// # Errors
-    /// [`SandboxError::AnotherCall`] when the right is for another call's program.
-    pub fn start(mut self, armed: &Armed<Grant>) -> Result<Running, SandboxError> {
-        match self.sandbox.take_if(|_| armed.run() == &self.run) {
+    /// [`SandboxError::AnotherCall`] when the right is to another call's program, or
+    /// within another boundary, or was used before.
+    pub fn start(mut self, armed: &mut Armed<Grant>) -> Result<Running, SandboxError> {
+        let is_this = armed.call() == &self.call && armed.grant().boundary() == &self.boundary;
+        match self.sandbox.take_if(|_| is_this && armed.use_up()) {
             None => Err(SandboxError::AnotherCall),
             Some(running) => {
                 // When nobody is there to obey, attending finds out why.
@@ -108,7 +112,7 @@ impl Running {
     pub fn attend(
         self,
         attachment: &mut dyn Attachment,
-    ) -> Result<(Outcome, Departing), SandboxError> {
+    ) -> Result<(Outcome, Option<Departing>), SandboxError> {
         let Self {
             launcher,
             lines,
@@ -134,6 +138,7 @@ impl Running {
             abandon_at: None,
             typed: Vec::new(),
             suspend_typed: false,
+            has_run: false,
             input_open: true,
             control_open: true,
             shown: [Vec::new(), Vec::new()],
@@ -141,9 +146,11 @@ impl Running {
         let attended = session.attend(attachment);
         let result = attended.and_then(|()| session.finish());
         let counted = groups.as_ref().map(Groups::counted).unwrap_or_default();
+        let is_gone = session.used.is_some();
         // Closing both lines ends whatever is left, before the groups go.
         drop(session);
-        let departing = launcher.let_go();
+        // One that has not told the end may have to make it first.
+        let departing = Some(launcher.let_go()).filter(|_| is_gone);
         if let Some(groups) = groups {
             groups.remove();
         }
@@ -214,6 +221,7 @@ struct Session<'a> {
     abandon_at: Option<Instant>,
     typed: Vec<u8>,
     suspend_typed: bool,
+    has_run: bool,
     input_open: bool,
     control_open: bool,
     shown: [Vec<u8>; 2],
@@ -371,6 +379,7 @@ impl Session<'_> {
                 self.lines.input = None;
             }
             Report::Running => {
+                self.has_run = true;
                 self.started = Instant::now();
                 self.active = self.started;
             }
@@ -675,7 +684,9 @@ impl Session<'_> {
             (Some(limit), _) => Ending::Limited { limit },
             (None, Some(ending)) => ending,
             // The kernel ended the first process itself: for memory, most likely.
-            (None, None) if self.used.is_some() => Ending::Signalled { signal: SIGKILL },
+            (None, None) if self.used.is_some() && self.has_run => {
+                Ending::Signalled { signal: SIGKILL }
+            }
             (None, None) => return Err(SandboxError::Vanished),
         };
         let (cpu_us, memory_peak_bytes) = self.used.unwrap_or_default();
@@ -741,9 +752,15 @@ impl Ready {
 /// One report with what it carries; `None` when the other side is gone.
 fn hear(line: &OwnedFd) -> Result<Option<(Report, Vec<OwnedFd>)>, SandboxError> {
     let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
-    let (got, descriptors) = match socket::receive(line.as_fd(), &mut buffer) {
+    let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+    // Whoever left without reading all is told of first, what it said after that.
+    let received = match socket::receive(line.as_fd(), &mut buffer) {
+        Err(error) if reset(&error) => socket::receive(line.as_fd(), &mut buffer),
+        other => other,
+    };
+    let (got, descriptors) = match received {
         Ok(received) => received,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        Err(error) if reset(&error) => return Ok(None),
         Err(error) => {
             return Err(SandboxError::Host {
                 what: "the sandbox's line failed",

@@ -16,6 +16,7 @@ use crate::{LedgerError, Position, host_text};
 /// [`Entry::arm`], its run will be found interrupted.
 #[derive(Debug)]
 pub struct Entry {
+    call: Call,
     journal: Arc<Journal>,
     marker: Marker,
     recorded: Recorded,
@@ -29,6 +30,7 @@ pub struct Entry {
 pub struct Armed<G> {
     entry: Entry,
     grant: G,
+    used: bool,
 }
 
 /// A call that goes no further.
@@ -64,12 +66,14 @@ pub struct Refusal {
 
 impl Entry {
     pub(crate) fn new(
+        call: Call,
         journal: Arc<Journal>,
         marker: Marker,
         recorded: Recorded,
         (position, tail): (Position, Tail),
     ) -> Self {
         Self {
+            call,
             journal,
             marker,
             recorded,
@@ -91,7 +95,11 @@ impl Entry {
         match verdict {
             Verdict::Allow(grant) => {
                 self.journal.make_durable(self.tail.clone())?;
-                Ok(Armed { entry: self, grant })
+                Ok(Armed {
+                    entry: self,
+                    grant,
+                    used: false,
+                })
             }
             Verdict::Ask(reasons) => Err(Refused::NeedsApproval(self.refuse(reasons)?)),
             Verdict::Deny(reasons) => Err(Refused::Denied(self.refuse(reasons)?)),
@@ -136,6 +144,18 @@ impl<G> Armed<G> {
     #[must_use]
     pub fn grant(&self) -> &G {
         &self.grant
+    }
+
+    /// The call that was recorded.
+    #[must_use]
+    pub fn call(&self) -> &Call {
+        &self.entry.call
+    }
+
+    /// Uses the right up. Whether it was there: it starts one program, once.
+    #[must_use]
+    pub fn use_up(&mut self) -> bool {
+        !std::mem::replace(&mut self.used, true)
     }
 
     /// The run.

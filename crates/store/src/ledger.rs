@@ -167,6 +167,7 @@ impl Ledger {
         let marker = self.open_runs.mark(&call.run, self.journal.scan_start()?)?;
         match self.journal.append(&draft) {
             Ok(place) => Ok(Entry::new(
+                call.clone(),
                 Arc::clone(&self.journal),
                 marker,
                 recorded,

@@ -21,6 +21,8 @@ impl Namespaces {
     );
     /// These and a user namespace, which owns them.
     pub const ALL: Self = Self(Self::ALL_BUT_USER.0 | libc::CLONE_NEWUSER as u64);
+    /// None: a mere copy of the process.
+    pub const NONE: Self = Self(0);
     /// A user namespace alone.
     pub const USER: Self = Self(libc::CLONE_NEWUSER as u64);
 }
@@ -356,7 +358,9 @@ pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<Waited>> {
     // SAFETY: rusage is plain data that wait4 fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     let which = pid.map_or(-1, |pid| pid as libc::pid_t);
-    let flags = libc::WUNTRACED | libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    // Who waits for one waits for its end; stops are for who watches over all.
+    let stops = if pid.is_none() { libc::WUNTRACED } else { 0 };
+    let flags = stops | libc::__WALL | if block { 0 } else { libc::WNOHANG };
     loop {
         // SAFETY: both records live through the call.
         let got = unsafe { libc::wait4(which, &raw mut status, flags, &raw mut usage) };

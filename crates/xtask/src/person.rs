@@ -93,9 +93,9 @@ impl Stage {
         };
         let own = self.path().join(folder);
         let (home, temporary) = (own.join("home"), own.join("tmp"));
-        for directory in [&own, &home, &temporary] {
+        // Tests of root become other users in what they make for temporary use.
+        for (directory, mode) in [(&own, 0o755), (&home, 0o700), (&temporary, 0o711)] {
             fs::create_dir(directory)?;
-            let mode = if *directory == own { 0o755 } else { 0o700 };
             fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
         }
         let person = Person {
