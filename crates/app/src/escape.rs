@@ -25,6 +25,8 @@ mod restore;
 mod strings;
 
 #[cfg(test)]
+mod inspection;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;

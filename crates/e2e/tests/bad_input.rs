@@ -16,6 +16,18 @@ use e2e::{Avoidable, Outcome, World, can_be_ordinary_root, is_root, tree};
 
 const NONE: [&str; 0] = [];
 
+/// Before a command: the disk takes nothing that is waited for.
+const FAILING_DISK: [&str; 8] = [
+    "strace",
+    "-qq",
+    "-o",
+    "/dev/null",
+    "-e",
+    "trace=fdatasync",
+    "-e",
+    "inject=fdatasync:error=EIO",
+];
+
 fn close_to_writing(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
 }
@@ -542,21 +554,27 @@ fn root_of_a_user_namespace_is_served_or_refused_clearly() {
 // The ledger.
 
 #[test]
+fn a_run_to_resume_stays_whole_when_the_disk_does_not_take_the_record() {
+    let world = World::new("a_run_to_resume_stays_whole_when_the_disk_does_not_take_the_record");
+    let kept = world.run(["--keep"], "echo precious > work").run();
+    let _ = kept.success();
+    let earlier = world.last_run();
+    let refused = world
+        .run(["--keep", "--resume", &earlier], "echo started")
+        .under(FAILING_DISK)
+        .run();
+    assert_eq!(refused.out(), "");
+    let _ = refused.expect_status(125);
+    let _ = world.atoll(["apply", &earlier]).run().success();
+    assert_eq!(world.read("work"), "precious\n");
+}
+
+#[test]
 fn nothing_starts_when_the_disk_does_not_take_the_record() {
     let world = World::new("nothing_starts_when_the_disk_does_not_take_the_record");
     // Makes the ledger, which waits for the disk too.
     let _ = world.run_inside("true").success();
     let before = tree(&world.workspace());
-    let failing = [
-        "strace",
-        "-qq",
-        "-o",
-        "/dev/null",
-        "-e",
-        "trace=fdatasync",
-        "-e",
-        "inject=fdatasync:error=EIO",
-    ];
     let kinds = [
         (&["--live", "--keep"][..], "live"),
         (&["--discard"], "scratch"),
@@ -564,7 +582,7 @@ fn nothing_starts_when_the_disk_does_not_take_the_record() {
     for (options, kind) in kinds {
         let refused = world
             .run(options, "echo started; touch started")
-            .under(failing)
+            .under(FAILING_DISK)
             .run();
         assert_eq!(refused.out(), "", "{kind}");
         let _ = refused

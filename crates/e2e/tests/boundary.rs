@@ -560,6 +560,10 @@ fn too_many_processes_are_refused() {
     if held.iter().any(counted) {
         limited.says(["denied", "beyond the limit processes", "atoll why"]);
     }
+    // The first process of the sandbox counts, nothing else of Atoll's.
+    let few = "sleep .1 & sleep .1 & wait; echo all";
+    let limited = world.run(["--limit", "processes=4"], few).run();
+    assert_eq!(limited.success().out(), "all\n");
     let free = world.run_inside(script).success();
     assert!(!free.out().contains("stopped at"), "{free}");
 }

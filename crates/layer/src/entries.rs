@@ -112,6 +112,8 @@ impl Walker {
         let notes = xattrs_at(tree, path, facts.kind, None, bytes_max).map_err(failed)?;
         let mut xattrs = notes.own;
         xattrs.extend(notes.lists);
+        // The person's directory may itself be part of someone's overlay.
+        xattrs.extend(notes.posing);
         if let Some(capability) = notes.capability {
             xattrs.push((Bytes(b"security.capability".to_vec()), capability));
         }

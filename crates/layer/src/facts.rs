@@ -156,8 +156,9 @@ pub(crate) struct Xattrs {
     pub capability: Option<Bytes>,
     /// overlayfs' own notes, by their name behind the prefix.
     pub overlay: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Names that look like overlayfs' notes but are not: never carried over.
-    pub posing: Vec<Vec<u8>>,
+    /// What looks like overlayfs' notes but is not: kept for originals, never carried
+    /// over from a layer.
+    pub posing: Vec<(Bytes, Bytes)>,
     /// Others that mean rights: refused.
     pub foreign: Vec<Vec<u8>>,
 }
@@ -208,8 +209,8 @@ fn sort(sorted: &mut Xattrs, flavour: Option<XattrFlavour>, name: Vec<u8>, value
         }
         _ => {}
     }
-    if user.is_some() || trusted.is_some() {
-        sorted.posing.push(name);
+    if is_note(&name) {
+        sorted.posing.push((Bytes(name), Bytes(value)));
     } else if name.starts_with(b"user.") {
         sorted.own.push((Bytes(name), Bytes(value)));
     } else if name.starts_with(b"system.posix_acl_") {
@@ -221,6 +222,11 @@ fn sort(sorted: &mut Xattrs, flavour: Option<XattrFlavour>, name: Vec<u8>, value
     }
     // Other security.* and system.* attributes are labels that the host's kernel
     // gives by its own rules (SELinux, IMA, NFS): neither read nor written.
+}
+
+/// Whether overlayfs could take an attribute of this name for its own.
+pub(crate) fn is_note(name: &[u8]) -> bool {
+    name.starts_with(b"user.overlay.") || name.starts_with(b"trusted.overlay.")
 }
 
 fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {

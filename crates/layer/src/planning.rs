@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::change::Source;
 use crate::entries::{Walker, layer_entry};
-use crate::facts::{Facts, Kind};
+use crate::facts::{Facts, Kind, is_note};
 use crate::plan::{Act, Content, Entry, Node};
 use crate::read::Reader;
 use crate::tree::is_absence;
@@ -329,6 +329,9 @@ impl<'a> Planner<'a> {
                 let lists = old.xattrs.iter().filter(|(name, _)| is_list(&name.0));
                 new.xattrs.extend(lists.cloned());
                 new.modified = old.modified;
+                // Overlayfs hides these from the program, so it has not removed them.
+                let notes = old.xattrs.iter().filter(|(name, _)| is_note(&name.0));
+                new.xattrs.extend(notes.cloned());
                 let (old, new) = (Box::new(old), Box::new(new));
                 self.push(&top.path, Act::Facts { old, new });
             }

@@ -4,7 +4,7 @@ use atoll_model::{RunId, civil_date};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::canonical::{CanonicalError, write_string, write_value};
+use crate::canonical::{CanonicalError, INTEGER_MAX, write_string, write_value};
 use crate::hash::HASH_DIGITS;
 use crate::{LedgerError, TreeHash};
 
@@ -214,6 +214,10 @@ impl Event {
         })?;
         if members.v != EVENT_VERSION {
             return Err(LineFault::Version(members.v));
+        }
+        // Whoever counts on from there must not overflow.
+        if members.seq > INTEGER_MAX {
+            return Err(LineFault::NotAnEvent("a number beyond 2^53".to_owned()));
         }
         if !is_time(&members.time) || !is_kind(&members.kind) {
             return Err(LineFault::NotAnEvent("a malformed time or type".to_owned()));

@@ -2,7 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -45,6 +47,29 @@ pub(crate) fn required(command: &mut Command) -> Result<()> {
         return Ok(());
     }
     bail!("{} failed", display(command))
+}
+
+/// How often a running program is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Waits for the end; nothing when it had to be killed after this time.
+pub(crate) fn wait(command: &mut Command, longest: Duration) -> Result<Option<ExitStatus>> {
+    let end = Instant::now() + longest;
+    let name = display(command);
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= end {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(POLL);
+    }
 }
 
 /// Where a program is, in `PATH` or in the directories of administrators,

@@ -5,6 +5,7 @@
 //! environment is told in CONTRIBUTING.md.
 
 mod binaries;
+pub(crate) mod fuzzing;
 mod libtest;
 mod needs;
 mod runner;
@@ -35,9 +36,17 @@ pub(crate) struct Options {
     /// Leave out tests named `…_slow` and the repetition of unit tests
     #[arg(long, conflicts_with = "nightly")]
     pub(crate) quick: bool,
-    /// Run the tests named `…_nightly` too
+    /// Run the tests named `…_nightly` too, and the fuzz targets
     #[arg(long)]
     pub(crate) nightly: bool,
+    /// How long each fuzz target runs, seconds
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        requires = "nightly"
+    )]
+    pub(crate) fuzz_seconds: u32,
     /// Install what is missing
     #[arg(long)]
     pub(crate) install: bool,
@@ -55,17 +64,25 @@ impl Options {
             (None, false, false) => "full",
         }
     }
+
+    /// Whether the filter can match fuzz targets alone: no test has a space in its name.
+    fn is_fuzzing_alone(&self) -> bool {
+        let named = |filter: &String| filter.starts_with(fuzzing::LABEL);
+        self.nightly && self.filter.as_ref().is_some_and(named)
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let started = Instant::now();
     let root = tree::root()?;
     let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
-    let cache = needs::provide(options.install || ci)?;
+    let cache = needs::provide(options.install || ci, options.nightly)?;
     let mut tally = Tally::new(started, ci);
 
     if options.filter.is_none() {
         tally.gate("format", &mut cargo(&root, &["fmt", "--all", "--check"]))?;
+        let fuzz = ["fmt", "--manifest-path", fuzzing::MANIFEST, "--check"];
+        tally.gate("format of fuzz targets", &mut cargo(&root, &fuzz))?;
         let lint = [
             "clippy",
             "--workspace",
@@ -78,8 +95,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         tally.gate("lints", &mut cargo(&root, &lint))?;
     }
     let end_to_end = root.join("crates").join(END_TO_END).is_dir();
-    if let Some(built) = build(&root, end_to_end, &mut tally)? {
+    if !options.is_fuzzing_alone()
+        && let Some(built) = build(&root, end_to_end, &mut tally)?
+    {
         run_tests(options, &root, &cache, &built, &mut tally)?;
+    }
+    if options.nightly {
+        let below = built_below(&root)?.join("fuzz");
+        fuzzing::run(options, &root, &cache, &below, &mut tally)?;
     }
     let list = built_below(&root)?.join("atoll-tests-ran.txt");
     tally.write_list(options.mode(), &list)?;

@@ -10,6 +10,7 @@ mod dependencies;
 mod facades;
 mod links;
 mod rules;
+mod seeds;
 mod source;
 mod specification;
 mod words;
@@ -80,6 +81,7 @@ fn check_workspace(root: &Path, ran: Option<&Ran>) -> Result<Vec<Finding>> {
     let graph = dependencies::Graph::of_workspace(root)?;
     let mut findings = check(&tree, &rules, ran);
     findings.extend(dependencies::check(&tree, &rules, &graph));
+    findings.extend(seeds::check(&tree, &rules)?);
     findings.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
     println!(
         "tidy: {} of {} audited lines in {}",

@@ -87,6 +87,7 @@ impl SourceFile {
             || name == "tests.rs"
             || name.ends_with("_tests.rs")
             || self.path.starts_with("crates/e2e/")
+            || self.path.starts_with("fuzz/")
     }
 
     /// The folder below `crates/` that the file is in.

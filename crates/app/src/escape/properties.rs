@@ -1,6 +1,7 @@
 use atoll_model::TerminalRights;
 use proptest::prelude::*;
 
+use super::inspection::inspect;
 use super::*;
 
 fn filter(bytes: &[u8], rights: TerminalRights) -> Vec<u8> {
@@ -37,73 +38,37 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
-/// Reads output in a way of its own and says what is wrong with it.
-fn inspect(out: &[u8], rights: TerminalRights) -> Result<(), String> {
-    let text = std::str::from_utf8(out).map_err(|error| error.to_string())?;
-    let mut rest = text;
-    while let Some(character) = rest.chars().next() {
-        rest = &rest[character.len_utf8()..];
-        match character {
-            '\x1b' => rest = inspect_sequence(rest, rights)?,
-            '\x07'..='\x0f' => {}
-            other if other.is_control() => return Err(format!("control {other:?}")),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn inspect_sequence(rest: &str, rights: TerminalRights) -> Result<&str, String> {
-    let kind = rest.chars().next().ok_or("a lone escape")?;
-    let rest = &rest[1..];
-    match kind {
-        '[' => {
-            let end = rest
-                .find(|character: char| ('@'..='~').contains(&character))
-                .ok_or("no end")?;
-            let (body, last) = (&rest[..end], &rest[end..=end]);
-            if !body.bytes().all(|byte| (0x20..=0x3f).contains(&byte)) {
-                return Err(format!("body {body:?}"));
-            }
-            let asks = "cnxy".contains(last)
-                || body.ends_with('$')
-                || (last == "q" && body.starts_with('>'))
-                || (last == "u" && body.starts_with(['?', '<', '=', '>']))
-                || (last == "t" && !matches!(body.get(..2), Some("22" | "23")));
-            if asks && !rights.queries {
-                return Err(format!("asks {body:?}{last}"));
-            }
-            if last == "i" || (last == "t" && matches!(body, "20" | "21")) {
-                return Err(format!("never {body:?}{last}"));
-            }
-            Ok(&rest[end + 1..])
-        }
-        ']' | 'k' => {
-            let end = rest.find(['\x07', '\x1b']).ok_or("no end")?;
-            let body = &rest[..end];
-            let number = body.split(';').next().unwrap_or_default();
-            let refused = match number {
-                _ if kind == 'k' => !rights.title,
-                "0" | "1" | "2" => !rights.title,
-                "52" => !rights.clipboard || body.contains('?'),
-                "4" | "10" | "11" | "12" => !rights.queries && body.contains('?'),
-                "8" | "104" | "110" | "111" | "112" | "133" => false,
-                _ => true,
-            };
-            if refused || body.chars().any(char::is_control) {
-                return Err(format!("command {body:?}"));
-            }
-            let after = &rest[end..];
-            after
-                .strip_prefix('\x07')
-                .or_else(|| after.strip_prefix("\x1b\\"))
-                .ok_or_else(|| format!("ends with {after:?}"))
-        }
-        '(' | ')' => rest
-            .strip_prefix(['0', 'A', 'B', 'U'])
-            .ok_or_else(|| format!("set {rest:?}")),
-        '7' | '8' | 'c' | 'D' | 'E' | 'H' | 'M' | '=' | '>' => Ok(rest),
-        other => Err(format!("escape {other:?}")),
+#[test]
+fn the_second_reader_reads_numbers_as_terminals_do() {
+    let title = TerminalRights {
+        title: true,
+        ..TerminalRights::default()
+    };
+    let queries = TerminalRights {
+        queries: true,
+        ..TerminalRights::default()
+    };
+    let cases = [
+        (b"\x1b[023t".as_slice(), title, true),
+        (b"\x1b[22;0t", title, true),
+        (b"\x1b[22;0t", queries, false),
+        (b"\x1b[014t", queries, true),
+        (b"\x1b[014t", title, false),
+        (b"\x1b[021t", queries, false),
+        (b"\x1b[20;1t", queries, false),
+    ];
+    for (out, rights, expected) in cases {
+        assert_eq!(
+            inspect(out, rights).is_ok(),
+            expected,
+            "{}",
+            out.escape_ascii()
+        );
+        assert!(
+            !expected || filter(out, rights) == out,
+            "{}",
+            out.escape_ascii()
+        );
     }
 }
 

@@ -458,3 +458,34 @@ fn long_attributes_are_read_whole() {
     let own = crate::facts::xattrs(&file, None, 1 << 20).unwrap().own;
     assert_eq!(own.first().map(|(_, value)| value.0.len()), Some(3_000));
 }
+
+/// The person's directory can be the layer of an overlay that is not Atoll's.
+#[test]
+fn notes_of_another_overlay_come_back() {
+    let note = "user.overlay.opaque";
+    let before = [
+        directory("replaced"),
+        xattr("replaced", note, "y"),
+        write("removed/file", "1"),
+        xattr("removed/file", note, "y"),
+        directory("changed"),
+        xattr("changed", note, "y"),
+    ];
+    let edits = [
+        remove("replaced"),
+        write("replaced", "a file"),
+        remove("removed"),
+        mode("changed", 0o700),
+    ];
+    let (stand, _) = Stand::copy(&before, &edits);
+    let has_note = |at: &str| {
+        let value = rustix::fs::lgetxattr(stand.host().join(at), note, &mut [0; 8]);
+        value.is_ok()
+    };
+    stand.apply_all();
+    assert!(!has_note("replaced") && has_note("changed"));
+    undo(&stand.journal(), false).unwrap();
+    for at in ["replaced", "removed/file", "changed"] {
+        assert!(has_note(at), "{at}");
+    }
+}

@@ -155,6 +155,7 @@ fn an_event_that_is_not_canonical_is_found() {
         event.replacen("{\"number\":0}", "{\"number\":0.0}", 1),
         event.replacen("{\"number\":0}", "[]", 1),
         event.replacen("\"seq\":0", "\"run\":null,\"seq\":0", 1),
+        event.replacen("\"seq\":0", "\"seq\":18446744073709551615", 1),
         event.replacen("\"v\":1", "\"v\":1,\"w\":1", 1),
         event.replacen("\"v\":1", "\"v\":2", 1),
         event.replacen("test.noted", "TEST", 1),

@@ -51,6 +51,12 @@ const PACKAGES: [Package; 15] = [
     },
 ];
 
+/// What `--nightly` needs besides: libFuzzer is C++.
+const NIGHTLY_PACKAGES: [Package; 1] = [program("g++", "c++")];
+
+/// Programs of crates.io, for `--nightly` alone, each in the cache.
+const CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
+
 /// Packages of npm, each in the cache, none of them global.
 const NPM: [&str; 1] = ["@openai/codex@0.169.0"];
 
@@ -66,10 +72,16 @@ const fn program(name: &'static str, program: &'static str) -> Package {
 
 /// Says what is missing, installs it if that is allowed, and gives back the
 /// project's own cache.
-pub(crate) fn provide(install: bool) -> Result<PathBuf> {
+pub(crate) fn provide(install: bool, nightly: bool) -> Result<PathBuf> {
     let cache = cache_directory()?;
+    let (more, programs) = if nightly {
+        (NIGHTLY_PACKAGES.as_slice(), CARGO.as_slice())
+    } else {
+        Default::default()
+    };
     let missing: Vec<&str> = PACKAGES
         .iter()
+        .chain(more)
         .filter(|package| !is_there(&package.seen_by))
         .map(|package| package.name)
         .collect();
@@ -81,7 +93,17 @@ pub(crate) fn provide(install: bool) -> Result<PathBuf> {
         .into_iter()
         .filter(|name| !pip_has(&cache, name))
         .collect();
-    let lists = [("apt", &missing), ("npm", &npm), ("pip", &pip)];
+    let cargo: Vec<&str> = programs
+        .iter()
+        .copied()
+        .filter(|name| !cargo_has(&cache, name))
+        .collect();
+    let lists = [
+        ("apt", &missing),
+        ("npm", &npm),
+        ("pip", &pip),
+        ("cargo", &cargo),
+    ];
     let verb = if install {
         "installing"
     } else {
@@ -95,6 +117,7 @@ pub(crate) fn provide(install: bool) -> Result<PathBuf> {
             let installed = match *from {
                 "apt" => install_apt(names),
                 "npm" => install_npm(&cache, names),
+                "cargo" => install_cargo(&cache, names),
                 _ => install_pip(&cache, names),
             };
             // Tests that need it skip, and say so; the others still run.
@@ -104,6 +127,11 @@ pub(crate) fn provide(install: bool) -> Result<PathBuf> {
         }
     }
     Ok(cache)
+}
+
+/// Where a program of crates.io is in the cache.
+pub(crate) fn cargo_program(cache: &Path, name: &str) -> PathBuf {
+    cache.join("cargo/bin").join(name)
 }
 
 /// Below `/var` for root, because other users cannot enter root's home.
@@ -154,6 +182,14 @@ fn pip_has(cache: &Path, package: &str) -> bool {
         .any(|file| file.file_name().to_string_lossy().starts_with(&prefix))
 }
 
+/// Cargo keeps a list of what it has installed there.
+fn cargo_has(cache: &Path, package: &str) -> bool {
+    let (name, version) = package.rsplit_once('@').unwrap_or((package, ""));
+    let list = fs::read_to_string(cache.join("cargo/.crates.toml")).unwrap_or_default();
+    let listed = list.contains(&format!("\"{name} {version} ("));
+    listed && cargo_program(cache, name).is_file()
+}
+
 fn install_apt(names: &[&str]) -> Result<()> {
     anyhow::ensure!(
         person::caller_id()? == 0,
@@ -199,4 +235,10 @@ fn install_pip(cache: &Path, names: &[&str]) -> Result<()> {
         "--only-binary=:all:",
     ]);
     command::output(pip.arg("--dest").arg(cache.join("pip/wheels")).args(names)).map(drop)
+}
+
+fn install_cargo(cache: &Path, names: &[&str]) -> Result<()> {
+    let mut cargo = command::cargo();
+    cargo.args(["install", "--quiet", "--locked", "--root"]);
+    command::output(cargo.arg(cache.join("cargo")).args(names)).map(drop)
 }

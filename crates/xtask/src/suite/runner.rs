@@ -3,24 +3,21 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::Options;
 use super::binaries::TestBinary;
 use super::libtest;
 use super::tally::Tally;
+use crate::command;
 use crate::person::{Person, Stage};
 use crate::tree;
 
 /// No single test executable takes longer, or something in it hangs.
 const BINARY_SECONDS_MAX: u64 = 20 * 60;
 const NIGHTLY_BINARY_SECONDS_MAX: u64 = 6 * 60 * 60;
-
-/// How often a running executable is looked at.
-const POLL: Duration = Duration::from_millis(20);
 
 pub(crate) struct Runner<'a> {
     options: &'a Options,
@@ -149,19 +146,7 @@ impl<'a> Runner<'a> {
         } else {
             BINARY_SECONDS_MAX
         };
-        let end = Instant::now() + Duration::from_secs(seconds_max);
-        let mut child = command.spawn().context("cannot start a test executable")?;
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(Some(status));
-            }
-            if Instant::now() >= end {
-                child.kill()?;
-                child.wait()?;
-                return Ok(None);
-            }
-            thread::sleep(POLL);
-        }
+        command::wait(command, Duration::from_secs(seconds_max))
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::binaries::{TestBinary, tests_in};
+use super::fuzzing::{judge, targets};
 use super::libtest::{End, Line, Skip, Sums, lines, same_test, skips, sums};
 use super::tally::Tally;
 
@@ -150,4 +151,28 @@ fn a_skipped_test_was_not_run() {
         std::fs::read_to_string(path).unwrap(),
         "full\nx b\nx d\nx row-one\n"
     );
+}
+
+#[test]
+fn the_fuzz_targets_are_read_from_their_manifest() {
+    let manifest = "[package]\nname = 'x'\n[[bin]]\nname = 'a'\npath = 'p'\n[[bin]]\nname = 'b'";
+    assert_eq!(targets(manifest).unwrap(), ["a", "b"]);
+    assert!(targets("[package]\nname = 'x'").is_err());
+}
+
+#[test]
+fn a_fuzz_target_has_to_say_that_it_tried_something() {
+    let ended = "INFO: Seed: 1\n#2\tINITED\nDone 300 runs in 2 second(s)\n";
+    let crashed =
+        "panicked at x\nartifact_prefix='/t/'; Test unit written to /t/crash-1\nBase64: \n";
+    let cases = [
+        (true, ended, Ok("300 runs in 2 second(s)")),
+        (true, "INFO: Seed: 1\n", Err("FAILED: it tried nothing")),
+        (false, ended, Err("FAILED: it did not end as it should")),
+        (false, crashed, Err("FAILED on the input /t/crash-1")),
+    ];
+    for (succeeded, printed, expected) in cases {
+        let expected = expected.map(str::to_owned).map_err(str::to_owned);
+        assert_eq!(judge(succeeded, printed), expected, "{printed}");
+    }
 }

@@ -15,6 +15,7 @@ pub(crate) struct Rules {
     #[serde(default)]
     pub(crate) facades: Vec<Facade>,
     pub(crate) words: Words,
+    pub(crate) fuzz: Fuzz,
     pub(crate) specification: Specification,
 }
 
@@ -67,6 +68,13 @@ pub(crate) struct Words {
     pub(crate) left_over: Vec<String>,
     pub(crate) macros: Vec<String>,
     pub(crate) common_directories: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fuzz {
+    pub(crate) seeds: usize,
+    pub(crate) seed_bytes: u64,
 }
 
 #[derive(Deserialize)]

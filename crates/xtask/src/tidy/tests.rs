@@ -6,7 +6,7 @@ use super::dependencies::Graph;
 use super::rules::Rules;
 use super::source;
 use super::specification::Ran;
-use super::{Finding, check, dependencies};
+use super::{Finding, check, dependencies, seeds};
 use crate::tree::{SourceFile, Tree};
 
 const RULES: &str = include_str!("../../../../tidy.toml");
@@ -393,4 +393,29 @@ fn every_crate_is_on_the_map_with_the_lints() {
             "crates/frame/Cargo.toml:1: own lints",
         ]
     );
+}
+
+#[test]
+fn seeds_are_few_and_small_and_belong_to_a_target() {
+    let targets = ["a".to_owned(), "b".to_owned()];
+    let seeds = |list: &[(&str, u64)]| {
+        let list: Vec<_> = list
+            .iter()
+            .map(|(path, bytes)| (format!("fuzz/corpus/{path}"), *bytes))
+            .collect();
+        lines(seeds::findings(&targets, &list, &rules()))
+    };
+    assert_eq!(seeds(&[("a/x", 1), ("b/x", 4096)]), [""; 0]);
+    assert_eq!(
+        seeds(&[("a/x", 4097), ("c/x", 1)]),
+        [
+            "fuzz/corpus/a/x:1: 4097 bytes, more than 4096",
+            "fuzz/corpus/c/x:1: a seed of no target",
+            "fuzz/Cargo.toml:1: the target `b` has 0 seeds, not 1 to 12",
+        ]
+    );
+    let many: Vec<(String, u64)> = (0..13)
+        .map(|number| (format!("fuzz/corpus/a/{number}"), 1))
+        .collect();
+    assert_eq!(seeds::findings(&targets, &many, &rules()).len(), 2);
 }
