@@ -22,6 +22,7 @@ use crate::configuration::Places;
 use crate::decision::{Work, selected_paths};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::live;
 use crate::output::Output;
 use crate::render::{self, RunRow, Style};
 
@@ -384,6 +385,7 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
         ledger: &ledger,
         output,
     };
+    live::refuse_discard(&record)?;
     work.record(&record, "run.discarded", json!({ "state": record.state }))?;
     work.discard(&mut record)?;
     output.say(&format!("Run {} is discarded.\n", record.run));
