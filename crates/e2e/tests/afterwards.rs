@@ -404,3 +404,33 @@ fn a_refused_undo_has_written_nothing() {
         assert!(!world.exists(gone), "{gone} is left");
     }
 }
+
+#[test]
+fn last_is_the_last_run_whatever_became_of_it() {
+    let world = World::new("last_is_the_last_run_whatever_became_of_it");
+    let _ = world.run(["--keep"], "echo a > a").run().success();
+    let kept = world.last_run();
+    let _ = world.run(["--discard"], "echo b > b").run().success();
+    for command in ["discard", "apply", "undo", "diff"] {
+        let refused = world.atoll([command, "last"]).run().expect_status(125);
+        refused.is_clear_error(["was discarded", kept.as_str()]);
+    }
+    let resumed = world
+        .run(["--resume", "last"], "true")
+        .run()
+        .expect_status(125);
+    resumed.is_clear_error(["was discarded", kept.as_str()]);
+    assert!(!world.exists("a") && world.last_run() == kept);
+    // What is done about an older run does not make it the last one.
+    let _ = world.run_inside("echo c > c").success();
+    let newest = world.last_run();
+    let _ = fine(&world, &["apply", &kept]);
+    let story = fine(&world, &["why", "last"]).out();
+    assert!(!story.contains("apply.finished"), "{story}");
+    let shown = fine(&world, &["diff", "last", "--stat"]).out();
+    assert_eq!(shown, "A c\n");
+    let _ = fine(&world, &["discard", &newest]);
+    let refused = world.atoll(["discard", "last"]).run().expect_status(125);
+    refused.is_clear_error([newest.as_str(), "was discarded"]);
+    assert_eq!(world.last_run(), kept);
+}
