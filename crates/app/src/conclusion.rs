@@ -18,6 +18,7 @@ use crate::console::Console;
 use crate::decision::{self, Decision, Work};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
+use crate::live;
 use crate::output::Output;
 use crate::render::{self, Afterwards, Denied};
 
@@ -81,6 +82,7 @@ impl Conclusion<'_> {
         } else {
             changes::read(self.state, &record)?
         };
+        live::note_end(self.state, &record, &all, self.output);
         let went = Went {
             denied: denied(&outcome, &all),
             refused_files: changes::refusals(&all).count() as u64,

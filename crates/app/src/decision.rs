@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    DiffOptions, JournalState, Plan, RelativePath, Selection, apply, finish, journal_state,
-    plan_apply, plan_restore, take_back, undo, write_diff,
+    ApplyError, DiffOptions, JournalState, Plan, RelativePath, Selection, apply, finish,
+    journal_state, plan_apply, take_back, undo, undo_conflicts, write_diff,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
@@ -167,7 +167,11 @@ impl Work<'_> {
         self.update(record, |kept| kept.state = state)
     }
 
-    fn apply_layer(
+    /// Carries a plan out with a journal of its own.
+    ///
+    /// # Errors
+    /// When it cannot be done; nothing is left half done.
+    pub fn apply_layer(
         &self,
         record: &RunRecord,
         one: &LayerChanges,
@@ -243,10 +247,10 @@ impl Work<'_> {
                 record.run
             )));
         }
-        let state = if backwards {
-            RunState::Kept
-        } else {
-            RunState::Applied
+        let state = match (backwards, record.mode) {
+            (true, _) => RunState::Kept,
+            (false, WorkspaceMode::Live) => RunState::Undone,
+            (false, _) => RunState::Applied,
         };
         self.update(record, |kept| kept.state = state)
     }
@@ -294,7 +298,10 @@ impl Work<'_> {
     }
 
     /// Another apply waits until one that was cut short is settled.
-    fn refuse_interrupted(&self, record: &RunRecord) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// When there is one.
+    pub fn refuse_interrupted(&self, record: &RunRecord) -> Result<(), Failure> {
         for (_, journal) in self.journals(record) {
             if journal_state(&journal).doing("the journal cannot be read")?
                 == JournalState::Interrupted
@@ -308,62 +315,31 @@ impl Work<'_> {
     }
 
     fn undo_applied(&self, record: &RunRecord, force: bool) -> Result<(), Failure> {
-        let mut found = false;
+        self.refuse_interrupted(record)?;
+        let mut done = Vec::new();
         // The newest first: a later apply may have written over an earlier one.
         for (layer, journal) in self.journals(record).into_iter().rev() {
             match journal_state(&journal).doing("the journal cannot be read")? {
-                JournalState::None | JournalState::Undone => continue,
+                JournalState::None | JournalState::Undone => {}
                 JournalState::Interrupted => return self.refuse_interrupted(record),
-                JournalState::Done => {}
+                JournalState::Done => done.push((layer, journal)),
             }
-            found = true;
+        }
+        if done.is_empty() {
+            return Err(
+                Failure::new(format!("nothing of run {} was applied", record.run))
+                    .because("there is nothing to take back"),
+            );
+        }
+        if !force {
+            refuse_to_undo(record, &done)?;
+        }
+        for (layer, journal) in done {
             let what = json!({ "layer": layer.name, "directory": host_text(&layer.host) });
             self.record(record, "undo.started", what)?;
-            let undone = undo(&journal, force).map_err(|error| {
-                Failure::new("the changes could not be taken back")
-                    .because(error)
-                    .advise(format!(
-                        "atoll undo {} --force takes them back all the same",
-                        record.run
-                    ))
-            })?;
+            let undone = undo(&journal, force).map_err(|error| not_undone(record, error))?;
             let what = json!({ "layer": layer.name, "entries": undone.entries });
             self.record(record, "undo.finished", what)?;
-        }
-        if found {
-            return Ok(());
-        }
-        Err(
-            Failure::new(format!("nothing of run {} was applied", record.run))
-                .because("there is nothing to take back"),
-        )
-    }
-
-    /// Puts the workspace of a live run back to its checkpoint.
-    fn restore(&self, record: &RunRecord, force: bool) -> Result<(), Failure> {
-        for one in changes::read(self.state, record)?
-            .iter()
-            .filter(|one| one.layer.kind == LayerKind::Workspace)
-        {
-            let selection = Selection {
-                control: true,
-                caches: true,
-                ignored: true,
-                force,
-                paths: Vec::new(),
-            };
-            let plan = plan_restore(&one.paths, &one.set, &selection)
-                .doing("the checkpoint cannot be restored")?;
-            refuse_conflicts(&plan, record)?;
-            for refusal in &plan.refused {
-                self.output.warn(&format!(
-                    "not taken back: {}: {}",
-                    refusal.path, refusal.why
-                ));
-            }
-            if !plan.is_empty() {
-                self.apply_layer(record, one, plan)?;
-            }
         }
         Ok(())
     }
@@ -373,7 +349,7 @@ impl Work<'_> {
     /// # Errors
     /// When it is running, or cannot be removed.
     pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
-        if record.mode == WorkspaceMode::Live {
+        if record.mode == WorkspaceMode::Live && record.state != RunState::Undone {
             self.restore(record, false)?;
         }
         remove_run(self.state, &record.run).doing("the run could not be removed")?;
@@ -403,6 +379,30 @@ impl Work<'_> {
             .doing("the run's record could not be changed")?;
         Ok(())
     }
+}
+
+/// Looks at all that was applied before anything of it is taken back: a refusal
+/// halfway would leave the directory in a state that never was.
+fn refuse_to_undo(record: &RunRecord, done: &[(LayerRecord, PathBuf)]) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for (_, journal) in done {
+        all.extend(undo_conflicts(journal).map_err(|error| not_undone(record, error))?);
+    }
+    if all.is_empty() {
+        return Ok(());
+    }
+    all.sort_by(|left, right| left.path.cmp(&right.path));
+    all.dedup();
+    Err(not_undone(record, ApplyError::Conflicts(all)))
+}
+
+fn not_undone(record: &RunRecord, error: ApplyError) -> Failure {
+    Failure::new("the changes could not be taken back")
+        .because(error)
+        .advise(format!(
+            "atoll undo {} --force takes them back all the same",
+            record.run
+        ))
 }
 
 /// Whether the selection leaves something of a layer out.

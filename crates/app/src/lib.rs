@@ -14,6 +14,8 @@ mod console;
 mod decision;
 pub mod escape;
 mod failure;
+mod finding;
+mod live;
 mod output;
 pub mod render;
 mod review;

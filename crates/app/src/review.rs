@@ -6,10 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
-use atoll_model::{RunId, format_duration};
+use atoll_model::format_duration;
 use atoll_store::{
-    Event, LayerKind, Ledger, RunRecord, RunState, StateDir, find_run, list_runs, load_run,
-    settle_run,
+    Event, LayerKind, Ledger, RunRecord, RunState, StateDir, list_runs, load_run, settle_run,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +21,8 @@ use crate::configuration::Places;
 use crate::decision::{Work, selected_paths};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::finding;
+use crate::live;
 use crate::output::Output;
 use crate::render::{self, RunRow, Style};
 
@@ -111,8 +112,8 @@ fn state_name(state: RunState) -> &'static str {
 
 /// Finds a run and loads its record.
 fn load(state: &StateDir, text: &str) -> Result<RunRecord, Failure> {
-    find_run(state, text)
-        .and_then(|run| load_run(state, &run))
+    let run = finding::find(state, text)?;
+    load_run(state, &run)
         .doing("there is no such run")
         .map_err(|failure| failure.advise("atoll runs lists them"))
 }
@@ -136,7 +137,7 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let state = places.read_state()?;
     // `atoll diff PATH` means the last run: a path that exists is no run.
-    let (run, paths) = match find_run(&state, &arguments.run) {
+    let (run, paths) = match finding::find(&state, &arguments.run) {
         Err(_) if arguments.run != RUN_LAST && std::path::Path::new(&arguments.run).exists() => {
             let mut paths = vec![arguments.run.clone().into()];
             paths.extend(arguments.paths.iter().cloned());
@@ -384,6 +385,7 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
         ledger: &ledger,
         output,
     };
+    live::refuse_discard(&record)?;
     work.record(&record, "run.discarded", json!({ "state": record.state }))?;
     work.discard(&mut record)?;
     output.say(&format!("Run {} is discarded.\n", record.run));
@@ -406,7 +408,7 @@ pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
 /// Tells a run's story from the ledger.
 pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     let state = Places::read()?.read_state()?;
-    let run = run_of_ledger(&state, &arguments.run)?;
+    let run = finding::find_in_ledger(&state, &arguments.run)?;
     let events = Ledger::show(&state, &run).doing("the ledger cannot be read")?;
     let mut told = false;
     for event in events {
@@ -418,27 +420,6 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
         return Ok(0);
     }
     Err(Failure::new(format!("the ledger knows nothing of run {run}")).advise("atoll runs"))
-}
-
-/// The run that is meant: also one that was discarded and lives on in the ledger
-/// only, and the last refused one.
-fn run_of_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
-    if let Ok(run) = RunId::parse(text) {
-        return Ok(run);
-    }
-    let opened = Ledger::tail(state, 2_000).doing("the ledger cannot be read")?;
-    let known: Vec<RunId> = opened
-        .filter_map(Result::ok)
-        .filter_map(|event| event.run)
-        .collect();
-    let found = match text {
-        RUN_LAST => known.last(),
-        part => known.iter().rev().find(|run| run.as_str().contains(part)),
-    };
-    match found {
-        Some(run) => Ok(run.clone()),
-        None => load(state, text).map(|record| record.run),
-    }
 }
 
 fn story(event: &Event, output: &Output) -> String {

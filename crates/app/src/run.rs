@@ -10,7 +10,7 @@ use atoll_gateway::{CallError, Request, call};
 use atoll_model::{Call, Reason, RunId, parse_duration, parse_limit};
 use atoll_policy::{Facts, Grant, Requested, Rules, compile};
 use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_groups};
-use atoll_store::{Ledger, Refused, RunRecord, StateDir, find_run, settle_run};
+use atoll_store::{Ledger, Refused, RunRecord, StateDir, settle_run};
 
 use crate::LAUNCHER;
 use crate::advice::{self, About};
@@ -133,8 +133,9 @@ fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecor
             .because("the earlier run's changes would be thrown away with this one's")
             .advise("atoll discard RUN throws them away knowingly"));
     }
-    find_run(state, text)
-        .and_then(|run| settle_run(state, &run))
+    let run = crate::finding::find(state, text)
+        .map_err(|failure| failure.advise("atoll run --resume RUN goes on with one of them"))?;
+    settle_run(state, &run)
         .map(Some)
         .doing("there is no run to resume")
         .map_err(|failure| failure.advise("atoll runs lists those that can be resumed"))

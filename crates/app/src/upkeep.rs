@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{format_duration, parse_duration};
 use atoll_policy::{Requested, RequestedProfile, check, compile, digest, list};
 use atoll_store::{
-    CollectPolicy, Durability, Event, Filter, Ledger, StateDir, VerifyError, collect, find_run,
-    host_text, plan_collection,
+    CollectPolicy, Durability, Event, Filter, Ledger, StateDir, VerifyError, collect, host_text,
+    plan_collection,
 };
 use serde_json::json;
 
@@ -299,10 +299,7 @@ fn tail(state: &StateDir, arguments: &TailLedgerArguments, output: &Output) -> R
 fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> Result<u8, Failure> {
     let run = match &arguments.run {
         None => None,
-        Some(text) => Some(match atoll_model::RunId::parse(text) {
-            Ok(run) => run,
-            Err(_) => find_run(state, text).doing("there is no such run")?,
-        }),
+        Some(text) => Some(crate::finding::find_in_ledger(state, text)?),
     };
     let events =
         Ledger::events(state, Filter { run, kind: None }).doing("the ledger cannot be read")?;

@@ -284,3 +284,153 @@ fn gc_removes_what_is_not_needed_and_says_it_before() {
     wet.says(["1 run removed"]);
     assert!(world.runs().is_empty());
 }
+
+#[test]
+fn undo_of_a_live_run_leaves_what_came_later() {
+    let world = World::new("undo_of_a_live_run_leaves_what_came_later");
+    world.write("m", "mine\n");
+    world.write("shared/old", "old\n");
+    world.write("gone", "gone\n");
+    world.write("same", "same\n");
+    let script = "echo agent > ag; mkdir made; echo 1 > made/one; echo new > shared/old; rm gone";
+    let _ = world.run(["--live"], script).run().success();
+    world.write("human/w", "work\n");
+    world.write("m", "edited\n");
+    world.write("shared/mine", "mine\n");
+    let _ = fine(&world, &["undo", "last"]);
+    for gone in ["ag", "made"] {
+        assert!(!world.exists(gone), "{gone} is left");
+    }
+    assert_eq!(world.read("shared/old"), "old\n");
+    assert_eq!(world.read("gone"), "gone\n");
+    assert_eq!(world.read("human/w"), "work\n");
+    assert_eq!(world.read("shared/mine"), "mine\n");
+    assert_eq!(world.read("m"), "edited\n");
+    let again = world.atoll(["undo", "last"]).run().expect_status(125);
+    again.is_clear_error(["taken back already"]);
+    // Nothing of it is in the workspace any more, so that discarding asks nothing.
+    let _ = fine(&world, &["discard", "last"]);
+    assert_eq!(world.read("m"), "edited\n");
+}
+
+#[test]
+fn undo_of_a_live_run_refuses_what_changed_since_its_end() {
+    let world = World::new("undo_of_a_live_run_refuses_what_changed_since_its_end");
+    world.write("gone", "gone\n");
+    world.write("olddir/a", "a\n");
+    let script = "echo agent > ag; echo agent > edited; mkdir made; echo 1 > made/one; rm gone; \
+                  rm -r olddir; mkdir kept; echo 1 > kept/one";
+    let _ = world.run(["--live"], script).run().success();
+    world.write("edited", "later\n");
+    world.write("made/mine", "mine\n");
+    world.write("gone", "back\n");
+    world.write("olddir/b", "b\n");
+    let refused = world.atoll(["undo", "last"]).run().expect_status(125);
+    refused.is_clear_error(["edited", "made", "gone", "olddir", "--force"]);
+    assert!(!refused.err().contains("kept"), "{refused}");
+    for (path, text) in [
+        ("ag", "agent\n"),
+        ("edited", "later\n"),
+        ("made/mine", "mine\n"),
+        ("gone", "back\n"),
+        ("olddir/b", "b\n"),
+        ("kept/one", "1\n"),
+    ] {
+        assert_eq!(world.read(path), text, "{path}");
+    }
+    let _ = fine(&world, &["undo", "last", "--force"]);
+    for gone in ["ag", "edited", "made", "kept", "olddir/b"] {
+        assert!(!world.exists(gone), "{gone} is left");
+    }
+    assert_eq!(world.read("gone"), "gone\n");
+    assert_eq!(world.read("olddir/a"), "a\n");
+}
+
+#[test]
+fn a_live_run_whose_end_nobody_saw_is_undone_by_force_only() {
+    let world = World::new("a_live_run_whose_end_nobody_saw_is_undone_by_force_only");
+    world.write("m", "mine\n");
+    let _ = world.run(["--live"], "echo agent > ag").run().success();
+    world.write("m", "edited\n");
+    let kept = world.state().join("atoll/runs").join(world.last_run());
+    fs::remove_file(kept.join("left-workspace.json")).unwrap();
+    let refused = world.atoll(["undo", "last"]).run().expect_status(125);
+    refused.is_clear_error(["nobody saw its end", "--force"]);
+    assert!(world.exists("ag"));
+    assert_eq!(world.read("m"), "edited\n");
+    fine(&world, &["undo", "last", "--force"]).says(["nobody saw the end"]);
+    assert!(!world.exists("ag"));
+    assert_eq!(world.read("m"), "mine\n");
+}
+
+#[test]
+fn discard_does_not_touch_the_workspace_of_a_live_run() {
+    let world = World::new("discard_does_not_touch_the_workspace_of_a_live_run");
+    let _ = world.run(["--live"], "echo agent > ag").run().success();
+    let refused = world.atoll(["discard", "last"]).run().expect_status(125);
+    refused.is_clear_error(["--live", "atoll undo"]);
+    assert_eq!(world.read("ag"), "agent\n");
+    assert_eq!(world.runs().len(), 1);
+    let _ = fine(&world, &["undo", "last"]);
+    assert!(!world.exists("ag"));
+    // At its own end, before anything can come later, it is asked for knowingly.
+    let _ = world
+        .run(["--live", "--discard"], "echo agent > ag")
+        .run()
+        .success();
+    assert!(!world.exists("ag"));
+}
+
+#[test]
+fn a_refused_undo_has_written_nothing() {
+    let world = World::new("a_refused_undo_has_written_nothing");
+    world.write(".gitignore", "*.log\n");
+    world.write(".git/HEAD", "ref: refs/heads/main\n");
+    let _ = world
+        .run_inside("echo a > a.txt; echo x > .envrc; echo l > b.log")
+        .success();
+    for options in [None, Some("--control"), Some("--ignored")] {
+        let line: Vec<&str> = ["apply", "last"].into_iter().chain(options).collect();
+        let _ = fine(&world, &line);
+    }
+    world.write("a.txt", "later\n");
+    let refused = world.atoll(["undo", "last"]).run().expect_status(125);
+    refused.is_clear_error(["a.txt", "--force"]);
+    assert_eq!(world.read("a.txt"), "later\n");
+    assert!(world.exists(".envrc"), "control files are taken back");
+    assert!(world.exists("b.log"), "ignored files are taken back");
+    let _ = fine(&world, &["undo", "last", "--force"]);
+    for gone in ["a.txt", ".envrc", "b.log"] {
+        assert!(!world.exists(gone), "{gone} is left");
+    }
+}
+
+#[test]
+fn last_is_the_last_run_whatever_became_of_it() {
+    let world = World::new("last_is_the_last_run_whatever_became_of_it");
+    let _ = world.run(["--keep"], "echo a > a").run().success();
+    let kept = world.last_run();
+    let _ = world.run(["--discard"], "echo b > b").run().success();
+    for command in ["discard", "apply", "undo", "diff"] {
+        let refused = world.atoll([command, "last"]).run().expect_status(125);
+        refused.is_clear_error(["was discarded", kept.as_str()]);
+    }
+    let resumed = world
+        .run(["--resume", "last"], "true")
+        .run()
+        .expect_status(125);
+    resumed.is_clear_error(["was discarded", kept.as_str()]);
+    assert!(!world.exists("a") && world.last_run() == kept);
+    // What is done about an older run does not make it the last one.
+    let _ = world.run_inside("echo c > c").success();
+    let newest = world.last_run();
+    let _ = fine(&world, &["apply", &kept]);
+    let story = fine(&world, &["why", "last"]).out();
+    assert!(!story.contains("apply.finished"), "{story}");
+    let shown = fine(&world, &["diff", "last", "--stat"]).out();
+    assert_eq!(shown, "A c\n");
+    let _ = fine(&world, &["discard", &newest]);
+    let refused = world.atoll(["discard", "last"]).run().expect_status(125);
+    refused.is_clear_error([newest.as_str(), "was discarded"]);
+    assert_eq!(world.last_run(), kept);
+}

@@ -156,12 +156,15 @@ pub fn take_back(journal: &Path) -> Result<Applied, ApplyError> {
     }
 }
 
-/// Makes the directory what it was before [`apply`]. What changed there since is a
-/// conflict, unless `force` says to overwrite it.
+/// What [`undo`] would find changed since [`apply`]. Nothing is written.
 ///
 /// # Errors
-/// [`ApplyError::Conflicts`], [`ApplyError::State`], or as [`apply`].
-pub fn undo(journal: &Path, force: bool) -> Result<Applied, ApplyError> {
+/// [`ApplyError::State`], or when the directory cannot be read.
+pub fn undo_conflicts(journal: &Path) -> Result<Vec<Conflict>, ApplyError> {
+    Ok(plan_undo(journal)?.2)
+}
+
+fn plan_undo(journal: &Path) -> Result<(Engine, Vec<Step>, Vec<Conflict>), ApplyError> {
     let opened = Journal::open(journal, false)?;
     let stage = opened.stage()?;
     if stage != Some(Stage::Done) {
@@ -174,6 +177,16 @@ pub fn undo(journal: &Path, force: bool) -> Result<Applied, ApplyError> {
     let results: Results = engine.journal.read_json("results.json")?;
     let indices: Vec<usize> = (0..engine.work.steps.len()).collect();
     let (steps, conflicts) = inverse(&engine, &indices, Some(&results))?;
+    Ok((engine, steps, conflicts))
+}
+
+/// Makes the directory what it was before [`apply`]. What changed there since is a
+/// conflict, unless `force` says to overwrite it.
+///
+/// # Errors
+/// [`ApplyError::Conflicts`], [`ApplyError::State`], or as [`apply`].
+pub fn undo(journal: &Path, force: bool) -> Result<Applied, ApplyError> {
+    let (engine, steps, conflicts) = plan_undo(journal)?;
     if !conflicts.is_empty() && !force {
         return Err(ApplyError::Conflicts(conflicts));
     }

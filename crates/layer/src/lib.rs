@@ -34,6 +34,7 @@ mod journal;
 mod layer;
 mod links;
 mod manifest;
+mod noting;
 mod overlay;
 mod path;
 mod plan;
@@ -48,6 +49,7 @@ mod unreadable;
 
 pub use apply::{
     Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back, undo,
+    undo_conflicts,
 };
 pub use change::{Change, ChangeKind, ChangeSet, Class, Counts, EntryFacts, EntryKind, Refusal};
 pub use checkpoint::{CheckpointFacts, checkpoint};
@@ -55,6 +57,7 @@ pub use control::{CONTROL_FILES, ControlFile};
 pub use diff::{DiffOptions, write_diff};
 pub use error::{ApplyError, CheckpointError, PlanError, ReadError, TreeError};
 pub use layer::{AfterTree, Bounds, IdShift, LayerPaths, XattrFlavour};
+pub use noting::EndNote;
 pub use path::{InvalidPath, RelativePath};
 pub use plan::{Conflict, Plan, Selection, Step, StepAction};
 pub use planning::plan_apply;

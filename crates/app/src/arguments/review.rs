@@ -112,7 +112,8 @@ pub struct ApplyArguments {
 
 /// Throw a run's changes away, for good
 ///
-/// The record of what ran stays in the ledger.
+/// The record of what ran stays in the ledger. What a run with --live changed is in
+/// the real directory: there this is refused, `atoll undo RUN` takes it back.
 /// Example: atoll discard last
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
@@ -124,6 +125,9 @@ pub struct DiscardArguments {
 
 /// Take back what `apply`, or a live run, wrote into the real directory
 ///
+/// What changed there later is named, and nothing is written. Of a live run only
+/// what differed at its end is taken back; where nobody saw its end, only --force
+/// takes back, and then all that changed since it started.
 /// Example: atoll undo last
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]

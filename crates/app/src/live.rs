@@ -1,0 +1,174 @@
+//! Runs that wrote straight to their workspace: what they left there is noted at
+//! their end, so that taking it back does not take what came later.
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use atoll_layer::{EndNote, Plan, Selection, plan_restore};
+use atoll_model::WorkspaceMode;
+use atoll_store::{LayerKind, RunRecord, RunState, StateDir};
+
+use crate::changes::{self, LayerChanges};
+use crate::decision::Work;
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+
+/// The note of what a live run left in a layer, below the run's directory.
+fn note_path(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> PathBuf {
+    let name = format!("left-{}.json", one.layer.name);
+    state.run_dir(&record.run).join(name)
+}
+
+fn plan_back(one: &LayerChanges) -> Result<Plan, Failure> {
+    let selection = Selection {
+        control: true,
+        caches: true,
+        ignored: true,
+        force: false,
+        paths: Vec::new(),
+    };
+    plan_restore(&one.paths, &one.set, &selection).doing("the checkpoint cannot be restored")
+}
+
+/// Notes at the end of a live run what it left in the workspace. Without the note
+/// the run's changes cannot be told from later ones, which undo then says.
+pub fn note_end(state: &StateDir, record: &RunRecord, all: &[LayerChanges], output: &Output) {
+    if record.mode != WorkspaceMode::Live {
+        return;
+    }
+    for one in all
+        .iter()
+        .filter(|one| one.layer.kind == LayerKind::Workspace)
+    {
+        if let Err(failure) = write_note(state, record, one) {
+            output.warn(&format!(
+                "what the run left in the workspace could not be noted: {}.\n\
+                 Undoing it will take all back that changed since it started",
+                failure.why.unwrap_or(failure.what)
+            ));
+        }
+    }
+}
+
+fn write_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Result<(), Failure> {
+    let note = EndNote::of(&plan_back(one)?);
+    let path = note_path(state, record, one);
+    let new = path.with_extension("new");
+    let failed = "the note cannot be written";
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)
+        .doing(failed)?;
+    let mut text = BufWriter::new(file);
+    serde_json::to_writer(&mut text, &note).doing(failed)?;
+    text.flush().doing(failed)?;
+    fs::rename(&new, &path).doing(failed)
+}
+
+/// What the run left, unless nobody saw its end.
+fn read_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Option<EndNote> {
+    let file = File::open(note_path(state, record, one)).ok()?;
+    serde_json::from_reader(BufReader::new(file)).ok()
+}
+
+impl Work<'_> {
+    /// Puts what a live run changed in the workspace back to the checkpoint.
+    ///
+    /// # Errors
+    /// When it was done already, or when something changed there since the run's
+    /// end: nothing is written then, unless `force` says so.
+    pub fn restore(&self, record: &RunRecord, force: bool) -> Result<(), Failure> {
+        if record.state == RunState::Undone {
+            return Err(Failure::new(format!(
+                "what run {} changed was taken back already",
+                record.run
+            ))
+            .because("there is nothing to take back"));
+        }
+        self.refuse_interrupted(record)?;
+        for one in changes::read(self.state, record)?
+            .iter()
+            .filter(|one| one.layer.kind == LayerKind::Workspace)
+        {
+            let mut plan = plan_back(one)?;
+            match read_note(self.state, record, one) {
+                Some(note) => plan = note.narrow(plan),
+                None if force => self.output.warn(&format!(
+                    "nobody saw the end of run {}: all is taken back that changed since it \
+                     started, whoever changed it",
+                    record.run
+                )),
+                None => return Err(refuse_unseen(record, &plan)),
+            }
+            if force {
+                plan = plan.without_conflicts();
+            }
+            refuse_later_changes(&plan, record)?;
+            for refusal in &plan.refused {
+                self.output.warn(&format!(
+                    "not taken back: {}: {}",
+                    refusal.path, refusal.why
+                ));
+            }
+            if !plan.is_empty() {
+                self.apply_layer(record, one, plan)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refuse_unseen(record: &RunRecord, plan: &Plan) -> Failure {
+    Failure::new(format!(
+        "the changes of run {} cannot be told from later ones; nothing was written",
+        record.run
+    ))
+    .because(format!(
+        "nobody saw its end. Paths changed in the workspace since it started: {}",
+        plan.steps.len()
+    ))
+    .advise(format!("atoll diff {} shows them", record.run))
+    .advise(format!(
+        "atoll undo {} --force takes them all back, whoever changed them",
+        record.run
+    ))
+}
+
+fn refuse_later_changes(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
+    if plan.conflicts.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = plan
+        .conflicts
+        .iter()
+        .map(|one| format!("{}: {}", one.path, one.why))
+        .collect();
+    Err(
+        Failure::new("the workspace changed since the run ended; nothing was written")
+            .because(lines.join("\n"))
+            .advise(format!(
+                "atoll undo {} --force takes these back too: the later changes there are lost",
+                record.run
+            )),
+    )
+}
+
+/// The changes of a live run are in the workspace, where throwing them away would be
+/// an undo that nobody asked for.
+pub fn refuse_discard(record: &RunRecord) -> Result<(), Failure> {
+    if record.mode != WorkspaceMode::Live || record.state == RunState::Undone {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "run {} wrote straight to its workspace",
+        record.run
+    ))
+    .because("it was started with --live: its changes are in the directory, not kept beside it")
+    .advise(format!("atoll undo {} takes its changes back", record.run))
+    .advise("atoll gc --older-than TIME leaves them, and removes its record and checkpoint"))
+}
