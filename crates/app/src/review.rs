@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
-use atoll_model::{RunId, format_duration};
+use atoll_model::{RunId, WorkspaceMode, format_duration};
 use atoll_store::{
-    Event, LayerKind, Ledger, RunRecord, RunState, StateDir, find_run, list_runs, load_run,
-    settle_run,
+    Event, LayerKind, Ledger, RunError, RunRecord, RunState, StateDir, find_run, list_runs,
+    load_run, settle_run,
 };
 use serde_json::{Value, json};
 
@@ -27,6 +27,8 @@ use crate::render::{self, RunRow, Style};
 
 /// The width of tables where the terminal's is not known.
 const COLUMNS: usize = 100;
+/// How many of the ledger's last events are searched for a run that is gone.
+const LEDGER_LOOKED_AT: usize = 2_000;
 /// Runs listed without `--all`.
 const RUNS_SHOWN: usize = 20;
 
@@ -63,7 +65,8 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
         })
         .collect();
     if arguments.json {
-        output.json(&json!(records));
+        let list: Vec<Value> = records.iter().map(|record| run_json(record)).collect();
+        output.json(&json!(list));
         return Ok(0);
     }
     let now = SystemTime::now();
@@ -87,7 +90,7 @@ fn row(record: &RunRecord, now: SystemTime) -> RunRow {
     RunRow {
         run: record.run.clone(),
         age: format_duration(now.duration_since(started).unwrap_or_default()),
-        state: state_name(record.state).to_owned(),
+        state: state_word(record).replace('-', " "),
         profile: record.profile.clone(),
         ending: record.ending,
         files,
@@ -95,7 +98,25 @@ fn row(record: &RunRecord, now: SystemTime) -> RunRow {
     }
 }
 
-/// The state in a word.
+/// The record, with the state that people are told.
+fn run_json(record: &RunRecord) -> Value {
+    let mut value = json!(record);
+    if let Some(state) = value.get_mut("state") {
+        *state = json!(state_word(record));
+    }
+    value
+}
+
+/// The state in a word, for machines: what a live run wrote is not kept apart.
+#[must_use]
+pub fn state_word(record: &RunRecord) -> String {
+    match (record.mode, record.state) {
+        (WorkspaceMode::Live, RunState::Kept) => "written".to_owned(),
+        (_, state) => state_name(state).replace(' ', "-"),
+    }
+}
+
+/// The state in words.
 fn state_name(state: RunState) -> &'static str {
     match state {
         RunState::Running => "running",
@@ -113,8 +134,52 @@ fn state_name(state: RunState) -> &'static str {
 fn load(state: &StateDir, text: &str) -> Result<RunRecord, Failure> {
     find_run(state, text)
         .and_then(|run| load_run(state, &run))
-        .doing("there is no such run")
-        .map_err(|failure| failure.advise("atoll runs lists them"))
+        .map_err(|error| {
+            gone(state, text, &error).unwrap_or_else(|| {
+                Failure::new("there is no such run")
+                    .because(error)
+                    .advise("atoll runs lists them")
+            })
+        })
+}
+
+/// What the ledger knows of a run that is kept no more.
+fn gone(state: &StateDir, text: &str, error: &RunError) -> Option<Failure> {
+    let is_last = text == RUN_LAST;
+    match error {
+        RunError::NoRuns => {}
+        RunError::NoMatch { .. } if !is_last => {}
+        _ => return None,
+    }
+    let wanted = text.trim().to_ascii_lowercase();
+    let is_meant = |run: &RunId| {
+        let name = run.as_str();
+        is_last || (!wanted.is_empty() && (name.starts_with(&wanted) || name.ends_with(&wanted)))
+    };
+    let events: Vec<(RunId, String)> = Ledger::tail(state, LEDGER_LOOKED_AT)
+        .ok()?
+        .filter_map(Result::ok)
+        .filter_map(|event| event.run.map(|run| (run, event.kind)))
+        .collect();
+    let (run, _) = events.iter().rev().find(|(run, _)| is_meant(run))?;
+    let mut kinds = events
+        .iter()
+        .rev()
+        .filter(|(one, _)| one == run)
+        .map(|(_, kind)| kind.as_str());
+    let what = kinds
+        .find_map(|kind| match kind {
+            "run.discarded" => Some("was discarded"),
+            "run.collected" => Some("was removed by atoll gc"),
+            "run.denied" => Some("was denied, so it changed nothing"),
+            _ => None,
+        })
+        .unwrap_or("was discarded, or its directory was removed");
+    let what = match is_last {
+        true => format!("there are no runs any more; the last, {run}, {what}"),
+        false => format!("run {run} {what}"),
+    };
+    Some(Failure::new(what).advise(format!("atoll why {run} tells its story")))
 }
 
 /// The state for writing and the record of a run that has ended.
@@ -349,7 +414,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
         ));
         return Ok(0);
     }
-    if record.mode == atoll_model::WorkspaceMode::Live {
+    if record.mode == WorkspaceMode::Live {
         return Err(Failure::new(format!(
             "run {} wrote straight to its workspace",
             record.run
@@ -426,7 +491,7 @@ fn run_of_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
     if let Ok(run) = RunId::parse(text) {
         return Ok(run);
     }
-    let opened = Ledger::tail(state, 2_000).doing("the ledger cannot be read")?;
+    let opened = Ledger::tail(state, LEDGER_LOOKED_AT).doing("the ledger cannot be read")?;
     let known: Vec<RunId> = opened
         .filter_map(Result::ok)
         .filter_map(|event| event.run)

@@ -370,10 +370,8 @@ impl Session<'_> {
                 self.lines.error = None;
                 self.lines.input = None;
             }
-            Report::Running => {
-                self.started = Instant::now();
-                self.active = self.started;
-            }
+            // It may have run for a while: the clock runs since the order to start.
+            Report::Running => self.active = Instant::now(),
             Report::Failed {
                 stage,
                 error,
