@@ -250,7 +250,7 @@ fn discard_throws_the_changes_away() {
         .collect();
     assert!(left.is_empty(), "{left:?}");
     let gone = world.atoll(["apply", &run]).run().expect_status(125);
-    gone.is_clear_error(["no such run", "atoll runs"]);
+    gone.is_clear_error(["was discarded", "atoll why"]);
     assert!(fine(&world, &["why", &run]).out().contains("run.discarded"));
 }
 
