@@ -8,7 +8,7 @@ use atoll_frame::Stage;
 use atoll_gateway::{CallError, PlaceError};
 use atoll_layer::{CheckpointError, SealError};
 use atoll_model::Call;
-use atoll_policy::ProfileError;
+use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::SandboxError;
 use atoll_store::{FileFault, LedgerError, Refused, RunError, StateError};
 
@@ -212,7 +212,16 @@ pub fn state(error: &StateError) -> String {
 
 /// What to do next about a profile or a request that no rules can be made of.
 pub fn profile(error: &ProfileError) -> &'static str {
+    // `profile check` reads profiles and `atoll.toml` only.
+    let is_profile = |problem: &Problem| {
+        !["config.toml", "organisation.toml", "trusted.toml"]
+            .iter()
+            .any(|name| Path::new(&problem.file).ends_with(name))
+    };
     match error {
+        ProfileError::Invalid(problems) if !problems.iter().all(is_profile) => {
+            "correct that line, then try again"
+        }
         ProfileError::Invalid(_) | ProfileError::Circle { .. } | ProfileError::TooMany { .. } => {
             "atoll profile check FILE finds all mistakes of a file"
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use atoll_gateway::Called;
@@ -185,7 +186,8 @@ impl Conclusion<'_> {
             ));
         }
         if went.outcome.ending == Ending::NotFound {
-            self.output.warn(&decision::not_found_hint(record));
+            let hint = not_at_path(record).unwrap_or_else(|| decision::not_found_hint(record));
+            self.output.warn(&hint);
         }
         if !went.planted.is_empty() && record.state != RunState::Discarded {
             self.output.warn(&planted_warning(record, &went.planted));
@@ -355,6 +357,35 @@ fn planted_warning(record: &RunRecord, planted: &[Vec<u8>]) -> String {
     )
 }
 
+/// Why a program that was named by its path is not there: such a path is looked
+/// for in the directory where the program starts, and not in `PATH`.
+fn not_at_path(record: &RunRecord) -> Option<String> {
+    let name = record.command.first()?;
+    let path = Path::new(name);
+    if !name.as_bytes().contains(&b'/') {
+        return None;
+    }
+    let shown = printable(name.as_bytes());
+    let directory = printable(record.directory.as_os_str().as_bytes());
+    let host = record.directory.join(path);
+    Some(if path.is_absolute() && host.exists() {
+        format!(
+            "{shown} is there on the host: profile {} does not show it inside, \
+             or the interpreter that it names (`#!`, loader) is missing inside",
+            record.profile
+        )
+    } else if path.is_absolute() {
+        format!("{shown} does not exist on the host either")
+    } else if host.exists() {
+        format!(
+            "{shown} is there in {directory}, but not inside, or the interpreter \
+             that it names (`#!`, loader) is missing inside"
+        )
+    } else {
+        format!("there is no file {shown} in {directory}")
+    })
+}
+
 /// How a run went, for machines.
 fn as_json(record: &RunRecord, went: &Went) -> serde_json::Value {
     let (outcome, groups) = (&went.outcome, &went.groups);
@@ -373,7 +404,7 @@ fn as_json(record: &RunRecord, went: &Went) -> serde_json::Value {
     let group = |group: &render::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
     json!({
         "run": record.run,
-        "state": record.state,
+        "state": crate::review::state_word(record),
         "profile": record.profile,
         "workspace": record.workspace.to_string_lossy(),
         "exit": outcome.ending.exit_status(),

@@ -2,7 +2,7 @@
 //! whatever became of it: never an older one that happens to be kept.
 
 use atoll_model::RunId;
-use atoll_store::{Ledger, RunRecord, RunState, StateDir, find_run, list_runs};
+use atoll_store::{Ledger, RunError, RunRecord, RunState, StateDir, find_run, list_runs};
 
 use crate::arguments::RUN_LAST;
 use crate::failure::{Doing, Failure};
@@ -22,12 +22,28 @@ pub fn find(state: &StateDir, text: &str) -> Result<RunId, Failure> {
         return if state.run_dir(&run).exists() {
             Ok(run)
         } else {
-            Err(gone(state, &run))
+            Err(gone(state, &run, true))
         };
     }
-    find_run(state, text)
-        .doing("there is no such run")
-        .map_err(|failure| failure.advise("atoll runs lists them"))
+    find_run(state, text).map_err(|error| match known(state, text, &error) {
+        Some(run) => gone(state, &run, false),
+        None => Failure::new("there is no such run")
+            .because(error)
+            .advise("atoll runs lists them"),
+    })
+}
+
+/// The run of the ledger that is meant where none of the kept ones is.
+fn known(state: &StateDir, text: &str, error: &RunError) -> Option<RunId> {
+    let wanted = text.trim().to_ascii_lowercase();
+    if wanted.is_empty() || !matches!(error, RunError::NoRuns | RunError::NoMatch { .. }) {
+        return None;
+    }
+    let events = Ledger::tail(state, EVENTS_MAX).ok()?.filter_map(Result::ok);
+    let runs = events.filter_map(|event| event.run);
+    let is_meant =
+        |run: &RunId| run.as_str().starts_with(&wanted) || run.as_str().ends_with(&wanted);
+    runs.filter(is_meant).last()
 }
 
 /// Finds a run that may live on in the ledger only: discarded, or refused.
@@ -61,7 +77,7 @@ fn last(state: &StateDir) -> Result<Option<RunId>, Failure> {
     Ok(started.filter_map(|event| event.run).last())
 }
 
-fn gone(state: &StateDir, run: &RunId) -> Failure {
+fn gone(state: &StateDir, run: &RunId, is_last: bool) -> Failure {
     let mut became = "was discarded";
     for event in Ledger::tail(state, EVENTS_MAX).into_iter().flatten() {
         match event {
@@ -75,8 +91,13 @@ fn gone(state: &StateDir, run: &RunId) -> Failure {
             _ => {}
         }
     }
-    let failure = Failure::new(format!("the last run, {run}, {became}"))
-        .because("nothing of it is left but the ledger's record");
+    let what = match is_last {
+        true => format!("the last run, {run}, {became}"),
+        false => format!("run {run} {became}"),
+    };
+    let failure = Failure::new(what)
+        .because("nothing of it is left but the ledger's record")
+        .advise(format!("atoll why {run} tells its story"));
     match newest_with_changes(state) {
         Some(other) => failure.advise(format!(
             "the newest run that still holds changes is {other}: atoll diff {other}"

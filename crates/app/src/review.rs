@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
-use atoll_model::format_duration;
+use atoll_model::{WorkspaceMode, format_duration};
 use atoll_store::{
     Event, LayerKind, Ledger, RunRecord, RunState, StateDir, list_runs, load_run, settle_run,
 };
@@ -28,6 +28,7 @@ use crate::render::{self, RunRow, Style};
 
 /// The width of tables where the terminal's is not known.
 const COLUMNS: usize = 100;
+/// How many of the ledger's last events are searched for a run that is gone.
 /// Runs listed without `--all`.
 const RUNS_SHOWN: usize = 20;
 
@@ -64,7 +65,8 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
         })
         .collect();
     if arguments.json {
-        output.json(&json!(records));
+        let list: Vec<Value> = records.iter().map(|record| run_json(record)).collect();
+        output.json(&json!(list));
         return Ok(0);
     }
     let now = SystemTime::now();
@@ -88,7 +90,7 @@ fn row(record: &RunRecord, now: SystemTime) -> RunRow {
     RunRow {
         run: record.run.clone(),
         age: format_duration(now.duration_since(started).unwrap_or_default()),
-        state: state_name(record.state).to_owned(),
+        state: state_word(record).replace('-', " "),
         profile: record.profile.clone(),
         ending: record.ending,
         files,
@@ -96,7 +98,25 @@ fn row(record: &RunRecord, now: SystemTime) -> RunRow {
     }
 }
 
-/// The state in a word.
+/// The record, with the state that people are told.
+fn run_json(record: &RunRecord) -> Value {
+    let mut value = json!(record);
+    if let Some(state) = value.get_mut("state") {
+        *state = json!(state_word(record));
+    }
+    value
+}
+
+/// The state in a word, for machines: what a live run wrote is not kept apart.
+#[must_use]
+pub fn state_word(record: &RunRecord) -> String {
+    match (record.mode, record.state) {
+        (WorkspaceMode::Live, RunState::Kept) => "written".to_owned(),
+        (_, state) => state_name(state).replace(' ', "-"),
+    }
+}
+
+/// The state in words.
 fn state_name(state: RunState) -> &'static str {
     match state {
         RunState::Running => "running",
@@ -350,7 +370,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
         ));
         return Ok(0);
     }
-    if record.mode == atoll_model::WorkspaceMode::Live {
+    if record.mode == WorkspaceMode::Live {
         return Err(Failure::new(format!(
             "run {} wrote straight to its workspace",
             record.run

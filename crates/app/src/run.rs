@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Request, call};
-use atoll_model::{Call, Reason, RunId, parse_duration, parse_limit};
-use atoll_policy::{Facts, Grant, Requested, Rules, compile};
+use atoll_model::{Call, InvalidLimit, LimitKey, Reason, RunId, parse_duration, parse_limit};
+use atoll_policy::{Facts, Grant, Requested, Rules, compile, nearest};
 use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_groups};
 use atoll_store::{Ledger, Refused, RunRecord, StateDir, settle_run};
 
@@ -84,7 +84,13 @@ fn carry_out(
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
-    let attach = |grant: &Grant| console(grant, &state, &asked, arguments.discard, signals);
+    let attach = |grant: &Grant| {
+        // The rules' own have been told.
+        for notice in grant.notices().iter().skip(rules.notices().len()) {
+            output.warn(&notice.to_string());
+        }
+        console(grant, &state, &asked, arguments.discard, signals)
+    };
     let called =
         call(&request, starting, attach).map_err(|error| explain(error, &rules, &asked))?;
     for notice in &called.notices {
@@ -203,9 +209,7 @@ fn readable_directory(path: &Path) -> Result<PathBuf, Failure> {
 fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
     let mut limits = Vec::with_capacity(arguments.limit.len());
     for text in &arguments.limit {
-        let (key, value) = parse_limit(text)
-            .doing("--limit is not usable")
-            .map_err(|failure| failure.advise("atoll run --limit memory=2GiB -- …"))?;
+        let (key, value) = parse_limit(text).map_err(|error| limit_mistake(text, &error))?;
         limits.push((key, value.to_owned()));
     }
     let timeout = match &arguments.timeout {
@@ -231,6 +235,20 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
         timeout,
         environment: arguments.env.clone(),
     })
+}
+
+fn limit_mistake(text: &str, error: &InvalidLimit) -> Failure {
+    let meant = match error {
+        InvalidLimit::Unknown(name) => nearest(name, LimitKey::names()),
+        InvalidLimit::Form(_) | InvalidLimit::Value { .. } => None,
+    };
+    let value = text.split_once('=').map_or("", |(_, value)| value);
+    Failure::new("--limit is not usable")
+        .because(error)
+        .advise(match meant {
+            Some(name) => format!("did you mean --limit {name}={value}?"),
+            None => "atoll run --limit memory=2GiB -- …".to_owned(),
+        })
 }
 
 fn wants_terminal(arguments: &RunArguments) -> Result<bool, Failure> {

@@ -250,7 +250,7 @@ fn discard_throws_the_changes_away() {
         .collect();
     assert!(left.is_empty(), "{left:?}");
     let gone = world.atoll(["apply", &run]).run().expect_status(125);
-    gone.is_clear_error(["no such run", "atoll runs"]);
+    gone.is_clear_error(["was discarded", "atoll why"]);
     assert!(fine(&world, &["why", &run]).out().contains("run.discarded"));
 }
 
@@ -433,4 +433,73 @@ fn last_is_the_last_run_whatever_became_of_it() {
     let refused = world.atoll(["discard", "last"]).run().expect_status(125);
     refused.is_clear_error([newest.as_str(), "was discarded"]);
     assert_eq!(world.last_run(), kept);
+}
+
+#[test]
+fn a_run_that_was_discarded_is_told_as_such() {
+    let world = World::new("a_run_that_was_discarded_is_told_as_such");
+    let _ = world.run_inside("echo 1 > one").success();
+    let run = world.last_run();
+    let _ = fine(&world, &["discard", &run]);
+    for name in ["last", run.as_str(), run.rsplit('-').next().unwrap()] {
+        let gone = world.atoll(["diff", name]).run().expect_status(125);
+        gone.is_clear_error([run.as_str(), "was discarded", "atoll why"]);
+    }
+    let _ = world.run_inside("echo 2 > two").success();
+    let gone = world.atoll(["apply", &run]).run().expect_status(125);
+    gone.is_clear_error([run.as_str(), "was discarded"]);
+    let never = world.atoll(["diff", "zzzzzzzz"]).run().expect_status(125);
+    never.is_clear_error(["zzzzzzzz", "atoll runs"]);
+}
+
+#[test]
+fn git_takes_a_diff_with_control_files_directories_and_binaries() {
+    let world = World::new("git_takes_a_diff_with_control_files_directories_and_binaries");
+    if !program_exists("git") {
+        return world.skip("git is not installed", Avoidable::Yes);
+    }
+    world.write("text", "one\n");
+    world.write("tree/deep/gone", "1\n");
+    world.write("moved/file", "1\n");
+    let script = "echo two >> text; chmod 700 text; mkdir empty; printf '\\0\\1' > binary; \
+                  echo run > .envrc; rm -r tree; mv moved there; ln -s text link";
+    let _ = world.run_inside(script).success();
+    let patch = world.top().join("changes.patch");
+    world.write(&patch, fine(&world, &["diff", "last", "--no-pager"]).stdout);
+    for check in ["--check", ""] {
+        let command = format!("git apply {check} '{}'", patch.display());
+        let _ = world.host_shell(&command).run().success();
+    }
+    assert_eq!(world.read("text"), "one\ntwo\n");
+    assert_eq!(world.read(".envrc"), "run\n");
+    assert_eq!(world.read("there/file"), "1\n");
+    let _ = world
+        .host_shell(
+            "test -x text && test -L link && ! test -e tree/deep/gone && ! test -e moved/file",
+        )
+        .run()
+        .success();
+}
+
+#[test]
+fn mistakes_are_told_with_what_was_meant() {
+    let world = World::new("mistakes_are_told_with_what_was_meant");
+    for (options, told) in [
+        (["--limit", "memry=1GiB"], "--limit memory=1GiB"),
+        (["--profile", "rsut"], "did you mean \"rust\""),
+        (["--env", "CI_*"], "wildcards are for profiles"),
+    ] {
+        let refused = world.run(options, "true").run().expect_status(125);
+        refused.is_clear_error([told]);
+    }
+    let missing = world.atoll(["run", "--", "./nosuch"]).run();
+    missing
+        .expect_status(127)
+        .says(["there is no file ./nosuch in"]);
+    let passed = world
+        .run(["--env", "NPM_TOKEN"], "true")
+        .env("NPM_TOKEN", "t")
+        .run()
+        .success();
+    passed.says(["NPM_TOKEN is passed on", "secret"]);
 }

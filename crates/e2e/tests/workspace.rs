@@ -198,6 +198,7 @@ fn new_control_files_of_a_live_run_are_warned_of_and_taken_back() {
         "atoll undo",
     ]);
     let told: serde_json::Value = serde_json::from_str(&world.read(&told)).unwrap();
+    assert_eq!(told["state"], "written");
     let planted: Vec<&str> = told["control-files-in-workspace"]
         .as_array()
         .unwrap()

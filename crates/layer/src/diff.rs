@@ -2,11 +2,11 @@
 //! in them reaches the terminal but characters that print, and text that reorders
 //! or hides itself is shown as escapes.
 
+mod text;
+
 use std::io::{self, Read as _, Write};
-use std::time::{Duration, Instant};
 
-use similar::{Algorithm, DiffOp, DiffTag};
-
+use self::text::{lines, write_text};
 use crate::escape;
 use crate::read::Reader;
 use crate::tree::Tree;
@@ -15,8 +15,8 @@ use crate::{
     RelativePath,
 };
 
-/// After this long a diff of one file is finished coarsely.
-const ONE_FILE_TIME: Duration = Duration::from_secs(2);
+/// Of a removed or renamed directory no more files than these are listed.
+const ENTRIES_WITHIN_MAX: usize = 10_000;
 
 /// How a diff is shown.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ impl Default for DiffOptions {
     }
 }
 
-/// Writes the changes as a unified diff. `filter` limits it to these paths and
+/// Writes the changes as a unified diff that `git apply` takes. `filter` limits it to these paths and
 /// what lies beneath; empty means all.
 ///
 /// # Errors
@@ -75,10 +75,11 @@ enum Side {
 }
 
 impl Side {
-    fn read(tree: &Tree, path: &RelativePath, facts: Option<&EntryFacts>, bytes_max: u64) -> Self {
-        let Some(facts) = facts else {
+    fn read(entry: Option<&Entry<'_>>, page: &Page<'_>) -> Self {
+        let Some(Entry { tree, at, facts }) = entry else {
             return Self::Nothing;
         };
+        let bytes_max = page.options.file_bytes_max;
         match &facts.kind {
             EntryKind::Directory | EntryKind::Special => return Self::Nothing,
             EntryKind::Symlink { target } => return Self::Text(target.clone()),
@@ -87,12 +88,21 @@ impl Side {
         }
         let mut bytes = Vec::new();
         let read = tree
-            .file(path)
+            .file(at)
             .and_then(|(file, _)| file.take(bytes_max).read_to_end(&mut bytes));
         match read {
             Err(_) => Self::Unreadable,
             Ok(_) if bytes.contains(&0) => Self::Binary(facts.bytes),
             Ok(_) => Self::Text(bytes),
+        }
+    }
+
+    /// The content, where it can be shown.
+    fn text(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Nothing => Some(Vec::new()),
+            Self::Text(text) => Some(text),
+            Self::Binary(_) | Self::Unreadable => None,
         }
     }
 
@@ -126,195 +136,287 @@ impl Page<'_> {
             writeln!(self.out, "{text}")
         }
     }
+
+    fn note(&mut self, colour: &str, text: &str) -> io::Result<()> {
+        self.line(colour, &format!("# {text}"))
+    }
+
+    /// Whether every line is written as it is.
+    fn shows_exactly(&self, text: &[u8]) -> bool {
+        lines(text).into_iter().all(|line| {
+            let body = line.strip_suffix(b"\n").unwrap_or(line);
+            body.len() <= self.options.line_bytes_max && escape::line(body).as_bytes() == body
+        })
+    }
 }
 
+/// A file on one side of a change, and where it is read.
+struct Entry<'a> {
+    tree: &'a Tree,
+    at: RelativePath,
+    facts: EntryFacts,
+}
+
+/// Writes one change. What a patch cannot say goes into comments before the
+/// heads of files, where `git apply` and `patch` pass over it.
 fn write_change(reader: &Reader, change: &Change, page: &mut Page<'_>) -> io::Result<()> {
-    let old_path = match &change.kind {
-        ChangeKind::Renamed { from } => from,
-        _ => &change.path,
-    };
-    let old_name = escape::quoted_name("a/", old_path.as_bytes());
-    let new_name = escape::quoted_name("b/", change.path.as_bytes());
-    page.line(BOLD, &format!("diff --git {old_name} {new_name}"))?;
+    let name = escape::quoted_name("b/", change.path.as_bytes());
     if change.class == Class::Control {
         let reason = change.reason.unwrap_or("others trust it");
-        page.line(YELLOW, &format!("control file: {reason}"))?;
+        page.note(YELLOW, &format!("control file: {name}: {reason}"))?;
     }
-    write_facts(change, page)?;
-    let bytes_max = page.options.file_bytes_max;
+    if let ChangeKind::Renamed { from } = &change.kind {
+        return write_moved(reader, from, change, page);
+    }
     let (tree, at) = reader.place_of(&change.path, &change.source);
-    if matches!(change.kind, ChangeKind::Mode | ChangeKind::Renamed { .. }) {
-        return Ok(());
+    let old = change.before.clone().map(|facts| Entry {
+        tree: &reader.before,
+        at: change.path.clone(),
+        facts,
+    });
+    let new = change.after.clone().map(|facts| Entry {
+        tree,
+        at: at.clone(),
+        facts,
+    });
+    if change.kind == ChangeKind::Mode {
+        return write_mode(change, page);
     }
-    let old = Side::read(&reader.before, old_path, change.before.as_ref(), bytes_max);
-    let new = Side::read(tree, at, change.after.as_ref(), bytes_max);
-    let old_label = match change.before {
-        Some(_) => old_name,
-        None => "/dev/null".into(),
+    // A patch takes a file of another type for another file.
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return write_sides(reader, change, old.as_ref(), new.as_ref(), page);
     };
-    let new_label = match change.after {
-        Some(_) => new_name,
-        None => "/dev/null".into(),
-    };
-    match (&old, &new) {
-        (Side::Nothing, Side::Nothing) => Ok(()),
-        (Side::Nothing | Side::Text(_), Side::Nothing | Side::Text(_)) => {
-            let text = |side| match side {
-                Side::Text(text) => text,
-                Side::Nothing | Side::Binary(_) | Side::Unreadable => Vec::new(),
-            };
-            write_text(&text(old), &text(new), &old_label, &new_label, page)
-        }
-        _ => {
-            let size = |side: &Side| match side.size() {
-                Some(bytes) => atoll_model::format_bytes(bytes),
-                None => "unreadable".into(),
-            };
-            let (old_size, new_size) = (size(&old), size(&new));
-            page.line(
-                CYAN,
-                &format!(
-                    "Binary files {old_label} ({old_size}) and {new_label} ({new_size}) differ"
-                ),
-            )
-        }
+    if type_bits(before) == type_bits(after) {
+        write_sides(reader, change, old.as_ref(), new.as_ref(), page)
+    } else {
+        write_sides(reader, change, old.as_ref(), None, page)?;
+        write_sides(reader, change, None, new.as_ref(), page)
     }
 }
 
-/// The lines that git writes between a change's head and its content, and the like
-/// for what git does not know: directories.
-fn write_facts(change: &Change, page: &mut Page<'_>) -> io::Result<()> {
-    let entries = match change.within {
+fn write_sides(
+    reader: &Reader,
+    change: &Change,
+    old: Option<&Entry<'_>>,
+    new: Option<&Entry<'_>>,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let (verb, entry) = match (old, new) {
+        (Some(old), None) => ("deleted", old),
+        (_, Some(new)) => ("new", new),
+        (None, None) => return Ok(()),
+    };
+    let what = match entry.facts.kind {
+        EntryKind::File | EntryKind::Symlink { .. } => {
+            return write_file(&change.path, old, new, page);
+        }
+        EntryKind::Directory => "directory",
+        EntryKind::Special => "special file",
+    };
+    let name = escape::quoted_name("", change.path.as_bytes());
+    let mode = entry.facts.mode;
+    let entries = entries_within(change.within);
+    if verb == "new" {
+        return page.note(GREEN, &format!("new {what} {name} mode {mode:04o}"));
+    }
+    page.note(
+        RED,
+        &format!("deleted {what} {name} mode {mode:04o}{entries}"),
+    )?;
+    for (path, facts) in files_within(reader, &change.path, page)? {
+        let gone = Entry {
+            tree: &reader.before,
+            at: path.clone(),
+            facts,
+        };
+        write_file(&path, Some(&gone), None, page)?;
+    }
+    Ok(())
+}
+
+/// A directory that moved: a patch knows files only.
+fn write_moved(
+    reader: &Reader,
+    from: &RelativePath,
+    change: &Change,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let (old, new) = (
+        escape::quoted_name("", from.as_bytes()),
+        escape::quoted_name("", change.path.as_bytes()),
+    );
+    let entries = entries_within(change.within);
+    page.note(CYAN, &format!("renamed {old} to {new}{entries}"))?;
+    for (path, _) in files_within(reader, from, page)? {
+        let Some(rest) = path.beneath(from) else {
+            continue;
+        };
+        let to = change.path.concat(&rest);
+        let (a, b) = (path.as_bytes(), to.as_bytes());
+        let (old, new) = (escape::quoted_name("a/", a), escape::quoted_name("b/", b));
+        page.line(BOLD, &format!("diff --git {old} {new}"))?;
+        page.line(CYAN, "similarity index 100%")?;
+        let (old, new) = (escape::quoted_name("", a), escape::quoted_name("", b));
+        page.line(CYAN, &format!("rename from {old}"))?;
+        page.line(CYAN, &format!("rename to {new}"))?;
+    }
+    Ok(())
+}
+
+/// The files and links that were beneath a directory, or a note where they are
+/// too many.
+fn files_within(
+    reader: &Reader,
+    top: &RelativePath,
+    page: &mut Page<'_>,
+) -> io::Result<Vec<(RelativePath, EntryFacts)>> {
+    let mut files = Vec::new();
+    let mut waiting = vec![top.clone()];
+    while let Some(directory) = waiting.pop() {
+        let mut names = reader.before.names(&directory).unwrap_or_default();
+        names.sort_unstable();
+        for path in names.iter().filter_map(|name| directory.join(name).ok()) {
+            let facts = reader.before.facts(&path).ok().flatten();
+            let Some(facts) = facts.and_then(|it| reader.describe(&reader.before, &path, &it))
+            else {
+                continue;
+            };
+            match facts.kind {
+                EntryKind::Directory => waiting.push(path),
+                EntryKind::File | EntryKind::Symlink { .. } => files.push((path, facts)),
+                EntryKind::Special => {}
+            }
+            if files.len() + waiting.len() > ENTRIES_WITHIN_MAX {
+                page.note(CYAN, "too many to be listed here, so not in this patch")?;
+                return Ok(Vec::new());
+            }
+        }
+    }
+    files.sort_by(|(left, _), (right, _)| left.cmp(right));
+    Ok(files)
+}
+
+fn entries_within(within: u64) -> String {
+    match within {
         0 => String::new(),
         1 => " (1 entry within)".to_owned(),
         within => format!(" ({within} entries within)"),
+    }
+}
+
+/// A change of nothing but metadata.
+fn write_mode(change: &Change, page: &mut Page<'_>) -> io::Result<()> {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return Ok(());
     };
-    let (before, after) = (change.before.as_ref(), change.after.as_ref());
-    match (&change.kind, before, after) {
-        (ChangeKind::Renamed { from }, _, _) => {
-            let from = escape::quoted_name("", from.as_bytes());
-            let to = escape::quoted_name("", change.path.as_bytes());
-            page.line(CYAN, &format!("rename from {from}"))?;
-            page.line(CYAN, &format!("rename to {to}{entries}"))
+    let name = escape::quoted_name("", change.path.as_bytes());
+    if before.mode == after.mode {
+        let text = format!("{name}: owner or extended attributes differ");
+        return page.note(CYAN, &text);
+    }
+    write_exact_mode(&change.path, Some(before), Some(after), page)?;
+    if git_mode(before) == git_mode(after) || after.kind != EntryKind::File {
+        return Ok(());
+    }
+    write_head(&change.path, Some(before), Some(after), page)
+}
+
+/// The mode, where it is another than git knows or says.
+fn write_exact_mode(
+    path: &RelativePath,
+    before: Option<&EntryFacts>,
+    after: Option<&EntryFacts>,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let Some(after) = after.filter(|after| !matches!(after.kind, EntryKind::Symlink { .. })) else {
+        return Ok(());
+    };
+    let name = escape::quoted_name("", path.as_bytes());
+    let usual =
+        |facts: &EntryFacts| facts.kind == EntryKind::File && matches!(facts.mode, 0o644 | 0o755);
+    match before {
+        Some(before) if before.mode == after.mode => Ok(()),
+        Some(before) if usual(before) && usual(after) => Ok(()),
+        Some(before) => {
+            let text = format!("{name}: mode {:04o}, was {:04o}", after.mode, before.mode);
+            page.note(CYAN, &text)
         }
-        (_, None, Some(after)) => {
-            page.line(GREEN, &format!("new {} mode {}", noun(after), mode(after)))
+        None if usual(after) => Ok(()),
+        None => page.note(CYAN, &format!("{name}: mode {:04o}", after.mode)),
+    }
+}
+
+/// The lines that git writes before a file's content.
+fn write_head(
+    path: &RelativePath,
+    before: Option<&EntryFacts>,
+    after: Option<&EntryFacts>,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let old = escape::quoted_name("a/", path.as_bytes());
+    let new = escape::quoted_name("b/", path.as_bytes());
+    page.line(BOLD, &format!("diff --git {old} {new}"))?;
+    match (before.map(git_mode), after.map(git_mode)) {
+        (None, Some(mode)) => page.line(GREEN, &format!("new file mode {mode}")),
+        (Some(mode), None) => page.line(RED, &format!("deleted file mode {mode}")),
+        (Some(old), Some(new)) if old != new => {
+            page.line(RED, &format!("old mode {old}"))?;
+            page.line(GREEN, &format!("new mode {new}"))
         }
-        (_, Some(before), None) => {
-            let text = format!("deleted {} mode {}{entries}", noun(before), mode(before));
-            page.line(RED, &text)
-        }
-        (_, Some(before), Some(after)) if mode(before) != mode(after) => {
-            page.line(RED, &format!("old mode {}{entries}", mode(before)))?;
-            page.line(GREEN, &format!("new mode {}", mode(after)))
-        }
-        (ChangeKind::Mode, _, _) => page.line(CYAN, "owner or extended attributes differ"),
         _ => Ok(()),
     }
 }
 
-fn noun(facts: &EntryFacts) -> &'static str {
+fn write_file(
+    path: &RelativePath,
+    old: Option<&Entry<'_>>,
+    new: Option<&Entry<'_>>,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let (before, after) = (old.map(|old| &old.facts), new.map(|new| &new.facts));
+    write_exact_mode(path, before, after, page)?;
+    let label = |prefix: &str, facts: Option<&EntryFacts>| match facts {
+        Some(_) => escape::quoted_name(prefix, path.as_bytes()),
+        None => "/dev/null".into(),
+    };
+    let (old_label, new_label) = (label("a/", before), label("b/", after));
+    let (old, new) = (Side::read(old, page), Side::read(new, page));
+    let size = |side: &Side| match side.size() {
+        Some(bytes) => atoll_model::format_bytes(bytes),
+        None => "unreadable".into(),
+    };
+    let (old_size, new_size) = (size(&old), size(&new));
+    let (Some(old), Some(new)) = (old.text(), new.text()) else {
+        let text =
+            format!("Binary files {old_label} ({old_size}) and {new_label} ({new_size}) differ");
+        return page.note(CYAN, &text);
+    };
+    if !page.shows_exactly(&old) || !page.shows_exactly(&new) {
+        let text = "some lines are cut or escaped here: as a patch this file is not exact";
+        page.note(YELLOW, text)?;
+    }
+    let same = |(before, after)| git_mode(before) == git_mode(after);
+    if before.zip(after).is_some_and(same) && old == new {
+        return Ok(());
+    }
+    write_head(path, before, after, page)?;
+    write_text(&old, &new, &old_label, &new_label, page)
+}
+
+/// The mode as git has it: of permissions only whether the owner may execute.
+fn git_mode(facts: &EntryFacts) -> &'static str {
     match facts.kind {
-        EntryKind::Directory => "directory",
-        EntryKind::File | EntryKind::Symlink { .. } | EntryKind::Special => "file",
+        EntryKind::Symlink { .. } => "120000",
+        _ if facts.mode & 0o100 != 0 => "100755",
+        _ => "100644",
     }
 }
 
-fn mode(facts: &EntryFacts) -> String {
-    let kind = match facts.kind {
-        EntryKind::File => 0o100_000,
-        EntryKind::Directory => 0o040_000,
-        EntryKind::Symlink { .. } => return "120000".into(),
-        EntryKind::Special => 0,
-    };
-    format!("{:06o}", kind | facts.mode)
-}
-
-fn write_text(
-    old: &[u8],
-    new: &[u8],
-    old_label: &str,
-    new_label: &str,
-    page: &mut Page<'_>,
-) -> io::Result<()> {
-    let (old_lines, new_lines) = (lines(old), lines(new));
-    let deadline = Instant::now().checked_add(ONE_FILE_TIME);
-    let operations =
-        similar::capture_diff_slices_deadline(Algorithm::Myers, &old_lines, &new_lines, deadline);
-    let groups = similar::group_diff_ops(operations, page.options.context);
-    if groups.iter().all(Vec::is_empty) {
-        return Ok(());
+fn type_bits(facts: &EntryFacts) -> u8 {
+    match facts.kind {
+        EntryKind::File => 0,
+        EntryKind::Directory => 1,
+        EntryKind::Symlink { .. } => 2,
+        EntryKind::Special => 3,
     }
-    page.line(BOLD, &format!("--- {old_label}"))?;
-    page.line(BOLD, &format!("+++ {new_label}"))?;
-    for group in groups {
-        write_hunk(&group, &old_lines, &new_lines, page)?;
-    }
-    Ok(())
-}
-
-fn write_hunk(
-    group: &[DiffOp],
-    old: &[&[u8]],
-    new: &[&[u8]],
-    page: &mut Page<'_>,
-) -> io::Result<()> {
-    let (Some(first), Some(last)) = (group.first(), group.last()) else {
-        return Ok(());
-    };
-    let old_range = (first.old_range().start, last.old_range().end);
-    let new_range = (first.new_range().start, last.new_range().end);
-    let head = format!("@@ -{} +{} @@", range(old_range), range(new_range));
-    page.line(CYAN, &head)?;
-    for operation in group {
-        let old_part = old.get(operation.old_range()).unwrap_or_default();
-        let new_part = new.get(operation.new_range()).unwrap_or_default();
-        match operation.tag() {
-            DiffTag::Equal => {
-                for line in old_part {
-                    write_line("0", " ", line, page)?;
-                }
-            }
-            DiffTag::Delete | DiffTag::Insert | DiffTag::Replace => {
-                for line in old_part {
-                    write_line(RED, "-", line, page)?;
-                }
-                for line in new_part {
-                    write_line(GREEN, "+", line, page)?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn write_line(colour: &str, sign: &str, line: &[u8], page: &mut Page<'_>) -> io::Result<()> {
-    let (body, ended) = match line.strip_suffix(b"\n") {
-        Some(body) => (body, true),
-        None => (line, false),
-    };
-    let shown = body
-        .get(..page.options.line_bytes_max.min(body.len()))
-        .unwrap_or(body);
-    let mut text = escape::line(shown);
-    if shown.len() < body.len() {
-        text.push_str(&format!(" … ({} bytes more)", body.len() - shown.len()));
-    }
-    page.line(colour, &format!("{sign}{text}"))?;
-    if !ended {
-        page.line("0", "\\ No newline at end of file")?;
-    }
-    Ok(())
-}
-
-fn range((start, end): (usize, usize)) -> String {
-    match end.saturating_sub(start) {
-        0 => format!("{start},0"),
-        1 => format!("{}", start + 1),
-        count => format!("{},{count}", start + 1),
-    }
-}
-
-fn lines(text: &[u8]) -> Vec<&[u8]> {
-    text.split_inclusive(|byte| *byte == b'\n').collect()
 }

@@ -31,7 +31,7 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Environmen
             continue;
         }
         let risk = name.to_str().and_then(needs_its_name);
-        if let (Some(why), Origin::File { .. }) = (risk, &origin) {
+        if let (Some(why), Origin::File { .. } | Origin::CommandLine(_)) = (risk, &origin) {
             notices.push(Notice {
                 text: format!(
                     "{} is passed on, and {why}: the program can read and leak it",

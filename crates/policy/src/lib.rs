@@ -50,6 +50,7 @@ pub use rules::Rules;
 pub use source::{
     Facts, HostFacts, NoProfiles, ProfileSource, Requested, RequestedProfile, SourceFile, Sources,
 };
+pub use suggest::nearest;
 pub use trust::{TrustList, Trusted};
 
 #[cfg(test)]

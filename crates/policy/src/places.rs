@@ -120,8 +120,23 @@ fn is_literal(path: &Path) -> bool {
 fn refusal(path: &Path, why: &str) -> Complaint {
     Complaint::new(
         format!("{} is never shown: {why}", path.display()),
-        "name what is needed beneath it, or elsewhere",
+        instead_of(path, None),
     )
+}
+
+/// What to do instead of showing a place that is never shown: of what holds
+/// such a place a part may be shown, of what lies in one nothing.
+pub(crate) fn instead_of(path: &Path, host: Option<&HostFacts>) -> &'static str {
+    let own = host.map(|host| [host.state_dir.as_path(), host.config_dir.as_path()]);
+    let mut trees = NEVER
+        .iter()
+        .map(|(tree, _)| Path::new(*tree))
+        .chain(own.into_iter().flatten());
+    if trees.any(|tree| path.starts_with(tree)) {
+        "leave it out: nothing in there is ever shown; name a copy elsewhere if a file is needed"
+    } else {
+        "name what is needed beneath it, or elsewhere"
+    }
 }
 
 /// Why a path is never shown on any host.

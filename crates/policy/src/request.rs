@@ -9,7 +9,7 @@ use atoll_model::{Access, LimitKey, View, ViewKind, WorkspaceMode};
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
 use crate::origin::{Origin, Sourced};
-use crate::places::{forbidden_here, is_plain_absolute};
+use crate::places::{forbidden_here, instead_of, is_plain_absolute};
 use crate::refusal::reason;
 use crate::rules::Rules;
 use crate::source::Requested;
@@ -86,7 +86,7 @@ fn apply_read_only(rules: &mut Rules, requested: &Requested) {
                 format!("--ro {}", path.display()),
                 why,
                 &Origin::BuiltIn,
-                "name what is needed beneath it, or elsewhere",
+                instead_of(path, Some(&rules.host)),
             ));
             continue;
         }
@@ -134,7 +134,11 @@ fn apply_variable(rules: &mut Rules, option: &OsStr) -> Result<(), String> {
     let name = parts.next().unwrap_or_default();
     let name = std::str::from_utf8(name).map_err(|_| "the name is not UTF-8".to_owned())?;
     if !variables::is_name(name) {
-        return Err(format!("{name:?} is not a variable's name"));
+        let why = format!("{name:?} is not a variable's name");
+        return Err(match Pattern::parse_passed(name) {
+            Ok(_) => format!("{why}; wildcards are for profiles: [environment] pass = [{name:?}]"),
+            Err(_) => why,
+        });
     }
     if variables::is_own(name) {
         return Err(format!("{name} is Atoll's own"));

@@ -3,7 +3,8 @@ const WORD_CHARS_MAX: usize = 64;
 
 /// The known word that was probably meant: one that differs in few characters, or
 /// one that starts as the written word does.
-pub(crate) fn nearest<'a>(
+#[must_use]
+pub fn nearest<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> Option<&'a str> {
@@ -16,7 +17,10 @@ pub(crate) fn nearest<'a>(
     let by_distance = known
         .clone()
         .into_iter()
-        .map(|word| (distance(&written, word), word))
+        .map(|word| match is_mixed_up(&written, word) {
+            true => (1, word),
+            false => (distance(&written, word), word),
+        })
         .filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, _)| *distance);
     let by_start = || {
@@ -27,6 +31,16 @@ pub(crate) fn nearest<'a>(
             .max_by_key(|(start, _)| *start)
     };
     by_distance.or_else(by_start).map(|(_, word)| word)
+}
+
+/// Whether one word has the letters of the other in another order (`rsut`).
+fn is_mixed_up(left: &str, right: &str) -> bool {
+    let letters = |text: &str| {
+        let mut letters: Vec<char> = text.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    left.len() > 2 && letters(left) == letters(right)
 }
 
 fn common_start(left: &str, right: &str) -> usize {

@@ -380,8 +380,8 @@ impl Session<'_> {
             }
             Report::Running => {
                 self.has_run = true;
-                self.started = Instant::now();
-                self.active = self.started;
+                // It may have run for a while: the clock runs since the order to start.
+                self.active = Instant::now();
             }
             Report::Failed {
                 stage,

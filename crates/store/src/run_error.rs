@@ -38,7 +38,7 @@ pub enum RunError {
         v: u64,
     },
     /// There are no runs at all.
-    #[error("there are no runs yet")]
+    #[error("there are no runs")]
     NoRuns,
     /// No run's name begins or ends like that.
     #[error("no run is called {text:?}; the newest are {}", names(candidates))]

@@ -115,3 +115,22 @@ fn each_error_has_a_next_step_of_its_own() {
         }
     });
 }
+
+#[test]
+fn only_what_can_be_checked_is_sent_to_the_check() {
+    for (file, checks) in [
+        ("/home/ann/.config/atoll/config.toml", false),
+        ("/etc/atoll/organisation.toml", false),
+        ("/home/ann/.config/atoll/profiles/mine.toml", true),
+        ("/work/atoll.toml", true),
+    ] {
+        let error = ProfileError::Invalid(vec![Problem {
+            file: file.to_owned(),
+            line: 1,
+            column: 1,
+            what: "unknown key `x`".to_owned(),
+            hint: None,
+        }]);
+        assert_eq!(profile(&error).contains("profile check"), checks, "{file}");
+    }
+}

@@ -36,7 +36,8 @@ pub struct RunsArguments {
 
 /// Show what a run changed: a unified diff; binary files are named
 ///
-/// Control files, caches and ignored files come apart, after the rest.
+/// It is a patch that `git apply` takes. What a patch cannot say (directories,
+/// exact permissions, binary files, what is a control file) is in its comments.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = DIFF_EXAMPLES)]
 pub struct DiffArguments {
@@ -83,7 +84,7 @@ pub struct ApplyArguments {
 
     /// Control files, too: git hooks and config, CI files, editor tasks, .envrc
     ///
-    /// They make other programs run code. Default: asked on a terminal, else left out.
+    /// They make other programs run code. Default: left out, and named.
     #[arg(long, verbatim_doc_comment)]
     pub control: bool,
 

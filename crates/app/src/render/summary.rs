@@ -121,16 +121,7 @@ impl Changes {
 pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     let mut lines = vec![headline(paint, summary)];
     lines.push(line(paint, "time", &used(&summary.usage)));
-    let unenforced: Vec<String> = summary
-        .enforcement
-        .iter()
-        .filter(|enforcement| enforcement.by == "none")
-        .map(|enforcement| printable(enforcement.limit.as_bytes()))
-        .collect();
-    if !unenforced.is_empty() {
-        let text = format!("not held on this machine: {}", unenforced.join(", "));
-        lines.push(line(paint, "limits", &paint.style(Style::Notable, &text)));
-    }
+    push_limits(paint, summary.enforcement, &mut lines);
     // What was thrown away unseen was not counted.
     if summary.afterwards != Afterwards::Discarded || summary.changes.total() > 0 {
         push_changes(paint, summary, &mut lines);
@@ -143,6 +134,30 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     push_next(paint, summary, &mut lines);
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Which limits a program could have passed.
+fn push_limits(paint: Paint, enforcement: &[Enforcement], lines: &mut Vec<String>) {
+    let named = |held: fn(&str) -> bool| -> String {
+        let names: Vec<String> = enforcement
+            .iter()
+            .filter(|enforcement| held(&enforcement.by))
+            .map(|enforcement| printable(enforcement.limit.as_bytes()))
+            .collect();
+        names.join(", ")
+    };
+    let not_at_all = named(|by| by == "none");
+    let in_part = named(|by| by.ends_with(", in part"));
+    let (style, text) = match (not_at_all.as_str(), in_part.as_str()) {
+        ("", "") => return,
+        ("", in_part) => (Style::Faint, format!("held in part: {in_part}")),
+        (none, "") => (Style::Notable, format!("not held on this machine: {none}")),
+        (none, in_part) => (
+            Style::Notable,
+            format!("not held on this machine: {none}; in part: {in_part}"),
+        ),
+    };
+    lines.push(line(paint, "limits", &paint.style(style, &text)));
 }
 
 /// How a program ended, in words.

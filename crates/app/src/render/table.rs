@@ -12,6 +12,8 @@ use crate::escape::printable;
 const COMMAND_COLUMNS_MIN: usize = 16;
 /// Between columns.
 const GAP: &str = "  ";
+/// The state of a run that has not ended.
+const RUNNING: &str = "running";
 
 /// One run, as `atoll runs` shows it.
 #[derive(Clone, Debug)]
@@ -20,11 +22,11 @@ pub struct RunRow {
     pub run: RunId,
     /// How long ago, in words.
     pub age: String,
-    /// Where its changes are: `kept`, `applied`, `discarded`, `running` …
+    /// Where its changes are: `kept`, `written`, `applied`, `discarded`, `running` …
     pub state: String,
     /// The profile's name.
     pub profile: String,
-    /// How it ended; `None` while it runs.
+    /// How it ended; `None` while it runs, and where nobody saw its end.
     pub ending: Option<Ending>,
     /// How many files it changed.
     pub files: u64,
@@ -53,8 +55,9 @@ pub fn runs_table(paint: Paint, rows: &[RunRow], columns: usize) -> String {
     let mut shown = paint.style(Style::Strong, &heading) + "\n";
     for (row, cells) in rows.iter().zip(&cells) {
         let style = match row.ending {
-            Some(Ending::Exited { status: 0 }) | None => None,
-            Some(_) => Some(Style::Bad),
+            Some(Ending::Exited { status: 0 }) => None,
+            None if row.state == RUNNING => None,
+            Some(_) | None => Some(Style::Bad),
         };
         let text = padded(cells, &widths);
         shown.push_str(&style.map_or(text.clone(), |style| paint.style(style, &text)));
@@ -71,8 +74,17 @@ fn cells(row: &RunRow) -> [String; 6] {
         printable(row.state.as_bytes()),
         printable(row.profile.as_bytes()),
         grouped(row.files),
-        row.ending.map_or("running".to_owned(), short_ending),
+        row.ending
+            .map_or_else(|| without_ending(&row.state), short_ending),
     ]
+}
+
+/// What is said of a run whose program's end nobody has seen.
+fn without_ending(state: &str) -> String {
+    match state {
+        RUNNING | "interrupted" | "failed" => state.to_owned(),
+        _ => "unknown".to_owned(),
+    }
 }
 
 /// A few words for a column; the whole sentence is in the summary.

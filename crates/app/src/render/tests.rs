@@ -47,7 +47,7 @@ fn colours_follow_the_terminal_and_the_environment() {
 const WHOLE_SUMMARY: &str = "\
 atoll: 261121-093012-k7qd failed with status 3
   time     1.2 s, 900 ms of processor, 34 MiB at most
-  limits   not held on this machine: limit-by-none
+  limits   not held on this machine: limit-by-none; in part: limit-by-supervisor, in part
   files    2 added, 1 changed, 9 removed
              + made-here.txt
              + evil\\x1b[2J\\xff
@@ -103,7 +103,7 @@ fn a_summary_tells_what_happened_and_what_to_do() {
         },
     ];
     let removed_sequences = BTreeMap::from([("clipboard", 1), ("query", 2)]);
-    let enforcement = ["cgroup-v2", "none"].map(|by| Enforcement {
+    let enforcement = ["cgroup-v2", "none", "supervisor, in part"].map(|by| Enforcement {
         limit: format!("limit-by-{by}"),
         by: by.into(),
     });
@@ -255,15 +255,33 @@ fn the_table_of_runs_lines_up() {
                 "echo 'a b'; \x1b]0;x\x07 and much more text here",
             ],
         ),
-        row(None, 0, &[""]),
+        RunRow {
+            state: "running".into(),
+            ..row(None, 0, &[""])
+        },
+        RunRow {
+            state: "interrupted".into(),
+            ..row(None, 1, &["make"])
+        },
+        RunRow {
+            state: "failed".into(),
+            ..row(None, 0, &["make"])
+        },
+        RunRow {
+            state: "applied".into(),
+            ..row(None, 1, &["make"])
+        },
     ];
     assert_eq!(
-        runs_table(PLAIN, &rows, 90),
+        runs_table(PLAIN, &rows, 100),
         "\
-RUN                 AGE    STATE  PROFILE  FILES   ENDED    COMMAND
-261121-093012-k7qd  2 min  kept   default  3       ok       npm test
-261121-093012-k7qd  2 min  kept   default  10,000  SIGTERM  sh -c 'echo '\\''a b'\\''; \\x1b…
-261121-093012-k7qd  2 min  kept   default  0       running  ''
+RUN                 AGE    STATE        PROFILE  FILES   ENDED        COMMAND
+261121-093012-k7qd  2 min  kept         default  3       ok           npm test
+261121-093012-k7qd  2 min  kept         default  10,000  SIGTERM      sh -c 'echo '\\''a b'\\''; \\x1b…
+261121-093012-k7qd  2 min  running      default  0       running      ''
+261121-093012-k7qd  2 min  interrupted  default  1       interrupted  make
+261121-093012-k7qd  2 min  failed       default  0       failed       make
+261121-093012-k7qd  2 min  applied      default  1       unknown      make
 "
     );
     assert_eq!(runs_table(PLAIN, &[], 80), "no runs\n");

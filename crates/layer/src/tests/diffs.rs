@@ -40,18 +40,15 @@ fn a_diff_is_unified_and_complete() {
         },
     );
     let expected = "\
+# control file: b/.envrc: direnv runs it on entering the directory
 diff --git a/.envrc b/.envrc
-control file: direnv runs it on entering the directory
 new file mode 100644
 --- /dev/null
 +++ b/.envrc
 @@ -0,0 +1 @@
 +run me
-diff --git a/bin b/bin
-new file mode 100644
-Binary files /dev/null (0 B) and b/bin (3 B) differ
-diff --git a/empty b/empty
-new directory mode 040755
+# Binary files /dev/null (0 B) and b/bin (3 B) differ
+# new directory empty mode 0755
 diff --git a/file b/file
 --- a/file
 +++ b/file
@@ -78,8 +75,14 @@ diff --git a/link b/link
 diff --git a/mode b/mode
 old mode 100644
 new mode 100755
-diff --git a/tree b/tree
-deleted directory mode 040755 (1 entry within)
+# deleted directory tree mode 0755 (1 entry within)
+diff --git a/tree/a b/tree/a
+deleted file mode 100644
+--- a/tree/a
++++ /dev/null
+@@ -1 +0,0 @@
+-1
+\\ No newline at end of file
 ";
     assert_eq!(text, expected);
     let only = shown(&stand, &[path("gone")], &DiffOptions::default());
@@ -146,37 +149,93 @@ fn large_things_are_bounded() {
     assert!(text.contains("(3000 bytes more)"), "{text}");
 }
 
-/// git must be able to read the result.
+/// git must be able to take the result, whatever changed; what a patch cannot say
+/// is in its comments.
 #[test]
 fn git_can_apply_it() {
-    let (stand, seen) = Stand::copy(
+    let (stand, _) = Stand::copy(
         &[
             write("a", "1\n2\n3\n"),
             write("b c", "1"),
             write("gone", "x\n"),
             write("mode", "1\n"),
+            write("quiet", "1\n"),
+            write("both", "1\n"),
+            write("tree/deep/a", "1\n"),
+            write("tree/b", "1\n"),
+            link_to("link", "a"),
+            write("becomes-link", "1\n"),
+            write("becomes-directory", "1\n"),
+            write("was-directory/a", "1\n"),
         ],
         &[
             write("a", "1\n2\nthree\n4\n"),
             write("b c", "2"),
             remove("gone"),
             write("new", "n\n"),
+            write("empty-file", ""),
             mode("mode", 0o755),
+            mode("quiet", 0o600),
+            write("both", "2\n"),
+            mode("both", 0o700),
+            remove("tree"),
+            remove("link"),
+            link_to("link", "b c"),
+            link_to("new-link", "a"),
+            write(".envrc", "run me\n"),
+            write("bin", b"\0\x01\x02"),
+            directory("empty"),
+            write("made/here", "1\n"),
+            remove("becomes-link"),
+            link_to("becomes-link", "a"),
+            remove("becomes-directory"),
+            write("becomes-directory/a", "1\n"),
+            remove("was-directory"),
+            write("was-directory", "1\n"),
         ],
     );
+    let text = shown(&stand, &[], &DiffOptions::default());
+    assert!(text.contains("# quiet: mode 0600, was 0644\n"), "{text}");
+    assert!(text.contains("# both: mode 0700, was 0644\n"), "{text}");
     let patch = stand.place.path().join("patch");
-    std::fs::write(&patch, shown(&stand, &[], &DiffOptions::default())).unwrap();
-    let status = std::process::Command::new("git")
-        .args(["apply", "--unsafe-paths"])
-        .arg(&patch)
-        .current_dir(stand.host())
-        .status();
-    match status {
-        Ok(status) => assert!(status.success()),
-        Err(error) => {
-            println!("skipped: no git: {error}");
-            return;
+    std::fs::write(&patch, &text).unwrap();
+    for check in [true, false] {
+        let mut git = std::process::Command::new("git");
+        git.args(["apply", "--unsafe-paths"]);
+        if check {
+            git.arg("--check");
+        }
+        match git.arg(&patch).current_dir(stand.host()).output() {
+            Ok(output) => assert!(output.status.success(), "{output:?}\n{text}"),
+            Err(error) => {
+                println!("skipped: no git: {error}");
+                return;
+            }
         }
     }
-    assert_same("git apply", &seen, &snapshot(&stand.host(), false));
+    let host = stand.host();
+    let read = |name: &str| std::fs::read_to_string(host.join(name)).unwrap();
+    let link = |name: &str| std::fs::read_link(host.join(name)).unwrap();
+    assert_eq!(read("a"), "1\n2\nthree\n4\n");
+    assert_eq!(read("b c"), "2");
+    assert_eq!(read("both"), "2\n");
+    assert_eq!(read("empty-file"), "");
+    assert_eq!(read(".envrc"), "run me\n");
+    assert_eq!(read("made/here"), "1\n");
+    assert_eq!(read("becomes-directory/a"), "1\n");
+    assert_eq!(read("was-directory"), "1\n");
+    assert_eq!(link("link").as_os_str(), "b c");
+    assert_eq!(link("new-link").as_os_str(), "a");
+    assert_eq!(link("becomes-link").as_os_str(), "a");
+    for gone in ["gone", "tree/deep/a", "tree/b", "bin"] {
+        assert!(!host.join(gone).exists(), "{gone}");
+    }
+    let mode = |name: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        host.join(name).metadata().unwrap().permissions().mode() & 0o100
+    };
+    assert_eq!(
+        (mode("mode"), mode("both"), mode("quiet")),
+        (0o100, 0o100, 0)
+    );
 }

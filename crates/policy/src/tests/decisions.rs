@@ -174,6 +174,11 @@ fn read_only_directories_of_the_command_line() {
             why => {
                 let reasons = world.reasons();
                 assert!(reasons[0].why.contains(why), "{path}: {reasons:?}");
+                let beneath = matches!(path, "/home" | "/home/ann" | "/home/ann/.config");
+                let says_so = reasons[0].how_to_ask.contains("beneath it");
+                let in_one = ["/proc", "/run/docker.sock", "/home/ann/.local/state/atoll"];
+                assert!(!beneath || says_so, "{path}: {reasons:?}");
+                assert!(!(in_one.contains(&path) && says_so), "{path}: {reasons:?}");
             }
         }
     }

@@ -171,3 +171,25 @@ fn a_secret_that_a_profile_passes_is_told() {
         "{told}"
     );
 }
+
+#[test]
+fn a_secret_that_the_command_line_passes_is_told() {
+    let mut world = world()
+        .variable("NPM_TOKEN", "t")
+        .variable("RUST_LOG", "debug");
+    world.requested.environment = vec!["RUST_LOG".into(), "NPM_TOKEN".into(), "MY_KEY=1".into()];
+    let told = world.notices();
+    assert_eq!(
+        told,
+        "NPM_TOKEN is passed on, and it looks like a secret: the program can read and leak it \
+         (--env)"
+    );
+}
+
+#[test]
+fn wildcards_on_the_command_line_lead_to_profiles() {
+    let mut world = world();
+    world.requested.environment = vec!["CI_*".into()];
+    let error = world.error();
+    assert!(error.contains("[environment] pass = [\"CI_*\"]"), "{error}");
+}

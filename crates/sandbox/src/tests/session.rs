@@ -140,7 +140,10 @@ fn attended(
 
 #[test]
 fn a_program_runs_and_ends() {
-    let (result, shown) = attended(limits(), b"typed", |far| {
+    // The report may be late: the program runs since the order to start.
+    let late = Duration::from_millis(20);
+    let (result, shown) = attended(limits(), b"typed", move |far| {
+        thread::sleep(late);
         far.report(Report::Running);
         let mut typed = [0_u8; 16];
         let mut read = 0;
@@ -159,6 +162,7 @@ fn a_program_runs_and_ends() {
     });
     let outcome = result.unwrap();
     assert_eq!(outcome.ending, Ending::Exited { status: 3 });
+    assert!(outcome.usage.wall_clock >= late, "{:?}", outcome.usage);
     assert_eq!(outcome.usage.cpu, Duration::from_micros(1_500));
     assert_eq!(outcome.usage.memory_peak_bytes, 4_096);
     assert!(!outcome.usage.memory_is_whole);
