@@ -28,7 +28,6 @@ use crate::render::{self, RunRow, Style};
 
 /// The width of tables where the terminal's is not known.
 const COLUMNS: usize = 100;
-/// How many of the ledger's last events are searched for a run that is gone.
 /// Runs listed without `--all`.
 const RUNS_SHOWN: usize = 20;
 
