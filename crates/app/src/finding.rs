@@ -59,7 +59,9 @@ pub fn find_in_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
     } else {
         let opened = Ledger::tail(state, EVENTS_MAX).doing("the ledger cannot be read")?;
         let known = opened.filter_map(Result::ok).filter_map(|event| event.run);
-        known.filter(|run| run.as_str().contains(text)).last()
+        known
+            .filter(|run| !text.is_empty() && run.as_str().contains(text))
+            .last()
     };
     found.map_or_else(|| find(state, text), Ok)
 }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Request, call};
 use atoll_model::{Call, InvalidLimit, LimitKey, Reason, RunId, parse_duration, parse_limit};
-use atoll_policy::{Facts, Grant, Requested, Rules, compile, nearest};
+use atoll_policy::{Facts, Grant, ProfileError, Requested, Rules, compile, nearest};
 use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_groups};
 use atoll_store::{Ledger, Refused, RunRecord, StateDir, settle_run};
 
@@ -48,11 +48,8 @@ fn carry_out(
     let files = PolicyFiles::read(&places, Some(&workspace))?;
     let requested = requested(arguments)?;
     let program = arguments.command.first().cloned().unwrap_or_default();
-    let rules = compile(&files.sources(), &requested, &program, &host).map_err(|error| {
-        Failure::new("the rules of this run cannot be made")
-            .because(&error)
-            .advise(advice::profile(&error))
-    })?;
+    let rules =
+        compile(&files.sources(), &requested, &program, &host).map_err(|error| no_rules(&error))?;
     for notice in rules.notices() {
         output.warn(&notice.to_string());
     }
@@ -105,6 +102,12 @@ fn carry_out(
     }
     .draw(called)
     .map_err(|failure| failure.about(&asked.run, rules.profile()))
+}
+
+fn no_rules(error: &ProfileError) -> Failure {
+    Failure::new("the rules of this run cannot be made")
+        .because(error)
+        .advise(advice::profile(error))
 }
 
 /// Opens the ledger, and clears away what interrupted runs have left of control

@@ -503,3 +503,37 @@ fn mistakes_are_told_with_what_was_meant() {
         .success();
     passed.says(["NPM_TOKEN is passed on", "secret"]);
 }
+
+#[test]
+fn runs_are_undone_one_after_the_other_by_content() {
+    let world = World::new("runs_are_undone_one_after_the_other_by_content");
+    world.write("text", "one\n");
+    let script = "echo two >> text; mkdir d; echo 2 > d/f; ln -s f d/l";
+    let _ = world.run(["--apply"], script).run().success();
+    let first = world.last_run();
+    let _ = world
+        .run(["--apply"], "echo three >> text; echo 3 > d/f; rm d/l")
+        .run()
+        .success();
+    let second = world.last_run();
+    let _ = fine(&world, &["undo", &second]);
+    assert_eq!(world.read("text"), "one\ntwo\n");
+    // The same length and time, but not what the run wrote.
+    let time = fs::metadata(world.path("text"))
+        .unwrap()
+        .modified()
+        .unwrap();
+    world.write("text", "one\nTWO\n");
+    let file = fs::File::options()
+        .write(true)
+        .open(world.path("text"))
+        .unwrap();
+    file.set_modified(time).unwrap();
+    drop(file);
+    let refused = world.atoll(["undo", &first]).run().expect_status(125);
+    refused.is_clear_error(["text", "--force"]);
+    world.write("text", "one\ntwo\n");
+    let _ = fine(&world, &["undo", &first]);
+    assert_eq!(world.read("text"), "one\n");
+    assert!(!world.exists("d"));
+}

@@ -9,7 +9,8 @@ use crate::journal::{Journal, Results, Stage, Work, stage_of};
 use crate::path::Bytes;
 use crate::plan::{Act, Content, Entry, Node, Stamp};
 use crate::tree::path_bytes;
-use crate::{ApplyError, Bounds, Conflict, Plan, RelativePath, Step, TreeError};
+use crate::unchanged::is_unchanged;
+use crate::{ApplyError, Bounds, Conflict, Plan, Step, TreeError};
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -329,7 +330,7 @@ fn inverse(
         let inverted = invert(engine, &mut walker, step);
         let planned = results.and_then(|results| results.steps.get(*index));
         let changed = match (&inverted, planned) {
-            (Ok(inverted), Some(planned)) => !is_unchanged(inverted, planned),
+            (Ok(inverted), Some(planned)) => !is_unchanged(engine, step, inverted, planned),
             (Ok(_), None) => false,
             (Err(_), _) => true,
         };
@@ -398,24 +399,6 @@ fn from_outside(entry: &Entry) -> Option<Entry> {
         Node::Special => return None,
     }
     Some(entry)
-}
-
-fn is_unchanged(inverted: &Step, planned: &[(RelativePath, Stamp)]) -> bool {
-    let same = |now: Option<&Stamp>, then: &Stamp| now.is_some_and(|now| then.holds(now));
-    match &inverted.act {
-        Act::Replace { old, .. } => {
-            old.len() == planned.len()
-                && old.iter().zip(planned).all(|(entry, (beneath, stamp))| {
-                    entry.beneath == *beneath && same(entry.stamp.as_ref(), stamp)
-                })
-        }
-        Act::Facts { old, .. } => planned
-            .first()
-            .is_some_and(|(_, stamp)| same(old.stamp.as_ref(), stamp)),
-        Act::Rename { directory, .. } => planned
-            .first()
-            .is_some_and(|(_, stamp)| stamp.same_entry(directory)),
-    }
 }
 
 fn begin_within(

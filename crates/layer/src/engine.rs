@@ -26,7 +26,7 @@ pub(crate) struct Engine {
     pub journal: Journal,
     pub work: Work,
     pub tree: Tree,
-    source: Option<Tree>,
+    pub source: Option<Tree>,
 }
 
 impl Engine {

@@ -45,6 +45,7 @@ mod restoring;
 mod sealing;
 mod selecting;
 mod tree;
+mod unchanged;
 mod unreadable;
 
 pub use apply::{

@@ -33,10 +33,8 @@ pub fn plan_apply(
     for (path, group) in tops {
         planner.plan_one(&path, &group)?;
     }
-    planner
-        .plan
-        .conflicts
-        .sort_by(|left, right| left.path.cmp(&right.path));
+    let conflicts = &mut planner.plan.conflicts;
+    conflicts.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(planner.plan)
 }
 

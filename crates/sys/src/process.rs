@@ -348,8 +348,8 @@ pub struct Waited {
     pub memory_peak_bytes: u64,
 }
 
-/// Takes the next change among this process's children (wait4(2)): of one, or
-/// of any. Without `block` the answer is `None` when nothing has changed.
+/// Takes the next change among this process's children (wait4(2)): the end of one,
+/// or an end or stop of any. Without `block` the answer is `None` when nothing has changed.
 ///
 /// # Errors
 /// ECHILD when there are no children.

@@ -122,7 +122,7 @@ fn only_what_can_be_checked_is_sent_to_the_check() {
         ("/home/ann/.config/atoll/config.toml", false),
         ("/etc/atoll/organisation.toml", false),
         ("/home/ann/.config/atoll/profiles/mine.toml", true),
-        ("/work/atoll.toml", true),
+        ("/project/atoll.toml", true),
     ] {
         let error = ProfileError::Invalid(vec![Problem {
             file: file.to_owned(),

@@ -124,30 +124,33 @@ fn endings_are_told_apart() {
 
 #[test]
 fn a_stop_is_a_change_and_a_descriptor_stands_for_the_process() {
-    let pid = process::fork(|| {
-        // SAFETY: integers only.
-        unsafe { libc::raise(libc::SIGSTOP) };
-        3
-    })
-    .unwrap();
-    let opened = call(libc::SYS_pidfd_open, [u64::from(pid), 0, 0, 0, 0, 0]).unwrap();
-    let descriptor = descriptor::owned(opened as i32);
-    let waited = process::wait(Some(pid), true).unwrap().unwrap();
-    assert_eq!(
-        (waited.pid, waited.change),
-        (pid, Change::Stopped(libc::SIGSTOP as u8))
-    );
-    assert!(
-        process::wait(Some(pid), false).unwrap().is_none(),
-        "nothing new"
-    );
-    process::signal(descriptor.as_fd(), libc::SIGCONT).unwrap();
-    let waited = process::wait(Some(pid), true).unwrap().unwrap();
-    assert_eq!(waited.change, Change::Exited(3));
-    assert!(waited.memory_peak_bytes > 0);
-    assert_eq!(number(process::wait(Some(pid), true)), libc::ECHILD);
-    // Who has ended already is fine.
-    process::signal(descriptor.as_fd(), libc::SIGKILL).unwrap();
+    // In a process of its own, which has no other children.
+    in_child(|| {
+        let pid = process::fork(|| {
+            // SAFETY: integers only.
+            unsafe { libc::raise(libc::SIGSTOP) };
+            3
+        })
+        .unwrap();
+        let opened = call(libc::SYS_pidfd_open, [u64::from(pid), 0, 0, 0, 0, 0]).unwrap();
+        let descriptor = descriptor::owned(opened as i32);
+        let waited = process::wait(None, true).unwrap().unwrap();
+        assert_eq!(
+            (waited.pid, waited.change),
+            (pid, Change::Stopped(libc::SIGSTOP as u8))
+        );
+        assert!(
+            process::wait(Some(pid), false).unwrap().is_none(),
+            "nothing new"
+        );
+        process::signal(descriptor.as_fd(), libc::SIGCONT).unwrap();
+        let waited = process::wait(Some(pid), true).unwrap().unwrap();
+        assert_eq!(waited.change, Change::Exited(3));
+        assert!(waited.memory_peak_bytes > 0);
+        assert_eq!(number(process::wait(Some(pid), true)), libc::ECHILD);
+        // Who has ended already is fine.
+        process::signal(descriptor.as_fd(), libc::SIGKILL).unwrap();
+    });
 }
 
 #[test]

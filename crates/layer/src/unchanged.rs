@@ -1,0 +1,68 @@
+//! Whether the directory still is as an apply left it. What another run changed and an
+//! undo put back has other times and inodes, but the content is the same.
+
+use crate::content;
+use crate::engine::Engine;
+use crate::plan::{Act, Content, Entry, Node, Stamp};
+use crate::{RelativePath, Step};
+
+/// `inverted` holds what is there now, `planned` what was there after `step`.
+pub(crate) fn is_unchanged(
+    engine: &Engine,
+    step: &Step,
+    inverted: &Step,
+    planned: &[(RelativePath, Stamp)],
+) -> bool {
+    let same = |now: Option<&Stamp>, then: &Stamp| now.is_some_and(|now| then.holds(now));
+    match &inverted.act {
+        Act::Replace { old, .. } => {
+            old.len() == planned.len()
+                && old.iter().zip(planned).all(|(entry, (beneath, stamp))| {
+                    entry.beneath == *beneath
+                        && (same(entry.stamp.as_ref(), stamp)
+                            || is_as_written(engine, step, entry, stamp))
+                })
+        }
+        Act::Facts { old, .. } => planned
+            .first()
+            .is_some_and(|(_, stamp)| same(old.stamp.as_ref(), stamp)),
+        Act::Rename { directory, .. } => planned
+            .first()
+            .is_some_and(|(_, stamp)| stamp.same_entry(directory)),
+    }
+}
+
+/// Whether an entry is, in all but times and inode, what the step wrote. What cannot
+/// be compared is not.
+fn is_as_written(engine: &Engine, step: &Step, now: &Entry, then: &Stamp) -> bool {
+    let mut written = step.new_entries().iter();
+    let Some(written) = written.find(|entry| entry.beneath == now.beneath) else {
+        return false;
+    };
+    let facts = now.stamp.is_some_and(|stamp| stamp.mode == then.mode)
+        && (now.uid, now.gid) == (written.uid, written.gid)
+        && now.xattrs == written.xattrs;
+    facts
+        && match (&now.node, &written.node) {
+            (Node::Directory, Node::Directory) => true,
+            (Node::Symlink { target: now }, Node::Symlink { target: then }) => now == then,
+            (Node::File { bytes, .. }, Node::File { content, .. }) => {
+                *bytes == then.bytes && holds_content(engine, step, now, content, *bytes)
+            }
+            _ => false,
+        }
+}
+
+fn holds_content(engine: &Engine, step: &Step, now: &Entry, content: &Content, bytes: u64) -> bool {
+    let written = match (content, &engine.source) {
+        (Content::Layer(at), Some(source)) => source.file(at).map(|(file, _)| file).ok(),
+        (Content::Kept { number, .. }, _) => engine.journal.kept(*number).ok(),
+        (Content::Layer(_), None) | (Content::Outer { .. } | Content::Untouched, _) => None,
+    };
+    let there = engine.tree.file(&step.path.concat(&now.beneath));
+    let (Some(written), Ok((there, _))) = (written, there) else {
+        return false;
+    };
+    let as_long = written.metadata().is_ok_and(|facts| facts.len() == bytes);
+    as_long && content::equal(&there, &written, bytes).unwrap_or(false)
+}
