@@ -434,7 +434,13 @@ fn a_killed_live_run_can_be_undone() {
         .atoll(["run", "--discard", "--", "true"])
         .run()
         .success();
-    let _ = world.atoll(["undo", &world.last_run()]).run().success();
+    let run = world.last_run();
+    // Nobody saw its end, so that what came later cannot be told from it.
+    let refused = world.atoll(["undo", &run]).run().expect_status(125);
+    refused.is_clear_error(["nobody saw its end", "--force"]);
+    assert_eq!(world.read("file"), "after\n");
+    let undo = world.atoll(["undo", &run, "--force"]);
+    let _ = undo.run().success();
     assert_eq!(world.read("file"), "before\n");
 }
 
