@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, DiffOptions, JournalState, Plan, RelativePath, Selection, apply, finish,
+    ApplyError, Conflict, DiffOptions, JournalState, Plan, RelativePath, Selection, apply, finish,
     journal_state, plan_apply, take_back, undo, undo_conflicts, write_diff,
 };
 use atoll_model::WorkspaceMode;
@@ -419,24 +419,28 @@ fn is_partly(one: &LayerChanges, selection: &Selection) -> bool {
 }
 
 fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
-    if plan.conflicts.is_empty() {
-        return Ok(());
+    let run = &record.run;
+    let mut failure = Failure::new("the directory changed meanwhile; nothing was written")
+        .advise(format!("atoll diff {run} shows the run's side"));
+    if !plan.steps.is_empty() {
+        failure = failure.advise(format!("atoll apply {run} PATH… applies the rest"));
     }
-    let lines: Vec<String> = plan
-        .conflicts
-        .iter()
-        .map(|one| format!("{}: {}", one.path, one.why))
-        .collect();
-    Err(
-        Failure::new("the directory changed meanwhile; nothing was written")
-            .because(lines.join("\n"))
-            .advise(format!("atoll diff {} shows the run's side", record.run))
-            .advise(format!("atoll apply {} PATH… applies the rest", record.run))
-            .advise(format!(
-                "atoll apply {} --force overwrites; what is overwritten is kept for undo",
-                record.run
-            )),
+    refuse_any(
+        plan,
+        failure.advise(format!(
+            "atoll apply {run} --force overwrites; what is overwritten is kept for undo"
+        )),
     )
+}
+
+/// Refuses a plan with conflicts by this failure, which names them.
+pub(crate) fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
+    let line = |one: &Conflict| format!("{}: {}", one.path, one.why);
+    let lines: Vec<String> = plan.conflicts.iter().map(line).collect();
+    match lines.as_slice() {
+        [] => Ok(()),
+        lines => Err(failure.because(lines.join("\n"))),
+    }
 }
 
 /// One line on what became of the changes, after a question.

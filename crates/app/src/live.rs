@@ -11,7 +11,7 @@ use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState, StateDir};
 
 use crate::changes::{self, LayerChanges};
-use crate::decision::Work;
+use crate::decision::{Work, refuse_any};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
@@ -140,22 +140,12 @@ fn refuse_unseen(record: &RunRecord, plan: &Plan) -> Failure {
 }
 
 fn refuse_later_changes(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
-    if plan.conflicts.is_empty() {
-        return Ok(());
-    }
-    let lines: Vec<String> = plan
-        .conflicts
-        .iter()
-        .map(|one| format!("{}: {}", one.path, one.why))
-        .collect();
-    Err(
-        Failure::new("the workspace changed since the run ended; nothing was written")
-            .because(lines.join("\n"))
-            .advise(format!(
-                "atoll undo {} --force takes these back too: the later changes there are lost",
-                record.run
-            )),
-    )
+    let failure = Failure::new("the workspace changed since the run ended; nothing was written")
+        .advise(format!(
+            "atoll undo {} --force takes these back too: the later changes there are lost",
+            record.run
+        ));
+    refuse_any(plan, failure)
 }
 
 /// The changes of a live run are in the workspace, where throwing them away would be

@@ -204,7 +204,7 @@ impl Report {
             1 => Self::Terminal,
             2 => Self::Running,
             3 => Self::Failed {
-                stage: { Stage::from_number(from.u8()?).ok_or(Malformed::Tag)? },
+                stage: Stage::from_number(from.u8()?).ok_or(Malformed::Tag)?,
                 error: from.u32()? as i32,
                 detail: {
                     let detail = from.bytes()?;

@@ -21,8 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use atoll_frame::{Identity, Report, Spec, Stage};
-use atoll_sys::descriptor::{self, Waiting};
-use atoll_sys::{credentials, mount, socket};
+use atoll_sys::{credentials, descriptor, mount, socket};
 
 /// Why a sandbox could not be made.
 #[derive(Debug)]
@@ -131,13 +130,9 @@ fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Fai
 /// A launcher that ended while its end would not have ended this process shows as
 /// its line's end.
 fn is_launcher_there(launcher: &OwnedFd) -> io::Result<()> {
-    let mut line = [Waiting {
-        fd: launcher.as_fd(),
-        ready: false,
-    }];
-    match descriptor::wait_readable(&mut line, Some(0))? {
-        true => Err(io::ErrorKind::BrokenPipe.into()),
-        false => Ok(()),
+    match descriptor::wait_readable([launcher.as_fd()], Some(0))? {
+        [true] => Err(io::ErrorKind::BrokenPipe.into()),
+        [false] => Ok(()),
     }
 }
 

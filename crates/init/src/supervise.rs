@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Spec, Stage};
-use atoll_sys::descriptor::{self, Waiting};
+use atoll_sys::descriptor;
 use atoll_sys::process::{self, Change};
 use atoll_sys::socket;
 use atoll_sys::terminal::{self, WindowSize};
@@ -146,18 +146,9 @@ impl Overseer<'_> {
     fn run(&mut self, children: &OwnedFd) -> io::Result<()> {
         let mut more = false;
         loop {
-            let mut waiting = [
-                Waiting {
-                    fd: children.as_fd(),
-                    ready: false,
-                },
-                Waiting {
-                    fd: self.control.as_fd(),
-                    ready: false,
-                },
-            ];
-            descriptor::wait_readable(&mut waiting, if more { Some(0) } else { self.pause_ms() })?;
-            let [died, ordered] = waiting.map(|one| one.ready);
+            let pause_ms = if more { Some(0) } else { self.pause_ms() };
+            let on = [children.as_fd(), self.control.as_fd()];
+            let [died, ordered] = descriptor::wait_readable(on, pause_ms)?;
             if died || more {
                 match self.reap(children)? {
                     Reaped::All => more = false,

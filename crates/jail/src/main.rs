@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, report_failure};
-use atoll_sys::descriptor::{self, Waiting};
+use atoll_sys::descriptor;
 use atoll_sys::process::{self, Change, Child, Namespaces, Side};
 use atoll_sys::{credentials, network, socket};
 
@@ -166,18 +166,14 @@ fn equip(
     holder: Option<Holder>,
     go: &OwnedFd,
 ) -> Result<(), Failure> {
+    // The user namespace that the network is to belong to, if not this one.
+    let mut owner = None;
     if let Identity::Own { uid, gid } = identity {
         at(Stage::Ids, map_own_ids(child.pid, uid, gid))?;
+        let path = format!("/proc/{}/ns/user", child.pid);
+        owner = Some(at(Stage::Namespaces, open_path(path.as_bytes()))?);
     }
     let ids = at(Stage::Ids, holder.map(Holder::finish).transpose())?;
-    // The user namespace that the network is to belong to, if not this one.
-    let owner = match identity {
-        Identity::Shifted { .. } => None,
-        Identity::Own { .. } => {
-            let path = format!("/proc/{}/ns/user", child.pid);
-            Some(at(Stage::Namespaces, open_path(path.as_bytes()))?)
-        }
-    };
     // Not earlier: the id map of a process that cannot be inspected is
     // written by nobody but root. Nothing hostile runs yet.
     at(Stage::Rights, credentials::forbid_inspection())?;
@@ -203,14 +199,9 @@ fn begin(
             _ => descriptor::close(line.as_fd()).map(|()| ids.pop()),
         }
     };
-    match started() {
+    match at(Stage::Start, started()) {
         Ok(ids) => atoll_init::run(inside(ids, ready)),
-        Err(error) => {
-            let failure = Failure {
-                stage: Stage::Start,
-                error,
-                detail: Vec::new(),
-            };
+        Err(failure) => {
             report_failure(inside(None, ready).control.as_fd(), &failure);
             process::exit_now(1)
         }
@@ -346,18 +337,7 @@ fn wait(line: &OwnedFd, child: &Child) -> io::Result<()> {
 /// Whether the sandbox ended before the host side did.
 fn wait_for_either(line: BorrowedFd<'_>, child: BorrowedFd<'_>) -> io::Result<bool> {
     loop {
-        let mut waiting = [
-            Waiting {
-                fd: child,
-                ready: false,
-            },
-            Waiting {
-                fd: line,
-                ready: false,
-            },
-        ];
-        descriptor::wait_readable(&mut waiting, None)?;
-        match waiting.map(|one| one.ready) {
+        match descriptor::wait_readable([child, line], None)? {
             [true, _] => return Ok(true),
             [false, true] => return Ok(false),
             [false, false] => {}

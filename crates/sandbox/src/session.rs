@@ -460,11 +460,8 @@ impl Session<'_> {
     /// Takes what `init` said right before its end.
     fn drain_control(&mut self) {
         while self.ending.is_none() && self.failure.is_none() {
-            let mut waiting = [descriptor::Waiting {
-                fd: self.lines.control.as_fd(),
-                ready: false,
-            }];
-            if !matches!(descriptor::wait_readable(&mut waiting, Some(0)), Ok(true)) {
+            let control = [self.lines.control.as_fd()];
+            if !matches!(descriptor::wait_readable(control, Some(0)), Ok([true])) {
                 return;
             }
             match hear(&self.lines.control) {

@@ -353,49 +353,33 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(owned(number))
 }
 
-/// One descriptor to wait for, and what happened to it.
-#[derive(Debug)]
-pub struct Waiting<'a> {
-    /// The descriptor.
-    pub fd: BorrowedFd<'a>,
-    /// Whether there is something to read, or its other end is gone.
-    pub ready: bool,
-}
-
 /// Waits until one of them can be read or is closed at its other end, or the
-/// time is over (poll(2)). Returns whether any is ready. Interruptions count
-/// as nothing ready.
+/// time is over (poll(2)). Returns which are ready: none after an interruption.
 ///
 /// # Errors
 /// The kernel's.
-pub fn wait_readable(waiting: &mut [Waiting<'_>], timeout_ms: Option<u32>) -> io::Result<bool> {
-    let mut set: Vec<libc::pollfd> = waiting
-        .iter()
-        .map(|one| libc::pollfd {
-            fd: one.fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
-    let timeout = timeout_ms.map_or(-1, |ms| {
-        libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX)
+pub fn wait_readable<const N: usize>(
+    on: [BorrowedFd<'_>; N],
+    timeout_ms: Option<u32>,
+) -> io::Result<[bool; N]> {
+    let mut set = on.map(|fd| libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
     });
+    let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
     // SAFETY: `set` lives through the call and its length is given.
-    let count = unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, timeout) };
-    if count < 0 {
+    if unsafe { libc::poll(set.as_mut_ptr(), N as libc::nfds_t, timeout) } < 0 {
         interrupted_or(io::Error::last_os_error())?;
+        return Ok([false; N]);
     }
-    for (one, polled) in waiting.iter_mut().zip(&set) {
-        one.ready = count > 0 && polled.revents != 0;
-    }
-    Ok(count > 0)
+    Ok(set.map(|one| one.revents != 0))
 }
 
 fn interrupted_or(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::Interrupted {
-        Ok(())
-    } else {
-        Err(error)
+    match error.kind() {
+        io::ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::{call, in_child, last_error, number, open_numbers};
-use crate::descriptor::{self, Waiting};
+use crate::descriptor;
 
 #[test]
 fn sealed_memory_cannot_be_changed() {
@@ -140,28 +140,17 @@ fn waiting_ends_with_something_to_read_or_the_time() {
     let (reading, writing) = descriptor::pipe().unwrap();
     let (other, _kept) = descriptor::pipe().unwrap();
     let ready = |timeout_ms| {
-        let mut waiting = [
-            Waiting {
-                fd: reading.as_fd(),
-                ready: true,
-            },
-            Waiting {
-                fd: other.as_fd(),
-                ready: true,
-            },
-        ];
-        let any = descriptor::wait_readable(&mut waiting, timeout_ms).unwrap();
-        (any, waiting.map(|one| one.ready))
+        descriptor::wait_readable([reading.as_fd(), other.as_fd()], timeout_ms).unwrap()
     };
     let started = Instant::now();
-    assert_eq!(ready(Some(30)), (false, [false, false]));
+    assert_eq!(ready(Some(30)), [false, false]);
     assert!(started.elapsed() >= Duration::from_millis(30));
-    assert_eq!(ready(Some(0)), (false, [false, false]));
+    assert_eq!(ready(Some(0)), [false, false]);
     descriptor::write_all(&writing, b"x").unwrap();
-    assert_eq!(ready(None), (true, [true, false]));
+    assert_eq!(ready(None), [true, false]);
     descriptor::read(reading.as_fd(), &mut [0_u8; 8]).unwrap();
     drop(writing);
-    assert_eq!(ready(None), (true, [true, false]), "the other end is gone");
+    assert_eq!(ready(None), [true, false], "the other end is gone");
     assert_eq!(
         descriptor::read(reading.as_fd(), &mut [0_u8; 8]).unwrap(),
         0
