@@ -8,7 +8,8 @@ use atoll_sys::seccomp::{Action, Condition, Guard, Guarded, Instruction, Rule, T
 
 mod calls;
 
-pub use calls::{ALLOWED, Group, REFUSED};
+use calls::call;
+pub use calls::{ALLOWED, Call, Group, NONE, REFUSED};
 
 const EPERM: u16 = 1;
 const ENOSYS: u16 = 38;
@@ -18,23 +19,12 @@ const EAFNOSUPPORT: u16 = 97;
 /// A call that is allowed only with some arguments, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditional {
-    /// What it is called.
-    pub name: &'static str,
-    /// The call's number.
-    pub call: i64,
+    /// The call.
+    pub call: Call,
     /// On what it depends.
     pub action: Action,
     /// Why.
     pub reason: &'static str,
-}
-
-/// The number of a call on the architecture that this is built for.
-const fn number(x86_64: i64, aarch64: i64) -> i64 {
-    if cfg!(target_arch = "aarch64") {
-        aarch64
-    } else {
-        x86_64
-    }
 }
 
 /// Every flag by which clone(2) and unshare(2) make a namespace.
@@ -137,21 +127,18 @@ const NOT_INIT_BY_IO_PRIORITY: &[Guarded] = &[
 /// The calls that depend on an argument.
 pub const CONDITIONAL: &[Conditional] = &[
     Conditional {
-        name: "clone",
-        call: number(56, 220),
+        call: call("clone", 56, 220),
         action: Action::If(on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM)),
         reason: "threads and processes, but no namespaces: inside one of its own a program \
                  would have capabilities and reach kernel code that assumes an administrator",
     },
     Conditional {
-        name: "unshare",
-        call: number(272, 97),
+        call: call("unshare", 272, 97),
         action: Action::If(on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM)),
         reason: "the same for the process itself",
     },
     Conditional {
-        name: "socket",
-        call: number(41, 198),
+        call: call("socket", 41, 198),
         action: Action::All(SOCKET_CONDITIONS),
         reason: "vsock, packet, Bluetooth and most other families can be opened without any \
                  capability and are seldom audited; so can eleven kinds of netlink, of which \
@@ -160,21 +147,18 @@ pub const CONDITIONAL: &[Conditional] = &[
                  as a module when first asked for, and MPTCP passes rules that are made for TCP",
     },
     Conditional {
-        name: "socketpair",
-        call: number(53, 199),
+        call: call("socketpair", 53, 199),
         action: Action::If(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
         reason: "only Unix sockets have useful pairs",
     },
     Conditional {
-        name: "ioctl",
-        call: number(16, 29),
+        call: call("ioctl", 16, 29),
         action: Action::If(on(1, u32::MAX, Test::NotIn(&[TIOCSTI, TIOCLINUX]), EPERM)),
         reason: "pushing characters into a terminal's input lets a program type into the shell \
                  that started it (CVE-2017-5226)",
     },
     Conditional {
-        name: "personality",
-        call: number(135, 92),
+        call: call("personality", 135, 92),
         action: Action::If(on(
             0,
             u32::MAX,
@@ -185,44 +169,37 @@ pub const CONDITIONAL: &[Conditional] = &[
                  protection",
     },
     Conditional {
-        name: "prlimit64",
-        call: number(302, 261),
+        call: call("prlimit64", 302, 261),
         action: Action::If(NOT_INIT),
         reason: INIT_IS_OUT_OF_REACH,
     },
     Conditional {
-        name: "sched_setaffinity",
-        call: number(203, 122),
+        call: call("sched_setaffinity", 203, 122),
         action: Action::If(NOT_INIT),
         reason: INIT_IS_OUT_OF_REACH,
     },
     Conditional {
-        name: "sched_setscheduler",
-        call: number(144, 119),
+        call: call("sched_setscheduler", 144, 119),
         action: Action::If(NOT_INIT),
         reason: INIT_IS_OUT_OF_REACH,
     },
     Conditional {
-        name: "sched_setparam",
-        call: number(142, 118),
+        call: call("sched_setparam", 142, 118),
         action: Action::If(NOT_INIT),
         reason: INIT_IS_OUT_OF_REACH,
     },
     Conditional {
-        name: "sched_setattr",
-        call: number(314, 274),
+        call: call("sched_setattr", 314, 274),
         action: Action::If(NOT_INIT),
         reason: INIT_IS_OUT_OF_REACH,
     },
     Conditional {
-        name: "setpriority",
-        call: number(141, 140),
+        call: call("setpriority", 141, 140),
         action: Action::All(NOT_INIT_BY_PRIORITY),
         reason: INIT_IS_OUT_OF_REACH,
     },
     Conditional {
-        name: "ioprio_set",
-        call: number(251, 30),
+        call: call("ioprio_set", 251, 30),
         action: Action::All(NOT_INIT_BY_IO_PRIORITY),
         reason: INIT_IS_OUT_OF_REACH,
     },
@@ -274,72 +251,66 @@ const fn no_set_id_if_created(flags: u8, mode: u8) -> [Guarded; 1] {
 }
 
 /// Where files are the host's own, a file that takes its owner's rights would be
-/// a way in for other users of the host.
-#[cfg(target_arch = "x86_64")]
-const NO_SET_ID: &[(i64, Action)] = &[
-    (2, Action::All(&no_set_id_if_created(1, 2))),   // open
-    (83, Action::If(no_set_id(1))),                  // mkdir
-    (85, Action::If(no_set_id(1))),                  // creat
-    (90, Action::If(no_set_id(1))),                  // chmod
-    (91, Action::If(no_set_id(1))),                  // fchmod
-    (133, Action::If(no_set_id(1))),                 // mknod
-    (257, Action::All(&no_set_id_if_created(2, 3))), // openat
-    (258, Action::If(no_set_id(2))),                 // mkdirat
-    (259, Action::If(no_set_id(2))),                 // mknodat
-    (268, Action::If(no_set_id(2))),                 // fchmodat
-    (437, Action::Refuse(ENOSYS)),                   // openat2: its mode lies behind a pointer
-];
-#[cfg(target_arch = "aarch64")]
-const NO_SET_ID: &[(i64, Action)] = &[
-    (33, Action::If(no_set_id(2))),                 // mknodat
-    (34, Action::If(no_set_id(2))),                 // mkdirat
-    (52, Action::If(no_set_id(1))),                 // fchmod
-    (53, Action::If(no_set_id(2))),                 // fchmodat
-    (56, Action::All(&no_set_id_if_created(2, 3))), // openat
-    (437, Action::Refuse(ENOSYS)),                  // openat2: its mode lies behind a pointer
+/// a way in for other users of the host. The mode of openat2 lies behind a pointer.
+#[rustfmt::skip]
+const NO_SET_ID: &[(Call, Action)] = &[
+    (call("open", 2, NONE), Action::All(&no_set_id_if_created(1, 2))),
+    (call("mkdir", 83, NONE), Action::If(no_set_id(1))),
+    (call("creat", 85, NONE), Action::If(no_set_id(1))),
+    (call("chmod", 90, NONE), Action::If(no_set_id(1))),
+    (call("fchmod", 91, 52), Action::If(no_set_id(1))),
+    (call("mknod", 133, NONE), Action::If(no_set_id(1))),
+    (call("openat", 257, 56), Action::All(&no_set_id_if_created(2, 3))),
+    (call("mkdirat", 258, 34), Action::If(no_set_id(2))),
+    (call("mknodat", 259, 33), Action::If(no_set_id(2))),
+    (call("fchmodat", 268, 53), Action::If(no_set_id(2))),
+    (call("openat2", 437, 437), Action::Refuse(ENOSYS)),
 ];
 
 /// Where only listed files may be executed: no file without a name is.
-const NO_MEMORY_PROGRAMS: &[(i64, Action)] = &[
-    (number(319, 279), Action::Refuse(EPERM)), // memfd_create
+const NO_MEMORY_PROGRAMS: &[(Call, Action)] = &[
+    (call("memfd_create", 319, 279), Action::Refuse(EPERM)),
     (
-        number(322, 281),
+        call("execveat", 322, 281),
         Action::If(on(4, 0x1000, Test::In(&[0]), EPERM)),
-    ), // execveat
+    ),
 ];
+
+/// No socket but those of Unix.
+const NO_SOCKETS: &[(Call, Action)] = &[(
+    call("socket", 41, 198),
+    Action::If(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
+)];
 
 /// The rules for a program; the last rule for a call counts.
 #[must_use]
 pub fn rules(denials: Denials) -> Vec<Rule> {
     let mut rules = Vec::with_capacity(512);
-    for group in ALLOWED {
-        rules.extend(group.calls.iter().map(|call| rule(*call, Action::Allow)));
+    let mut add = |call: &Call, action| {
+        rules.extend(call.number().map(|call| Rule { call, action }));
+    };
+    for group in ALLOWED.iter().chain(REFUSED) {
+        let action = match group.error {
+            0 => Action::Allow,
+            error => Action::Refuse(error),
+        };
+        group.calls.iter().for_each(|call| add(call, action));
     }
-    for group in REFUSED {
-        let refusal = Action::Refuse(group.error);
-        rules.extend(group.calls.iter().map(|call| rule(*call, refusal)));
+    for one in CONDITIONAL {
+        add(&one.call, one.action);
     }
-    rules.extend(CONDITIONAL.iter().map(|one| rule(one.call, one.action)));
     if denials.debugging {
-        rules.extend(
-            calls::DEBUGGING
-                .iter()
-                .map(|call| rule(*call, Action::Refuse(EPERM))),
-        );
+        for call in calls::DEBUGGING {
+            add(call, Action::Refuse(EPERM));
+        }
     }
-    if denials.sockets {
-        let only_unix = on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT);
-        rules.push(rule(number(41, 198), Action::If(only_unix)));
-    }
-    if denials.set_id {
-        rules.extend(NO_SET_ID.iter().map(|(call, action)| rule(*call, *action)));
-    }
-    if denials.memory_programs {
-        rules.extend(
-            NO_MEMORY_PROGRAMS
-                .iter()
-                .map(|(call, action)| rule(*call, *action)),
-        );
+    let asked_for = [
+        (denials.sockets, NO_SOCKETS),
+        (denials.set_id, NO_SET_ID),
+        (denials.memory_programs, NO_MEMORY_PROGRAMS),
+    ];
+    for (_, table) in asked_for.iter().filter(|(asked, _)| *asked) {
+        table.iter().for_each(|(call, action)| add(call, *action));
     }
     rules
 }
@@ -348,11 +319,4 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
 #[must_use]
 pub fn program(denials: Denials) -> Vec<Instruction> {
     assemble(&rules(denials), ENOSYS)
-}
-
-const fn rule(call: i64, action: Action) -> Rule {
-    Rule {
-        call: call as u32,
-        action,
-    }
 }

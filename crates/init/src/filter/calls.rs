@@ -1,5 +1,39 @@
-//! The calls by group. Numbers are the kernel's own, by architecture; a call
-//! that an architecture does not have is absent there.
+//! The calls by group.
+
+/// A system call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its number on x86-64; [`NONE`] where there is none.
+    pub x86_64: i64,
+    /// Its number on arm64; [`NONE`] where there is none.
+    pub aarch64: i64,
+}
+
+/// What stands for a call that an architecture does not have.
+pub const NONE: i64 = -1;
+
+impl Call {
+    /// Its number on the architecture that this is built for.
+    #[must_use]
+    pub fn number(&self) -> Option<u32> {
+        let number = if cfg!(target_arch = "aarch64") {
+            self.aarch64
+        } else {
+            self.x86_64
+        };
+        u32::try_from(number).ok()
+    }
+}
+
+pub(super) const fn call(name: &'static str, x86_64: i64, aarch64: i64) -> Call {
+    Call {
+        name,
+        x86_64,
+        aarch64,
+    }
+}
 
 /// Calls with one reason.
 #[derive(Clone, Copy, Debug)]
@@ -10,8 +44,8 @@ pub struct Group {
     pub reason: &'static str,
     /// The error of a refusal; 0 for groups that are allowed.
     pub error: u16,
-    /// Their numbers.
-    pub calls: &'static [i64],
+    /// They themselves.
+    pub calls: &'static [Call],
 }
 
 const EPERM: u16 = 1;
@@ -176,853 +210,399 @@ pub const REFUSED: &[Group] = &[
     },
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const FILES: &[i64] = &[
-    0, // read
-    1, // write
-    2, // open
-    257, // openat
-    437, // openat2
-    3, // close
-    436, // close_range
-    85, // creat
-    8, // lseek
-    17, // pread64
-    18, // pwrite64
-    19, // readv
-    20, // writev
-    295, // preadv
-    296, // pwritev
-    327, // preadv2
-    328, // pwritev2
-    4, // stat
-    5, // fstat
-    6, // lstat
-    262, // newfstatat
-    332, // statx
-    21, // access
-    269, // faccessat
-    439, // faccessat2
-    89, // readlink
-    267, // readlinkat
-    78, // getdents
-    217, // getdents64
-    83, // mkdir
-    258, // mkdirat
-    84, // rmdir
-    87, // unlink
-    263, // unlinkat
-    82, // rename
-    264, // renameat
-    316, // renameat2
-    86, // link
-    265, // linkat
-    88, // symlink
-    266, // symlinkat
-    133, // mknod
-    259, // mknodat
-    90, // chmod
-    91, // fchmod
-    268, // fchmodat
-    92, // chown
-    93, // fchown
-    94, // lchown
-    260, // fchownat
-    132, // utime
-    235, // utimes
-    261, // futimesat
-    280, // utimensat
-    76, // truncate
-    77, // ftruncate
-    285, // fallocate
-    221, // fadvise64
-    187, // readahead
-    95, // umask
-    80, // chdir
-    81, // fchdir
-    79, // getcwd
-    32, // dup
-    33, // dup2
-    292, // dup3
-    72, // fcntl
-    73, // flock
-    74, // fsync
-    75, // fdatasync
-    162, // sync
-    306, // syncfs
-    277, // sync_file_range
-    137, // statfs
-    138, // fstatfs
-    40, // sendfile
-    275, // splice
-    276, // tee
-    278, // vmsplice
-    326, // copy_file_range
-    188, // setxattr
-    189, // lsetxattr
-    190, // fsetxattr
-    191, // getxattr
-    192, // lgetxattr
-    193, // fgetxattr
-    194, // listxattr
-    195, // llistxattr
-    196, // flistxattr
-    197, // removexattr
-    198, // lremovexattr
-    199, // fremovexattr
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const FILES: &[i64] = &[
-    63, // read
-    64, // write
-    56, // openat
-    437, // openat2
-    57, // close
-    436, // close_range
-    62, // lseek
-    67, // pread64
-    68, // pwrite64
-    65, // readv
-    66, // writev
-    69, // preadv
-    70, // pwritev
-    286, // preadv2
-    287, // pwritev2
-    80, // fstat
-    79, // newfstatat
-    291, // statx
-    48, // faccessat
-    439, // faccessat2
-    78, // readlinkat
-    61, // getdents64
-    34, // mkdirat
-    35, // unlinkat
-    276, // renameat2
-    37, // linkat
-    36, // symlinkat
-    33, // mknodat
-    52, // fchmod
-    53, // fchmodat
-    55, // fchown
-    54, // fchownat
-    88, // utimensat
-    45, // truncate
-    46, // ftruncate
-    47, // fallocate
-    223, // fadvise64
-    213, // readahead
-    166, // umask
-    49, // chdir
-    50, // fchdir
-    17, // getcwd
-    23, // dup
-    24, // dup3
-    25, // fcntl
-    32, // flock
-    82, // fsync
-    83, // fdatasync
-    81, // sync
-    267, // syncfs
-    43, // statfs
-    44, // fstatfs
-    71, // sendfile
-    76, // splice
-    77, // tee
-    75, // vmsplice
-    285, // copy_file_range
-    5, // setxattr
-    6, // lsetxattr
-    7, // fsetxattr
-    8, // getxattr
-    9, // lgetxattr
-    10, // fgetxattr
-    11, // listxattr
-    12, // llistxattr
-    13, // flistxattr
-    14, // removexattr
-    15, // lremovexattr
-    16, // fremovexattr
+const FILES: &[Call] = &[
+    call("read", 0, 63),
+    call("write", 1, 64),
+    call("open", 2, NONE),
+    call("openat", 257, 56),
+    call("openat2", 437, 437),
+    call("close", 3, 57),
+    call("close_range", 436, 436),
+    call("creat", 85, NONE),
+    call("lseek", 8, 62),
+    call("pread64", 17, 67),
+    call("pwrite64", 18, 68),
+    call("readv", 19, 65),
+    call("writev", 20, 66),
+    call("preadv", 295, 69),
+    call("pwritev", 296, 70),
+    call("preadv2", 327, 286),
+    call("pwritev2", 328, 287),
+    call("stat", 4, NONE),
+    call("fstat", 5, 80),
+    call("lstat", 6, NONE),
+    call("newfstatat", 262, 79),
+    call("statx", 332, 291),
+    call("access", 21, NONE),
+    call("faccessat", 269, 48),
+    call("faccessat2", 439, 439),
+    call("readlink", 89, NONE),
+    call("readlinkat", 267, 78),
+    call("getdents", 78, NONE),
+    call("getdents64", 217, 61),
+    call("mkdir", 83, NONE),
+    call("mkdirat", 258, 34),
+    call("rmdir", 84, NONE),
+    call("unlink", 87, NONE),
+    call("unlinkat", 263, 35),
+    call("rename", 82, NONE),
+    call("renameat", 264, NONE),
+    call("renameat2", 316, 276),
+    call("link", 86, NONE),
+    call("linkat", 265, 37),
+    call("symlink", 88, NONE),
+    call("symlinkat", 266, 36),
+    call("mknod", 133, NONE),
+    call("mknodat", 259, 33),
+    call("chmod", 90, NONE),
+    call("fchmod", 91, 52),
+    call("fchmodat", 268, 53),
+    call("chown", 92, NONE),
+    call("fchown", 93, 55),
+    call("lchown", 94, NONE),
+    call("fchownat", 260, 54),
+    call("utime", 132, NONE),
+    call("utimes", 235, NONE),
+    call("futimesat", 261, NONE),
+    call("utimensat", 280, 88),
+    call("truncate", 76, 45),
+    call("ftruncate", 77, 46),
+    call("fallocate", 285, 47),
+    call("fadvise64", 221, 223),
+    call("readahead", 187, 213),
+    call("umask", 95, 166),
+    call("chdir", 80, 49),
+    call("fchdir", 81, 50),
+    call("getcwd", 79, 17),
+    call("dup", 32, 23),
+    call("dup2", 33, NONE),
+    call("dup3", 292, 24),
+    call("fcntl", 72, 25),
+    call("flock", 73, 32),
+    call("fsync", 74, 82),
+    call("fdatasync", 75, 83),
+    call("sync", 162, 81),
+    call("syncfs", 306, 267),
+    call("sync_file_range", 277, NONE),
+    call("statfs", 137, 43),
+    call("fstatfs", 138, 44),
+    call("sendfile", 40, 71),
+    call("splice", 275, 76),
+    call("tee", 276, 77),
+    call("vmsplice", 278, 75),
+    call("copy_file_range", 326, 285),
+    call("setxattr", 188, 5),
+    call("lsetxattr", 189, 6),
+    call("fsetxattr", 190, 7),
+    call("getxattr", 191, 8),
+    call("lgetxattr", 192, 9),
+    call("fgetxattr", 193, 10),
+    call("listxattr", 194, 11),
+    call("llistxattr", 195, 12),
+    call("flistxattr", 196, 13),
+    call("removexattr", 197, 14),
+    call("lremovexattr", 198, 15),
+    call("fremovexattr", 199, 16),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const WAITING: &[i64] = &[
-    7, // poll
-    271, // ppoll
-    23, // select
-    270, // pselect6
-    213, // epoll_create
-    291, // epoll_create1
-    233, // epoll_ctl
-    232, // epoll_wait
-    281, // epoll_pwait
-    441, // epoll_pwait2
-    284, // eventfd
-    290, // eventfd2
-    282, // signalfd
-    289, // signalfd4
-    283, // timerfd_create
-    286, // timerfd_settime
-    287, // timerfd_gettime
-    253, // inotify_init
-    294, // inotify_init1
-    254, // inotify_add_watch
-    255, // inotify_rm_watch
-    22, // pipe
-    293, // pipe2
-    35, // nanosleep
-    230, // clock_nanosleep
-    34, // pause
-    37, // alarm
-    36, // getitimer
-    38, // setitimer
-    222, // timer_create
-    223, // timer_settime
-    224, // timer_gettime
-    225, // timer_getoverrun
-    226, // timer_delete
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const WAITING: &[i64] = &[
-    73, // ppoll
-    72, // pselect6
-    20, // epoll_create1
-    21, // epoll_ctl
-    22, // epoll_pwait
-    441, // epoll_pwait2
-    19, // eventfd2
-    74, // signalfd4
-    85, // timerfd_create
-    86, // timerfd_settime
-    87, // timerfd_gettime
-    26, // inotify_init1
-    27, // inotify_add_watch
-    28, // inotify_rm_watch
-    59, // pipe2
-    101, // nanosleep
-    115, // clock_nanosleep
-    102, // getitimer
-    103, // setitimer
-    107, // timer_create
-    110, // timer_settime
-    108, // timer_gettime
-    109, // timer_getoverrun
-    111, // timer_delete
+const WAITING: &[Call] = &[
+    call("poll", 7, NONE),
+    call("ppoll", 271, 73),
+    call("select", 23, NONE),
+    call("pselect6", 270, 72),
+    call("epoll_create", 213, NONE),
+    call("epoll_create1", 291, 20),
+    call("epoll_ctl", 233, 21),
+    call("epoll_wait", 232, NONE),
+    call("epoll_pwait", 281, 22),
+    call("epoll_pwait2", 441, 441),
+    call("eventfd", 284, NONE),
+    call("eventfd2", 290, 19),
+    call("signalfd", 282, NONE),
+    call("signalfd4", 289, 74),
+    call("timerfd_create", 283, 85),
+    call("timerfd_settime", 286, 86),
+    call("timerfd_gettime", 287, 87),
+    call("inotify_init", 253, NONE),
+    call("inotify_init1", 294, 26),
+    call("inotify_add_watch", 254, 27),
+    call("inotify_rm_watch", 255, 28),
+    call("pipe", 22, NONE),
+    call("pipe2", 293, 59),
+    call("nanosleep", 35, 101),
+    call("clock_nanosleep", 230, 115),
+    call("pause", 34, NONE),
+    call("alarm", 37, NONE),
+    call("getitimer", 36, 102),
+    call("setitimer", 38, 103),
+    call("timer_create", 222, 107),
+    call("timer_settime", 223, 110),
+    call("timer_gettime", 224, 108),
+    call("timer_getoverrun", 225, 109),
+    call("timer_delete", 226, 111),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const MEMORY: &[i64] = &[
-    9, // mmap
-    10, // mprotect
-    11, // munmap
-    25, // mremap
-    26, // msync
-    27, // mincore
-    28, // madvise
-    440, // process_madvise
-    12, // brk
-    149, // mlock
-    325, // mlock2
-    150, // munlock
-    151, // mlockall
-    152, // munlockall
-    319, // memfd_create
-    324, // membarrier
-    330, // pkey_alloc
-    331, // pkey_free
-    329, // pkey_mprotect
-    239, // get_mempolicy
-    238, // set_mempolicy
-    237, // mbind
-    462, // mseal
-    453, // map_shadow_stack
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const MEMORY: &[i64] = &[
-    222, // mmap
-    226, // mprotect
-    215, // munmap
-    216, // mremap
-    227, // msync
-    232, // mincore
-    233, // madvise
-    440, // process_madvise
-    214, // brk
-    228, // mlock
-    284, // mlock2
-    229, // munlock
-    230, // mlockall
-    231, // munlockall
-    279, // memfd_create
-    283, // membarrier
-    289, // pkey_alloc
-    290, // pkey_free
-    288, // pkey_mprotect
-    236, // get_mempolicy
-    237, // set_mempolicy
-    235, // mbind
-    462, // mseal
+const MEMORY: &[Call] = &[
+    call("mmap", 9, 222),
+    call("mprotect", 10, 226),
+    call("munmap", 11, 215),
+    call("mremap", 25, 216),
+    call("msync", 26, 227),
+    call("mincore", 27, 232),
+    call("madvise", 28, 233),
+    call("process_madvise", 440, 440),
+    call("brk", 12, 214),
+    call("mlock", 149, 228),
+    call("mlock2", 325, 284),
+    call("munlock", 150, 229),
+    call("mlockall", 151, 230),
+    call("munlockall", 152, 231),
+    call("memfd_create", 319, 279),
+    call("membarrier", 324, 283),
+    call("pkey_alloc", 330, 289),
+    call("pkey_free", 331, 290),
+    call("pkey_mprotect", 329, 288),
+    call("get_mempolicy", 239, 236),
+    call("set_mempolicy", 238, 237),
+    call("mbind", 237, 235),
+    call("mseal", 462, 462),
+    call("map_shadow_stack", 453, 453),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const PROCESSES: &[i64] = &[
-    57, // fork
-    58, // vfork
-    59, // execve
-    322, // execveat
-    60, // exit
-    231, // exit_group
-    61, // wait4
-    247, // waitid
-    62, // kill
-    200, // tkill
-    234, // tgkill
-    434, // pidfd_open
-    424, // pidfd_send_signal
-    39, // getpid
-    110, // getppid
-    186, // gettid
-    121, // getpgid
-    109, // setpgid
-    111, // getpgrp
-    124, // getsid
-    112, // setsid
-    218, // set_tid_address
-    13, // rt_sigaction
-    14, // rt_sigprocmask
-    15, // rt_sigreturn
-    127, // rt_sigpending
-    128, // rt_sigtimedwait
-    129, // rt_sigqueueinfo
-    297, // rt_tgsigqueueinfo
-    130, // rt_sigsuspend
-    131, // sigaltstack
-    219, // restart_syscall
-    157, // prctl
-    158, // arch_prctl
-    334, // rseq
-    202, // futex
-    449, // futex_waitv
-    454, // futex_wake
-    455, // futex_wait
-    456, // futex_requeue
-    273, // set_robust_list
-    274, // get_robust_list
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const PROCESSES: &[i64] = &[
-    221, // execve
-    281, // execveat
-    93, // exit
-    94, // exit_group
-    260, // wait4
-    95, // waitid
-    129, // kill
-    130, // tkill
-    131, // tgkill
-    434, // pidfd_open
-    424, // pidfd_send_signal
-    172, // getpid
-    173, // getppid
-    178, // gettid
-    155, // getpgid
-    154, // setpgid
-    156, // getsid
-    157, // setsid
-    96, // set_tid_address
-    134, // rt_sigaction
-    135, // rt_sigprocmask
-    139, // rt_sigreturn
-    136, // rt_sigpending
-    137, // rt_sigtimedwait
-    138, // rt_sigqueueinfo
-    240, // rt_tgsigqueueinfo
-    133, // rt_sigsuspend
-    132, // sigaltstack
-    128, // restart_syscall
-    167, // prctl
-    293, // rseq
-    98, // futex
-    449, // futex_waitv
-    454, // futex_wake
-    455, // futex_wait
-    456, // futex_requeue
-    99, // set_robust_list
-    100, // get_robust_list
+const PROCESSES: &[Call] = &[
+    call("fork", 57, NONE),
+    call("vfork", 58, NONE),
+    call("execve", 59, 221),
+    call("execveat", 322, 281),
+    call("exit", 60, 93),
+    call("exit_group", 231, 94),
+    call("wait4", 61, 260),
+    call("waitid", 247, 95),
+    call("kill", 62, 129),
+    call("tkill", 200, 130),
+    call("tgkill", 234, 131),
+    call("pidfd_open", 434, 434),
+    call("pidfd_send_signal", 424, 424),
+    call("getpid", 39, 172),
+    call("getppid", 110, 173),
+    call("gettid", 186, 178),
+    call("getpgid", 121, 155),
+    call("setpgid", 109, 154),
+    call("getpgrp", 111, NONE),
+    call("getsid", 124, 156),
+    call("setsid", 112, 157),
+    call("set_tid_address", 218, 96),
+    call("rt_sigaction", 13, 134),
+    call("rt_sigprocmask", 14, 135),
+    call("rt_sigreturn", 15, 139),
+    call("rt_sigpending", 127, 136),
+    call("rt_sigtimedwait", 128, 137),
+    call("rt_sigqueueinfo", 129, 138),
+    call("rt_tgsigqueueinfo", 297, 240),
+    call("rt_sigsuspend", 130, 133),
+    call("sigaltstack", 131, 132),
+    call("restart_syscall", 219, 128),
+    call("prctl", 157, 167),
+    call("arch_prctl", 158, NONE),
+    call("rseq", 334, 293),
+    call("futex", 202, 98),
+    call("futex_waitv", 449, 449),
+    call("futex_wake", 454, 454),
+    call("futex_wait", 455, 455),
+    call("futex_requeue", 456, 456),
+    call("set_robust_list", 273, 99),
+    call("get_robust_list", 274, 100),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const IDENTITY: &[i64] = &[
-    102, // getuid
-    107, // geteuid
-    104, // getgid
-    108, // getegid
-    118, // getresuid
-    120, // getresgid
-    115, // getgroups
-    105, // setuid
-    106, // setgid
-    113, // setreuid
-    114, // setregid
-    117, // setresuid
-    119, // setresgid
-    122, // setfsuid
-    123, // setfsgid
-    116, // setgroups
-    125, // capget
-    126, // capset
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const IDENTITY: &[i64] = &[
-    174, // getuid
-    175, // geteuid
-    176, // getgid
-    177, // getegid
-    148, // getresuid
-    150, // getresgid
-    158, // getgroups
-    146, // setuid
-    144, // setgid
-    145, // setreuid
-    143, // setregid
-    147, // setresuid
-    149, // setresgid
-    151, // setfsuid
-    152, // setfsgid
-    159, // setgroups
-    90, // capget
-    91, // capset
+const IDENTITY: &[Call] = &[
+    call("getuid", 102, 174),
+    call("geteuid", 107, 175),
+    call("getgid", 104, 176),
+    call("getegid", 108, 177),
+    call("getresuid", 118, 148),
+    call("getresgid", 120, 150),
+    call("getgroups", 115, 158),
+    call("setuid", 105, 146),
+    call("setgid", 106, 144),
+    call("setreuid", 113, 145),
+    call("setregid", 114, 143),
+    call("setresuid", 117, 147),
+    call("setresgid", 119, 149),
+    call("setfsuid", 122, 151),
+    call("setfsgid", 123, 152),
+    call("setgroups", 116, 159),
+    call("capget", 125, 90),
+    call("capset", 126, 91),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const LIMITS: &[i64] = &[
-    97, // getrlimit
-    160, // setrlimit
-    98, // getrusage
-    100, // times
-    140, // getpriority
-    252, // ioprio_get
-    24, // sched_yield
-    204, // sched_getaffinity
-    143, // sched_getparam
-    145, // sched_getscheduler
-    315, // sched_getattr
-    146, // sched_get_priority_max
-    147, // sched_get_priority_min
-    148, // sched_rr_get_interval
-    309, // getcpu
-    99, // sysinfo
-    63, // uname
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const LIMITS: &[i64] = &[
-    165, // getrusage
-    153, // times
-    141, // getpriority
-    31, // ioprio_get
-    124, // sched_yield
-    123, // sched_getaffinity
-    121, // sched_getparam
-    120, // sched_getscheduler
-    275, // sched_getattr
-    125, // sched_get_priority_max
-    126, // sched_get_priority_min
-    127, // sched_rr_get_interval
-    168, // getcpu
-    179, // sysinfo
-    160, // uname
+const LIMITS: &[Call] = &[
+    call("getrlimit", 97, NONE),
+    call("setrlimit", 160, NONE),
+    call("getrusage", 98, 165),
+    call("times", 100, 153),
+    call("getpriority", 140, 141),
+    call("ioprio_get", 252, 31),
+    call("sched_yield", 24, 124),
+    call("sched_getaffinity", 204, 123),
+    call("sched_getparam", 143, 121),
+    call("sched_getscheduler", 145, 120),
+    call("sched_getattr", 315, 275),
+    call("sched_get_priority_max", 146, 125),
+    call("sched_get_priority_min", 147, 126),
+    call("sched_rr_get_interval", 148, 127),
+    call("getcpu", 309, 168),
+    call("sysinfo", 99, 179),
+    call("uname", 63, 160),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const TIME: &[i64] = &[
-    201, // time
-    96, // gettimeofday
-    228, // clock_gettime
-    229, // clock_getres
-    318, // getrandom
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const TIME: &[i64] = &[
-    169, // gettimeofday
-    113, // clock_gettime
-    114, // clock_getres
-    278, // getrandom
+const TIME: &[Call] = &[
+    call("time", 201, NONE),
+    call("gettimeofday", 96, 169),
+    call("clock_gettime", 228, 113),
+    call("clock_getres", 229, 114),
+    call("getrandom", 318, 278),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const SOCKETS: &[i64] = &[
-    49, // bind
-    42, // connect
-    50, // listen
-    43, // accept
-    288, // accept4
-    51, // getsockname
-    52, // getpeername
-    55, // getsockopt
-    54, // setsockopt
-    48, // shutdown
-    44, // sendto
-    45, // recvfrom
-    46, // sendmsg
-    47, // recvmsg
-    307, // sendmmsg
-    299, // recvmmsg
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const SOCKETS: &[i64] = &[
-    200, // bind
-    203, // connect
-    201, // listen
-    202, // accept
-    242, // accept4
-    204, // getsockname
-    205, // getpeername
-    209, // getsockopt
-    208, // setsockopt
-    210, // shutdown
-    206, // sendto
-    207, // recvfrom
-    211, // sendmsg
-    212, // recvmsg
-    269, // sendmmsg
-    243, // recvmmsg
+const SOCKETS: &[Call] = &[
+    call("bind", 49, 200),
+    call("connect", 42, 203),
+    call("listen", 50, 201),
+    call("accept", 43, 202),
+    call("accept4", 288, 242),
+    call("getsockname", 51, 204),
+    call("getpeername", 52, 205),
+    call("getsockopt", 55, 209),
+    call("setsockopt", 54, 208),
+    call("shutdown", 48, 210),
+    call("sendto", 44, 206),
+    call("recvfrom", 45, 207),
+    call("sendmsg", 46, 211),
+    call("recvmsg", 47, 212),
+    call("sendmmsg", 307, 269),
+    call("recvmmsg", 299, 243),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const IPC: &[i64] = &[
-    29, // shmget
-    30, // shmat
-    67, // shmdt
-    31, // shmctl
-    64, // semget
-    65, // semop
-    66, // semctl
-    220, // semtimedop
-    68, // msgget
-    69, // msgsnd
-    70, // msgrcv
-    71, // msgctl
-    240, // mq_open
-    241, // mq_unlink
-    242, // mq_timedsend
-    243, // mq_timedreceive
-    244, // mq_notify
-    245, // mq_getsetattr
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const IPC: &[i64] = &[
-    194, // shmget
-    196, // shmat
-    197, // shmdt
-    195, // shmctl
-    190, // semget
-    193, // semop
-    191, // semctl
-    192, // semtimedop
-    186, // msgget
-    189, // msgsnd
-    188, // msgrcv
-    187, // msgctl
-    180, // mq_open
-    181, // mq_unlink
-    182, // mq_timedsend
-    183, // mq_timedreceive
-    184, // mq_notify
-    185, // mq_getsetattr
+const IPC: &[Call] = &[
+    call("shmget", 29, 194),
+    call("shmat", 30, 196),
+    call("shmdt", 67, 197),
+    call("shmctl", 31, 195),
+    call("semget", 64, 190),
+    call("semop", 65, 193),
+    call("semctl", 66, 191),
+    call("semtimedop", 220, 192),
+    call("msgget", 68, 186),
+    call("msgsnd", 69, 189),
+    call("msgrcv", 70, 188),
+    call("msgctl", 71, 187),
+    call("mq_open", 240, 180),
+    call("mq_unlink", 241, 181),
+    call("mq_timedsend", 242, 182),
+    call("mq_timedreceive", 243, 183),
+    call("mq_notify", 244, 184),
+    call("mq_getsetattr", 245, 185),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-pub(super) const DEBUGGING: &[i64] = &[
-    101, // ptrace
-    310, // process_vm_readv
-    311, // process_vm_writev
-    312, // kcmp
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-pub(super) const DEBUGGING: &[i64] = &[
-    117, // ptrace
-    270, // process_vm_readv
-    271, // process_vm_writev
-    272, // kcmp
+pub(super) const DEBUGGING: &[Call] = &[
+    call("ptrace", 101, 117),
+    call("process_vm_readv", 310, 270),
+    call("process_vm_writev", 311, 271),
+    call("kcmp", 312, 272),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const RESTRICTING: &[i64] = &[
-    317, // seccomp
-    444, // landlock_create_ruleset
-    445, // landlock_add_rule
-    446, // landlock_restrict_self
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const RESTRICTING: &[i64] = &[
-    277, // seccomp
-    444, // landlock_create_ruleset
-    445, // landlock_add_rule
-    446, // landlock_restrict_self
+const RESTRICTING: &[Call] = &[
+    call("seccomp", 317, 277),
+    call("landlock_create_ruleset", 444, 444),
+    call("landlock_add_rule", 445, 445),
+    call("landlock_restrict_self", 446, 446),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const AIO: &[i64] = &[
-    206, // io_setup
-    207, // io_destroy
-    209, // io_submit
-    210, // io_cancel
-    208, // io_getevents
-    333, // io_pgetevents
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const AIO: &[i64] = &[
-    0, // io_setup
-    1, // io_destroy
-    2, // io_submit
-    3, // io_cancel
-    4, // io_getevents
-    292, // io_pgetevents
+const AIO: &[Call] = &[
+    call("io_setup", 206, 0),
+    call("io_destroy", 207, 1),
+    call("io_submit", 209, 2),
+    call("io_cancel", 210, 3),
+    call("io_getevents", 208, 4),
+    call("io_pgetevents", 333, 292),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_MOUNTS: &[i64] = &[
-    165, // mount
-    166, // umount2
-    155, // pivot_root
-    161, // chroot
-    428, // open_tree
-    429, // move_mount
-    430, // fsopen
-    431, // fsconfig
-    432, // fsmount
-    433, // fspick
-    442, // mount_setattr
-    457, // statmount
-    458, // listmount
-    167, // swapon
-    168, // swapoff
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_MOUNTS: &[i64] = &[
-    40, // mount
-    39, // umount2
-    41, // pivot_root
-    51, // chroot
-    428, // open_tree
-    429, // move_mount
-    430, // fsopen
-    431, // fsconfig
-    432, // fsmount
-    433, // fspick
-    442, // mount_setattr
-    457, // statmount
-    458, // listmount
-    224, // swapon
-    225, // swapoff
+const NO_MOUNTS: &[Call] = &[
+    call("mount", 165, 40),
+    call("umount2", 166, 39),
+    call("pivot_root", 155, 41),
+    call("chroot", 161, 51),
+    call("open_tree", 428, 428),
+    call("move_mount", 429, 429),
+    call("fsopen", 430, 430),
+    call("fsconfig", 431, 431),
+    call("fsmount", 432, 432),
+    call("fspick", 433, 433),
+    call("mount_setattr", 442, 442),
+    call("statmount", 457, 457),
+    call("listmount", 458, 458),
+    call("swapon", 167, 224),
+    call("swapoff", 168, 225),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_NAMESPACES: &[i64] = &[
-    308, // setns
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_NAMESPACES: &[i64] = &[
-    268, // setns
+const NO_NAMESPACES: &[Call] = &[call("setns", 308, 268)];
+
+const NO_CLONE3: &[Call] = &[call("clone3", 435, 435)];
+
+const NO_KEYS: &[Call] = &[
+    call("keyctl", 250, 219),
+    call("add_key", 248, 217),
+    call("request_key", 249, 218),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_CLONE3: &[i64] = &[
-    435, // clone3
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_CLONE3: &[i64] = &[
-    435, // clone3
+const NO_KERNEL_PROGRAMS: &[Call] = &[call("bpf", 321, 280), call("perf_event_open", 298, 241)];
+
+const NO_IO_URING: &[Call] = &[
+    call("io_uring_setup", 425, 425),
+    call("io_uring_enter", 426, 426),
+    call("io_uring_register", 427, 427),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_KEYS: &[i64] = &[
-    250, // keyctl
-    248, // add_key
-    249, // request_key
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_KEYS: &[i64] = &[
-    219, // keyctl
-    217, // add_key
-    218, // request_key
+const NO_PAGE_FAULTS: &[Call] = &[call("userfaultfd", 323, 282)];
+
+const NO_MACHINE: &[Call] = &[
+    call("init_module", 175, 105),
+    call("finit_module", 313, 273),
+    call("delete_module", 176, 106),
+    call("kexec_load", 246, 104),
+    call("kexec_file_load", 320, 294),
+    call("reboot", 169, 142),
+    call("settimeofday", 164, 170),
+    call("clock_settime", 227, 112),
+    call("adjtimex", 159, 171),
+    call("clock_adjtime", 305, 266),
+    call("acct", 163, 89),
+    call("syslog", 103, 116),
+    call("quotactl", 179, 60),
+    call("quotactl_fd", 443, 443),
+    call("sethostname", 170, 161),
+    call("setdomainname", 171, 162),
+    call("vhangup", 153, 58),
+    call("iopl", 172, NONE),
+    call("ioperm", 173, NONE),
+    call("modify_ldt", 154, NONE),
+    call("lookup_dcookie", 212, 18),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_KERNEL_PROGRAMS: &[i64] = &[
-    321, // bpf
-    298, // perf_event_open
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_KERNEL_PROGRAMS: &[i64] = &[
-    280, // bpf
-    241, // perf_event_open
+const NO_HANDLES: &[Call] = &[
+    call("open_by_handle_at", 304, 265),
+    call("name_to_handle_at", 303, 264),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_IO_URING: &[i64] = &[
-    425, // io_uring_setup
-    426, // io_uring_enter
-    427, // io_uring_register
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_IO_URING: &[i64] = &[
-    425, // io_uring_setup
-    426, // io_uring_enter
-    427, // io_uring_register
+const NO_WATCHING: &[Call] = &[
+    call("fanotify_init", 300, 262),
+    call("fanotify_mark", 301, 263),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_PAGE_FAULTS: &[i64] = &[
-    323, // userfaultfd
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_PAGE_FAULTS: &[i64] = &[
-    282, // userfaultfd
+const NO_DESCRIPTORS: &[Call] = &[call("pidfd_getfd", 438, 438)];
+
+const NO_PLACEMENT: &[Call] = &[
+    call("migrate_pages", 256, 238),
+    call("move_pages", 279, 239),
 ];
 
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_MACHINE: &[i64] = &[
-    175, // init_module
-    313, // finit_module
-    176, // delete_module
-    246, // kexec_load
-    320, // kexec_file_load
-    169, // reboot
-    164, // settimeofday
-    227, // clock_settime
-    159, // adjtimex
-    305, // clock_adjtime
-    163, // acct
-    103, // syslog
-    179, // quotactl
-    443, // quotactl_fd
-    170, // sethostname
-    171, // setdomainname
-    153, // vhangup
-    172, // iopl
-    173, // ioperm
-    154, // modify_ldt
-    212, // lookup_dcookie
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_MACHINE: &[i64] = &[
-    105, // init_module
-    273, // finit_module
-    106, // delete_module
-    104, // kexec_load
-    294, // kexec_file_load
-    142, // reboot
-    170, // settimeofday
-    112, // clock_settime
-    171, // adjtimex
-    266, // clock_adjtime
-    89, // acct
-    116, // syslog
-    60, // quotactl
-    443, // quotactl_fd
-    161, // sethostname
-    162, // setdomainname
-    58, // vhangup
-    18, // lookup_dcookie
-];
-
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_HANDLES: &[i64] = &[
-    304, // open_by_handle_at
-    303, // name_to_handle_at
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_HANDLES: &[i64] = &[
-    265, // open_by_handle_at
-    264, // name_to_handle_at
-];
-
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_WATCHING: &[i64] = &[
-    300, // fanotify_init
-    301, // fanotify_mark
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_WATCHING: &[i64] = &[
-    262, // fanotify_init
-    263, // fanotify_mark
-];
-
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_DESCRIPTORS: &[i64] = &[
-    438, // pidfd_getfd
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_DESCRIPTORS: &[i64] = &[
-    438, // pidfd_getfd
-];
-
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_PLACEMENT: &[i64] = &[
-    256, // migrate_pages
-    279, // move_pages
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_PLACEMENT: &[i64] = &[
-    238, // migrate_pages
-    239, // move_pages
-];
-
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const NO_SECRET_MEMORY: &[i64] = &[
-    447, // memfd_secret
-];
-#[cfg(target_arch = "aarch64")]
-#[rustfmt::skip]
-const NO_SECRET_MEMORY: &[i64] = &[
-    447, // memfd_secret
-];
+const NO_SECRET_MEMORY: &[Call] = &[call("memfd_secret", 447, 447)];

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use atoll_sys::seccomp::Action;
 
 use super::interpreter::{Seen, Verdict, run};
-use crate::filter::{ALLOWED, CONDITIONAL, Denials, REFUSED, program, rules};
+use crate::filter::{ALLOWED, CONDITIONAL, Call, Denials, Group, NONE, REFUSED, program, rules};
 
 #[cfg(target_arch = "x86_64")]
 const HERE: u32 = 0xC000_003E;
@@ -15,55 +15,19 @@ const ENOSYS: Verdict = Verdict::Error(38);
 const EPROTONOSUPPORT: Verdict = Verdict::Error(93);
 const EAFNOSUPPORT: Verdict = Verdict::Error(97);
 
-/// The source of the tables, for the names that stand behind the numbers.
-const SOURCE: &str = include_str!("../filter/calls.rs");
-
-/// One call as the source names it.
-struct Named {
-    table: &'static str,
-    number: u32,
-    name: &'static str,
-}
-
-/// Every call in the tables of one architecture.
-fn named(architecture: &str) -> Vec<Named> {
-    let mark = format!("#[cfg(target_arch = \"{architecture}\")]");
-    let mut calls = Vec::new();
-    for part in SOURCE.split("#[cfg(target_arch = ").skip(1) {
-        let whole = format!("#[cfg(target_arch = {part}");
-        if !whole.starts_with(&mark) {
-            continue;
-        }
-        let table = part
-            .split("const ")
-            .nth(1)
-            .unwrap()
-            .split(':')
-            .next()
-            .unwrap();
-        for line in part.lines() {
-            if let Some((number, name)) = line.trim().split_once(", // ") {
-                calls.push(Named {
-                    table,
-                    number: number.parse().unwrap(),
-                    name,
-                });
-            }
-        }
-    }
-    calls
+/// Every call, with the group that it is in.
+fn grouped() -> impl Iterator<Item = (&'static Group, &'static Call)> {
+    let groups = ALLOWED.iter().chain(REFUSED);
+    groups.flat_map(|group| group.calls.iter().map(move |call| (group, call)))
 }
 
 /// Numbers by name, of this architecture.
 fn numbers() -> BTreeMap<&'static str, u32> {
-    let mut numbers: BTreeMap<&'static str, u32> = named(std::env::consts::ARCH)
-        .iter()
-        .map(|one| (one.name, one.number))
-        .collect();
-    for one in CONDITIONAL {
-        numbers.insert(one.name, one.call as u32);
-    }
-    numbers
+    grouped()
+        .map(|(_, call)| call)
+        .chain(CONDITIONAL.iter().map(|one| &one.call))
+        .filter_map(|call| Some((call.name, call.number()?)))
+        .collect()
 }
 
 fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdict {
@@ -126,45 +90,56 @@ fn the_filter_is_what_was_reviewed() {
 
 #[test]
 fn every_call_has_one_rule_and_every_rule_a_reason() {
-    let mut seen = BTreeSet::new();
-    for group in ALLOWED.iter().chain(REFUSED) {
+    let mut names = BTreeSet::new();
+    for (group, call) in grouped() {
         assert!(group.reason.len() > 10, "{}", group.name);
-        for call in group.calls {
-            assert!(
-                seen.insert(*call),
-                "{call} is in two groups, the second is {}",
-                group.name
-            );
-        }
+        assert!(
+            names.insert(call.name),
+            "{} twice: {}",
+            call.name,
+            group.name
+        );
     }
     for one in CONDITIONAL {
-        assert!(one.reason.len() > 10, "{}", one.call);
-        assert!(seen.insert(one.call), "{} is in a group too", one.call);
+        assert!(one.reason.len() > 10, "{}", one.call.name);
+        assert!(names.insert(one.call.name), "{} twice", one.call.name);
     }
     assert!(ALLOWED.iter().all(|group| group.error == 0));
     assert!(REFUSED.iter().all(|group| group.error != 0));
-    assert_eq!(rules(Denials::default()).len(), seen.len());
+    assert_eq!(rules(Denials::default()).len(), numbers().len());
 }
 
 #[test]
 fn both_architectures_mean_the_same_calls() {
-    let tables = |architecture: &str| -> BTreeMap<&'static str, &'static str> {
-        let calls = named(architecture);
-        let unique: BTreeSet<u32> = calls.iter().map(|one| one.number).collect();
-        assert_eq!(unique.len(), calls.len(), "{architecture}");
-        calls.iter().map(|one| (one.name, one.table)).collect()
+    let all: Vec<Call> = grouped()
+        .map(|(_, call)| *call)
+        .chain(CONDITIONAL.iter().map(|one| one.call))
+        .collect();
+    let of = |number: fn(&Call) -> i64| -> Vec<i64> {
+        let there = |number: &i64| *number != NONE;
+        all.iter().map(number).filter(there).collect()
     };
-    let (here, there) = (tables("x86_64"), tables("aarch64"));
-    assert!(here.len() > 300 && there.len() > 250);
-    for (name, table) in &there {
-        assert_eq!(here.get(name), Some(table), "{name}");
+    for (numbers, at_least) in [(of(|one| one.x86_64), 300), (of(|one| one.aarch64), 250)] {
+        let unique: BTreeSet<&i64> = numbers.iter().collect();
+        assert_eq!(unique.len(), numbers.len(), "a number stands twice");
+        assert!(numbers.len() > at_least && numbers.iter().all(|number| *number >= 0));
+    }
+    for call in &all {
+        assert!(call.x86_64 != NONE || call.aarch64 != NONE, "{}", call.name);
+        // The calls of the common table have one number everywhere.
+        assert!(
+            call.x86_64 < 424 || call.x86_64 == call.aarch64,
+            "{}",
+            call.name
+        );
     }
     // What is refused on one is not merely forgotten on the other.
     let only_x86 = ["iopl", "ioperm", "modify_ldt"];
-    for (name, table) in here.iter().filter(|(_, table)| table.starts_with("NO_")) {
+    for (_, call) in grouped().filter(|(group, _)| group.error != 0) {
         assert!(
-            there.contains_key(name) || only_x86.contains(name),
-            "{name} in {table}"
+            call.aarch64 != NONE || only_x86.contains(&call.name),
+            "{}",
+            call.name
         );
     }
 }
