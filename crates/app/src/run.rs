@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Request, call};
-use atoll_model::{Call, InvalidLimit, LimitKey, Reason, RunId, parse_duration, parse_limit};
+use atoll_model::{Call, InvalidLimit, LimitKey, Mode, Reason, RunId, parse_duration, parse_limit};
 use atoll_policy::{Facts, Grant, ProfileError, Requested, Rules, compile, nearest};
 use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_groups};
 use atoll_store::{Ledger, Refused, RunRecord, StateDir, settle_run};
@@ -56,6 +56,8 @@ fn carry_out(
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);
+    let machine = Host::read().doing(CANNOT_HOLD)?;
+    let mode = machine.mode().doing(CANNOT_HOLD)?;
     let now = SystemTime::now();
     let asked = Call {
         run: new_run_id(now),
@@ -68,15 +70,17 @@ fn carry_out(
     let environment = configuration::environment();
     let request = Request {
         call: &asked,
+        host: &machine,
         rules: &rules,
         facts: Facts {
             host: &host,
+            mode,
             environment: &environment,
         },
         state: &state,
         ledger: &ledger,
         terminal: if terminal { terminal_size() } else { None },
-        scratch: is_scratch(arguments),
+        scratch: is_scratch(arguments) && mode == Mode::Full,
         resume: resume.as_ref(),
         now,
     };
@@ -103,6 +107,9 @@ fn carry_out(
     .draw(called)
     .map_err(|failure| failure.about(&asked.run, rules.profile()))
 }
+
+/// What fails where there is nothing to hold a program with.
+const CANNOT_HOLD: &str = "this host cannot hold a program";
 
 fn no_rules(error: &ProfileError) -> Failure {
     Failure::new("the rules of this run cannot be made")

@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The form's version; another one is refused.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Everything the launcher needs to make one sandbox. It is written once, into
 /// sealed memory, and holds nothing that the sandbox may not know.
@@ -12,6 +12,9 @@ const VERSION: u32 = 2;
 pub struct Spec {
     /// Who the program is, inside and to the kernel.
     pub identity: Identity,
+    /// Whether it is only fenced in: no namespaces, so neither a file tree nor a
+    /// network of its own. Its permissions are all that holds it.
+    pub fenced: bool,
     /// The host's name as seen inside.
     pub host_name: Vec<u8>,
     /// Control groups of version 1 to join, as paths of their `tasks` files.
@@ -216,6 +219,7 @@ impl Spec {
         let mut out = Writer::default();
         out.u32(VERSION);
         write_identity(&mut out, self.identity);
+        out.u8(u8::from(self.fenced));
         out.text(&self.host_name);
         let texts = |out: &mut Writer, list: &[Vec<u8>]| {
             out.list(list, |out, text| out.text(text));
@@ -280,6 +284,11 @@ impl Spec {
         }
         let spec = read_spec(&mut from)?;
         from.end()?;
+        let has_tree = !spec.operations.is_empty() || !spec.host_name.is_empty();
+        let is_shifted = matches!(spec.identity, Identity::Shifted { .. });
+        if spec.fenced && (has_tree || is_shifted) {
+            return Err(Malformed::Tag);
+        }
         Ok(spec)
     }
 }
@@ -288,6 +297,7 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
     let texts = |from: &mut Reader<'_>| from.list(Reader::text);
     Ok(Spec {
         identity: read_identity(from)?,
+        fenced: from.flag()?,
         host_name: from.text()?,
         cgroup_tasks: texts(from)?,
         cgroup_unified: {

@@ -18,6 +18,7 @@ fn full_spec() -> Spec {
             base: 0x7000_0000,
             count: 65_536,
         },
+        fenced: false,
         host_name: b"atoll".to_vec(),
         cgroup_tasks: vec![b"/c/memory/tasks".to_vec(), b"/c/pids/tasks".to_vec()],
         cgroup_unified: Some(b"/c/unified".to_vec()),
@@ -198,9 +199,13 @@ fn hexadecimal(bytes: &[u8]) -> String {
 #[test]
 fn the_bytes_of_a_description_are_fixed() {
     let bytes = full_spec().to_bytes();
+    let path = "src/golden/spec.hex";
+    if std::env::var_os("ATOLL_UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, hexadecimal(&bytes)).unwrap();
+    }
     assert_eq!(
         hexadecimal(&bytes),
-        include_str!("golden/spec.hex"),
+        std::fs::read_to_string(path).unwrap(),
         "another form is another VERSION: launchers refuse what they do not know"
     );
     assert_eq!(Spec::from_bytes(&bytes), Ok(full_spec()));
@@ -618,7 +623,7 @@ fn a_length_that_lies_sets_no_memory_aside() {
         ..full_spec()
     };
     let mut bytes = empty.to_bytes();
-    let tasks_at = 4 + 17 + 4;
+    let tasks_at = 4 + 17 + 1 + 4;
     bytes[tasks_at..tasks_at + 4].copy_from_slice(&(LIST_MAX as u32).to_le_bytes());
     bytes.truncate(tasks_at + 4);
     assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::Short));
@@ -626,7 +631,7 @@ fn a_length_that_lies_sets_no_memory_aside() {
     assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
     // The same for a text.
     let mut bytes = empty.to_bytes();
-    bytes[21..25].copy_from_slice(&u32::MAX.to_le_bytes());
+    bytes[22..26].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
 }
 
@@ -745,6 +750,11 @@ fn specs() -> impl Strategy<Value = Spec> {
         .prop_map(
             |(identity, groups, tree, limits, numbers, terminal, program)| Spec {
                 identity,
+                // Without a tree of its own and shifted ids.
+                fenced: numbers.0 & 1 == 1
+                    && tree.0.is_empty()
+                    && program.3.is_empty()
+                    && matches!(identity, Identity::Own { .. }),
                 host_name: program.3,
                 cgroup_tasks: groups.0,
                 cgroup_unified: groups.1,
@@ -774,6 +784,33 @@ fn specs() -> impl Strategy<Value = Spec> {
                 directory: program.2,
             },
         )
+}
+
+#[test]
+fn a_fence_has_no_tree_no_name_and_no_shifted_ids() {
+    let fence = Spec {
+        identity: Identity::Own { uid: 1, gid: 2 },
+        fenced: true,
+        host_name: Vec::new(),
+        operations: Vec::new(),
+        ..full_spec()
+    };
+    assert_eq!(Spec::from_bytes(&fence.to_bytes()).as_ref(), Ok(&fence));
+    let with_a_tree = Spec {
+        operations: every_operation(),
+        ..fence.clone()
+    };
+    let with_a_name = Spec {
+        host_name: b"atoll".to_vec(),
+        ..fence.clone()
+    };
+    let shifted = Spec {
+        identity: full_spec().identity,
+        ..fence
+    };
+    for spec in [with_a_tree, with_a_name, shifted] {
+        assert_eq!(Spec::from_bytes(&spec.to_bytes()), Err(Malformed::Tag));
+    }
 }
 
 proptest! {

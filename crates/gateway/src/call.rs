@@ -20,6 +20,8 @@ use crate::place::{Placed, place};
 pub struct Request<'a> {
     /// What is asked for.
     pub call: &'a Call,
+    /// What this host is like.
+    pub host: &'a Host,
     /// The rules that decide.
     pub rules: &'a Rules,
     /// What is true now.
@@ -148,8 +150,8 @@ fn prepare(
     starting: Starting,
     grant: &Grant,
 ) -> Result<Prepared, CallError> {
-    let host = Host::read()?;
-    let held = detect_groups(&host);
+    let host = request.host;
+    let held = detect_groups(host);
     let mut record = new_record(request, grant);
     if request.scratch {
         create_scratch(request.state, &record.run)?;
@@ -157,12 +159,12 @@ fn prepare(
         create_run(request.state, &record)?;
     }
     let assembled = (|| {
-        let placed = place(request, grant.boundary(), &host, &mut record)?;
+        let placed = place(request, grant.boundary(), &mut record)?;
         if !request.scratch {
             reserve_end(request.state, &record.run)?;
         }
         let native = Native {
-            host: &host,
+            host,
             held: &held,
             placement: &placed.placement,
             terminal: request.terminal,
@@ -281,6 +283,7 @@ fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
         let milliseconds = |time: Option<Duration>| {
             time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
         };
+        fields.insert("mode".to_owned(), json!(boundary.mode));
         fields.insert("workspace-mode".to_owned(), json!(boundary.workspace));
         fields.insert("network".to_owned(), json!("none"));
         fields.insert(

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use atoll_layer::{
     CheckpointError, IdShift, SealError, TreeError, checkpoint, control_paths, restore_modes,
 };
-use atoll_model::{Access, Boundary, Keep, RunId, View, ViewKind, WorkspaceMode};
+use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind, WorkspaceMode};
 use atoll_sandbox::{
-    Host, IDS, Placement, SandboxError, WorkspacePlace, identity_base, make_layer,
+    FencePlace, IDS, Placement, SandboxError, WorkspacePlace, identity_base, make_layer,
 };
 use atoll_store::{
     Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunError, RunRecord, RunState,
@@ -60,6 +60,13 @@ pub enum PlaceError {
         /// The file system's kind.
         kind: String,
     },
+    /// A pipe leads to whoever reads it, and cannot be covered.
+    #[error(
+        "{} is a pipe in the workspace, which leads out of it; without namespaces it cannot be \
+         covered. Remove it, or choose another workspace",
+        .0.display()
+    )]
+    Pipe(PathBuf),
     /// The earlier run has no layers to go on with.
     #[error("run {0} cannot be resumed: {1}")]
     NotResumable(RunId, &'static str),
@@ -90,18 +97,17 @@ pub(crate) struct Placed {
 pub(crate) fn place(
     request: &Request<'_>,
     boundary: &Boundary,
-    host: &Host,
     record: &mut RunRecord,
 ) -> Result<Placed, PlaceError> {
     let mut placing = Placing {
         request,
         offered: Offered::new(
-            host,
+            request.host,
             request.state.path(),
             boundary,
             &request.call.workspace,
         ),
-        base: host.is_root.then(|| base_of(request, boundary)),
+        base: request.host.is_root.then(|| base_of(request, boundary)),
         layers: Vec::new(),
         locks: Vec::new(),
         notices: Vec::new(),
@@ -116,6 +122,10 @@ pub(crate) fn place(
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, &boundary.profile)?);
     }
+    let fence = match boundary.mode {
+        Mode::Full => None,
+        Mode::Fence => Some(placing.fence()?),
+    };
     placing.notices.extend(placing.offered.notices(boundary));
     record.layers = placing.layers;
     record.base = placing.base;
@@ -137,6 +147,7 @@ pub(crate) fn place(
             base: placing.base,
             unmapped: placing.offered.unmapped,
             empty,
+            fence,
         },
         notices: placing.notices,
         _locks: placing.locks,
@@ -257,7 +268,7 @@ impl Placing<'_> {
         let sealed = control_paths(workspace)?;
         Ok(WorkspacePlace::Live {
             sealed,
-            covered: std::mem::take(&mut self.special),
+            covered: self.special.clone(),
         })
     }
 
@@ -435,6 +446,21 @@ impl Placing<'_> {
         Ok(())
     }
 
+    /// What stands in for a home and a /tmp of the program's own.
+    fn fence(&mut self) -> Result<FencePlace, PlaceError> {
+        let below = |name: &str| -> Result<PathBuf, PlaceError> {
+            let path = self.run_dir().join("fence").join(name);
+            std::fs::create_dir_all(&path).map_err(state_error("making", &path))?;
+            path.canonicalize().map_err(state_error("finding", &path))
+        };
+        let (home, tmp) = (below("home")?, below("tmp")?);
+        self.notices.push(FENCED.to_owned());
+        if let Some(pipe) = self.special.iter().find(|path| is_pipe(path)) {
+            return Err(PlaceError::Pipe(pipe.clone()));
+        }
+        Ok(FencePlace { home, tmp })
+    }
+
     fn run_dir(&self) -> PathBuf {
         let run = &self.request.call.run;
         if self.request.scratch {
@@ -443,6 +469,17 @@ impl Placing<'_> {
             self.request.state.run_dir(run)
         }
     }
+}
+
+/// What is weaker in a fence, in one line.
+const FENCED: &str = "this user may make no namespaces here, so the program is only fenced in: it \
+     writes to the workspace directly (a checkpoint was taken first), can see the names of files \
+     it cannot read, and its loopback is the host's; `atoll doctor` says how to get more";
+
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    path.symlink_metadata()
+        .is_ok_and(|facts| facts.file_type().is_fifo())
 }
 
 /// An empty directory, the lower half of read-only overlays.

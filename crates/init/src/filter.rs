@@ -4,12 +4,14 @@
 //! the kernel did not have it (ENOSYS), so that programs fall back. Calls that
 //! are refused on purpose fail with EPERM, for their reason.
 
-use atoll_sys::seccomp::{Action, Condition, Guard, Guarded, Instruction, Rule, Test, assemble};
+use atoll_sys::seccomp::{
+    Action, Call, Condition, Guard, Guarded, Instruction, NONE, Rule, Test, always, assemble, call,
+    on, only,
+};
 
 mod calls;
 
-use calls::call;
-pub use calls::{ALLOWED, Call, Group, NONE, REFUSED};
+pub use calls::{ALLOWED, Group, REFUSED};
 
 const EPERM: u16 = 1;
 const ENOSYS: u16 = 38;
@@ -47,26 +49,6 @@ const IPPROTO_UDP: u32 = 17;
 
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
-
-const fn on(argument: u8, mask: u32, test: Test, refuse: u16) -> Condition {
-    Condition {
-        argument,
-        mask,
-        test,
-        refuse,
-    }
-}
-
-const fn only(values: &'static [u32], condition: Condition) -> Guarded {
-    Guarded {
-        only: Some(Guard {
-            argument: 0,
-            mask: u32::MAX,
-            values,
-        }),
-        condition,
-    }
-}
 
 /// What socket(2) takes: the family first, then what is left of that family.
 const SOCKET_CONDITIONS: &[Guarded] = &[
@@ -106,13 +88,6 @@ const IOPRIO_WHO_USER: u32 = 3;
 
 /// The first argument is a process, and not the first one.
 const NOT_INIT: Condition = on(0, u32::MAX, Test::NotIn(&[1]), EPERM);
-
-const fn always(condition: Condition) -> Guarded {
-    Guarded {
-        only: None,
-        condition,
-    }
-}
 
 /// Neither all processes of the user, nor the first one or its group.
 const NOT_INIT_BY_PRIORITY: &[Guarded] = &[
@@ -216,6 +191,8 @@ pub struct Denials {
     pub set_id: bool,
     /// Programs that are no file.
     pub memory_programs: bool,
+    /// What only namespaces hold: some is refused, some is judged.
+    pub fenced: bool,
 }
 
 impl Denials {
@@ -227,6 +204,7 @@ impl Denials {
             sockets: spec.deny_sockets,
             set_id: spec.deny_set_id,
             memory_programs: spec.deny_memory_programs,
+            fenced: spec.fenced,
         }
     }
 }
@@ -308,9 +286,18 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
         (denials.sockets, NO_SOCKETS),
         (denials.set_id, NO_SET_ID),
         (denials.memory_programs, NO_MEMORY_PROGRAMS),
+        (denials.fenced, atoll_fence::REFUSED),
     ];
     for (_, table) in asked_for.iter().filter(|(asked, _)| *asked) {
         table.iter().for_each(|(call, action)| add(call, *action));
+    }
+    if denials.fenced {
+        for call in calls::IPC {
+            add(call, Action::Refuse(ENOSYS));
+        }
+        for (call, _) in atoll_fence::JUDGED {
+            add(call, Action::Judge);
+        }
     }
     rules
 }

@@ -9,6 +9,9 @@
 //! It must never know policy, and learns of the host only what its spec
 //! names. Start reading at [`run`].
 
+pub use atoll_fence::{become_reaper, end_descendants};
+
+mod fenced;
 pub mod filter;
 mod memory;
 mod program;
@@ -79,10 +82,18 @@ pub fn run(inheritance: Inheritance) -> ! {
         ids,
         launcher,
     } = inheritance;
-    let status = match build(&spec, ids, launcher) {
-        Ok(()) => supervise::supervise(&spec, &control, standard),
-        Err(failure) => Err(failure),
+    let status = if spec.fenced {
+        fenced::enclose(&spec).and_then(|()| {
+            let watched = Some(launcher.as_fd());
+            supervise::supervise(&spec, &control, watched, standard)
+        })
+    } else {
+        build(&spec, ids, launcher)
+            .and_then(|()| supervise::supervise(&spec, &control, None, standard))
     };
+    if spec.fenced {
+        end_descendants();
+    }
     if let Err(failure) = status {
         report_failure(control.as_fd(), &failure);
     }
@@ -103,10 +114,7 @@ pub fn report_failure(line: BorrowedFd<'_>, failure: &Failure) {
 /// Everything before the program: from a process with rights over fresh
 /// namespaces to one without any right.
 fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Failure> {
-    for tasks in &spec.cgroup_tasks {
-        // Joins version 1's: moving oneself costs a fraction of being moved.
-        std::fs::write(OsStr::from_bytes(tasks), "0").at_path(Stage::ControlGroups, tasks)?;
-    }
+    join_groups(spec)?;
     atoll_sys::process::set_name(c"atoll-init").at(Stage::Start)?;
     // Only now, so that the namespace's root is the group just joined.
     credentials::leave_namespaces(CLONE_NEWCGROUP).at(Stage::Namespaces)?;
@@ -127,10 +135,19 @@ fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Fai
     is_launcher_there(&launcher).at(Stage::Start)
 }
 
+/// Joins the control groups of version 1: moving oneself costs a fraction of being
+/// moved.
+pub(crate) fn join_groups(spec: &Spec) -> Result<(), Failure> {
+    for tasks in &spec.cgroup_tasks {
+        std::fs::write(OsStr::from_bytes(tasks), "0").at_path(Stage::ControlGroups, tasks)?;
+    }
+    Ok(())
+}
+
 /// A launcher that ended while its end would not have ended this process shows as
 /// its line's end.
 fn is_launcher_there(launcher: &OwnedFd) -> io::Result<()> {
-    match descriptor::wait_readable([launcher.as_fd()], Some(0))? {
+    match descriptor::wait_readable([Some(launcher.as_fd())], Some(0))? {
         [true] => Err(io::ErrorKind::BrokenPipe.into()),
         [false] => Ok(()),
     }

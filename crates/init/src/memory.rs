@@ -16,16 +16,21 @@ const BLOCK_BYTES: u64 = 512;
 /// and never too little. Only above the limit the exact shares are read. Memory
 /// that no process maps (memfd_create(2), System V segments) takes longer to find
 /// and is looked for where `thorough`.
-pub(crate) fn in_use(limit_bytes: u64, thorough: bool) -> u64 {
-    let Some(pids) = pids() else { return u64::MAX };
-    let room = descriptor::bytes_in_use(c"/tmp").unwrap_or(u64::MAX);
-    let resident: u64 = pids.iter().filter_map(|pid| resident_bytes(pid)).sum();
-    let unmapped = |files: &BTreeMap<(u64, u64), u64>| {
-        files
-            .values()
-            .sum::<u64>()
-            .saturating_add(segment_bytes().unwrap_or(0))
+///
+/// In a fence only the processes below this one count; there is no memory that files
+/// are written to, and System V segments cannot be made.
+pub(crate) fn in_use(limit_bytes: u64, thorough: bool, fenced: bool) -> u64 {
+    let pids = if fenced { below() } else { pids() };
+    let Some(pids) = pids else { return u64::MAX };
+    let (room, segments) = if fenced {
+        (0, 0)
+    } else {
+        let room = descriptor::bytes_in_use(c"/tmp").unwrap_or(u64::MAX);
+        (room, segment_bytes().unwrap_or(0))
     };
+    let resident: u64 = pids.iter().filter_map(|pid| resident_bytes(pid)).sum();
+    let unmapped =
+        |files: &BTreeMap<(u64, u64), u64>| files.values().sum::<u64>().saturating_add(segments);
     let files = if thorough {
         files_in_memory(&pids)
     } else {
@@ -44,6 +49,11 @@ pub(crate) fn in_use(limit_bytes: u64, thorough: bool) -> u64 {
     };
     let shares: u64 = pids.iter().filter_map(share).sum();
     shares.saturating_add(room).saturating_add(unmapped(&files))
+}
+
+fn below() -> Option<Vec<String>> {
+    let pids = atoll_fence::descendants();
+    Some(pids.iter().map(u32::to_string).collect())
 }
 
 fn pids() -> Option<Vec<String>> {

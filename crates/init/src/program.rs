@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atoll_frame::{Permission, ResourceLimit, Spec, Stage};
-use atoll_sys::landlock::{Rights, Ruleset};
+use atoll_sys::landlock::{Ports, Rights, Ruleset};
 use atoll_sys::seccomp::Instruction;
-use atoll_sys::{credentials, descriptor, process, seccomp, terminal};
+use atoll_sys::{credentials, descriptor, process, seccomp, socket, terminal};
 
 use crate::filter::Denials;
 use crate::{At, Failure, filter, text};
@@ -19,12 +19,21 @@ pub(crate) struct Prepared {
     filter: Vec<Instruction>,
     directory: CString,
     limits: Vec<ResourceLimit>,
+    /// Whether some of its calls are judged.
+    fenced: bool,
+}
+
+impl Prepared {
+    /// Gives the program this terminal, besides what its spec names.
+    pub(crate) fn allow_terminal(&self, side: BorrowedFd<'_>) -> io::Result<()> {
+        self.rules.allow(side, Rights::DEVICE, false)
+    }
 }
 
 /// How starting the program ended.
 pub(crate) enum Started {
-    /// It runs, with this number.
-    Running(u32),
+    /// It runs, with this number; calls that are judged come to this listener.
+    Running(u32, Option<OwnedFd>),
     /// The kernel did not execute it.
     NotExecuted(i32),
 }
@@ -50,13 +59,19 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
         rules: rules(spec)?,
         filter: filter::program(Denials::of(spec)),
         limits: spec.resource_limits.clone(),
+        fenced: spec.fenced,
         directory: text(&spec.directory).at(Stage::Directory)?,
     })
 }
 
 /// The permissions as a set of Landlock rules, complete or not at all.
 fn rules(spec: &Spec) -> Result<Ruleset, Failure> {
-    let rules = Ruleset::new(spec.landlock_version).at(Stage::Landlock)?;
+    let ports = if spec.fenced {
+        Ports::Refused
+    } else {
+        Ports::Free
+    };
+    let rules = Ruleset::new(spec.landlock_version, ports).at(Stage::Landlock)?;
     for permission in &spec.permissions {
         let path = text(&permission.path).at(Stage::Landlock)?;
         for rights in rights(permission) {
@@ -86,11 +101,11 @@ pub(crate) fn start(
     standard: [BorrowedFd<'_>; 3],
     controlling: bool,
 ) -> Result<Started, Failure> {
-    let (told, tell) = descriptor::pipe().at(Stage::Start)?;
+    let (told, tell) = socket::pair().at(Stage::Start)?;
     let pid = process::fork(|| {
-        let (stage, error) = become_program(prepared, standard, controlling);
+        let (stage, error) = become_program(prepared, &tell, standard, controlling);
         let [one, two, three, four] = error.raw_os_error().unwrap_or(0).to_le_bytes();
-        let _ = descriptor::write_all(&tell, &[stage as u8, one, two, three, four]);
+        let _ = socket::send(tell.as_fd(), &[stage as u8, one, two, three, four], &[]);
         127
     })
     .at(Stage::Start)?;
@@ -102,6 +117,7 @@ pub(crate) fn start(
 /// when something failed. The prepared memory is only read.
 fn become_program(
     prepared: &Prepared,
+    tell: &OwnedFd,
     standard: [BorrowedFd<'_>; 3],
     controlling: bool,
 ) -> (Stage, io::Error) {
@@ -125,7 +141,12 @@ fn become_program(
             credentials::limit_resource(limit.resource, limit.value).map_err(at(Stage::Limits))?;
         }
         prepared.rules.enter().map_err(at(Stage::Landlock))?;
-        seccomp::install(&prepared.filter).map_err(at(Stage::Filter))
+        if !prepared.fenced {
+            return seccomp::install(&prepared.filter).map_err(at(Stage::Filter));
+        }
+        let listener = seccomp::install_with_listener(&prepared.filter);
+        let listener = listener.map_err(at(Stage::Filter))?;
+        socket::send(tell.as_fd(), LISTENER, &[listener.as_fd()]).map_err(at(Stage::Filter))
     };
     match before_exec() {
         Err(failed) => failed,
@@ -136,14 +157,23 @@ fn become_program(
 /// Marks that everything but the execution itself went well.
 const EXEC: Stage = Stage::Start;
 
+/// The message that carries the listener.
+const LISTENER: &[u8] = b"l";
+
 const SIGTTOU: i32 = 22;
 
 /// Reads what the program's process has to say: nothing once it is executed.
 fn wait_for_exec(told: &OwnedFd, pid: u32) -> Result<Started, Failure> {
     let mut message = [0_u8; 5];
-    let got = descriptor::read(told.as_fd(), &mut message).at(Stage::Start)?;
+    let mut listener = None;
+    let mut receive = || socket::receive(told.as_fd(), &mut message).at(Stage::Start);
+    let (mut got, mut carried) = receive()?;
+    if got == LISTENER.len() {
+        listener = carried.pop();
+        (got, _) = receive()?;
+    }
     if got == 0 {
-        return Ok(Started::Running(pid));
+        return Ok(Started::Running(pid, listener));
     }
     let [stage, number @ ..] = message;
     let error = i32::from_le_bytes(number);

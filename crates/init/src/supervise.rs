@@ -1,18 +1,18 @@
 //! Process 1: starts the program, reaps, passes orders on, watches, ends.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use atoll_fence::Fence;
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Spec, Stage};
 use atoll_sys::descriptor;
 use atoll_sys::process::{self, Change};
 use atoll_sys::socket;
 use atoll_sys::terminal::{self, WindowSize};
 
-use crate::memory;
 use crate::program::{self, Started};
-use crate::{At, Failure};
+use crate::{At, Failure, fenced, memory};
 
 const SIGCHLD: i32 = 17;
 /// SIGTSTP, SIGTTIN and SIGTTOU.
@@ -37,10 +37,12 @@ const HOST_GRACE: Duration = Duration::from_secs(5);
 /// otherwise a program that forks without end would never be told to end.
 const REAPED_AT_ONCE_MAX: u32 = 64;
 
-/// Runs the program and returns when it has ended, or the host side has.
+/// Runs the program and returns when it has ended, or the host side has, or the
+/// launcher where that is watched.
 pub(crate) fn supervise(
     spec: &Spec,
     control: &OwnedFd,
+    launcher: Option<BorrowedFd<'_>>,
     standard: [OwnedFd; 3],
 ) -> Result<(), Failure> {
     let children = process::signals_as_descriptor(&[SIGCHLD]).at(Stage::Start)?;
@@ -50,7 +52,11 @@ pub(crate) fn supervise(
             terminal::lead_session(None).at(Stage::Start)?;
             None
         }
-        Some(size) => Some(open_terminal(control, size.rows, size.columns)?),
+        Some(size) => {
+            let side = open_terminal(control, spec.fenced, size.rows, size.columns)?;
+            prepared.allow_terminal(side.as_fd()).at(Stage::Terminal)?;
+            Some(side)
+        }
     };
     if !is_told_to_start(control).at(Stage::Start)? {
         return Ok(());
@@ -69,8 +75,8 @@ pub(crate) fn supervise(
     // A pipe held here would never show its end to the host side.
     drop(standard);
     drop(prepared);
-    let program = match started {
-        Started::Running(pid) => pid,
+    let (program, listener) = match started {
+        Started::Running(pid, listener) => (pid, listener),
         Started::NotExecuted(error) => {
             tell(control, &Report::NotExecuted { error });
             return Ok(());
@@ -81,8 +87,10 @@ pub(crate) fn supervise(
         .then(|| Duration::from_millis(spec.watch.wall_clock_ms).saturating_add(HOST_GRACE));
     let mut overseer = Overseer {
         control,
+        launcher,
         terminal,
         program,
+        fence: listener.map(|listener| Fence::new(listener, fenced::places(spec))),
         watch_bytes: spec.watch.memory_bytes,
         end_at: wall_clock.and_then(|limit| Instant::now().checked_add(limit)),
         looks: 0,
@@ -101,11 +109,21 @@ fn is_told_to_start(control: &OwnedFd) -> io::Result<bool> {
 
 /// Opens a terminal inside, makes it this session's, and hands its other side
 /// to the host.
-fn open_terminal(control: &OwnedFd, rows: u16, columns: u16) -> Result<OwnedFd, Failure> {
+fn open_terminal(
+    control: &OwnedFd,
+    fenced: bool,
+    rows: u16,
+    columns: u16,
+) -> Result<OwnedFd, Failure> {
     process::ignore_signal(SIGHUP);
     process::ignore_signal(SIGTTOU);
     let open = || -> io::Result<OwnedFd> {
-        let multiplexer = descriptor::open_for_writing(c"/dev/pts/ptmx", O_RDWR | O_NOCTTY)?;
+        let path = if fenced {
+            c"/dev/ptmx"
+        } else {
+            c"/dev/pts/ptmx"
+        };
+        let multiplexer = descriptor::open_for_writing(path, O_RDWR | O_NOCTTY)?;
         let side = terminal::open_pair(&multiplexer)?;
         terminal::set_window_size(multiplexer.as_fd(), WindowSize { rows, columns })?;
         terminal::lead_session(Some(side.as_fd()))?;
@@ -118,8 +136,11 @@ fn open_terminal(control: &OwnedFd, rows: u16, columns: u16) -> Result<OwnedFd, 
 
 struct Overseer<'a> {
     control: &'a OwnedFd,
+    /// In a fence: this process does not end by itself when the launcher does.
+    launcher: Option<BorrowedFd<'a>>,
     terminal: Option<OwnedFd>,
     program: u32,
+    fence: Option<Fence>,
     watch_bytes: u64,
     end_at: Option<Instant>,
     looks: u32,
@@ -147,8 +168,13 @@ impl Overseer<'_> {
         let mut more = false;
         loop {
             let pause_ms = if more { Some(0) } else { self.pause_ms() };
-            let on = [children.as_fd(), self.control.as_fd()];
-            let [died, ordered] = descriptor::wait_readable(on, pause_ms)?;
+            let on = [
+                Some(children.as_fd()),
+                Some(self.control.as_fd()),
+                self.launcher,
+                self.fence.as_ref().map(Fence::listener),
+            ];
+            let [died, ordered, alone, judged] = descriptor::wait_readable(on, pause_ms)?;
             if died || more {
                 match self.reap(children)? {
                     Reaped::All => more = false,
@@ -156,8 +182,11 @@ impl Overseer<'_> {
                     Reaped::Program => return Ok(()),
                 }
             }
-            if ordered && self.obey()? == Next::End {
+            if alone || (ordered && self.obey()? == Next::End) {
                 return Ok(());
+            }
+            if let Some(fence) = self.fence.as_mut().filter(|_| judged) {
+                fence.attend()?;
             }
             if self.watch_bytes > 0 && self.is_over_memory() {
                 tell(self.control, &Report::MemoryReached);
@@ -173,7 +202,7 @@ impl Overseer<'_> {
     fn is_over_memory(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
         let thorough = self.looks.is_multiple_of(THOROUGH_LOOK);
-        memory::in_use(self.watch_bytes, thorough) > self.watch_bytes
+        memory::in_use(self.watch_bytes, thorough, self.fence.is_some()) > self.watch_bytes
     }
 
     /// How long to wait at most.

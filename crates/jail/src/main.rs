@@ -56,6 +56,11 @@ fn launch(line: &OwnedFd) -> Result<(), Failure> {
         process::exit_now(0)
     };
     let directories = spec.cgroup_directories.clone();
+    let fenced = spec.fenced;
+    if fenced {
+        // For when the first process is ended by someone else: what it leaves comes here.
+        at(Stage::Start, atoll_init::become_reaper())?;
+    }
     let holder = at(Stage::Ids, Holder::begin(spec.identity))?;
     if !is_told_to_go(line)? {
         // The host side is gone, perhaps in the middle of making these.
@@ -67,7 +72,7 @@ fn launch(line: &OwnedFd) -> Result<(), Failure> {
         // A host side that is gone is found so by the wait.
         let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
         // Open until the end: by it `init` sees that this process is there.
-        at(Stage::Start, wait(line, &child)).map(|()| drop(go))
+        at(Stage::Start, wait(line, &child, fenced)).map(|()| drop(go))
     });
     remove_groups(&directories);
     made
@@ -119,17 +124,17 @@ fn make(
     control: OwnedFd,
     standard: [OwnedFd; 3],
 ) -> Result<(Child, OwnedFd), Failure> {
-    let namespaces = if holder.is_some() {
-        Namespaces::ALL_BUT_USER
-    } else {
-        Namespaces::ALL
+    let namespaces = match &holder {
+        _ if spec.fenced => Namespaces::NONE,
+        Some(_) => Namespaces::ALL_BUT_USER,
+        None => Namespaces::ALL,
     };
     let cgroup = match &spec.cgroup_unified {
         None => None,
         Some(path) => Some(at(Stage::ControlGroups, open_path(path))?),
     };
     let (ready, go) = at(Stage::Start, socket::pair())?;
-    let identity = spec.identity;
+    let (identity, fenced) = (spec.identity, spec.fenced);
     let divided = process::divide(namespaces, cgroup.as_ref().map(AsFd::as_fd));
     match at(Stage::Namespaces, divided)? {
         Side::Child => {
@@ -141,12 +146,17 @@ fn make(
                 ids,
                 launcher,
             };
-            begin(line, ready, inside)
+            begin(line, ready, fenced, inside)
         }
         Side::Parent(child) => {
             // The child's ends: held here, they would never show their end.
             drop((ready, control, standard));
-            match equip(&child, identity, holder, &go) {
+            let equipped = if fenced {
+                release(&go)
+            } else {
+                equip(&child, identity, holder, &go)
+            };
+            match equipped {
                 Ok(()) => Ok((child, go)),
                 Err(failure) => {
                     let _ = process::signal(child.descriptor.as_fd(), SIGKILL);
@@ -156,6 +166,14 @@ fn make(
             }
         }
     }
+}
+
+/// Lets a first process begin that needs nothing of the launcher's.
+fn release(go: &OwnedFd) -> Result<(), Failure> {
+    at(Stage::Rights, credentials::forbid_inspection())?;
+    // That it is gone is no failure of this side's.
+    let _ = socket::send(go.as_fd(), b"g", &[]);
+    Ok(())
 }
 
 /// Gives the first process its ids and its network. That it is gone is no failure
@@ -188,10 +206,14 @@ fn equip(
 fn begin(
     line: &OwnedFd,
     ready: OwnedFd,
+    fenced: bool,
     inside: impl FnOnce(Option<OwnedFd>, OwnedFd) -> Inheritance,
 ) -> ! {
     let started = || -> io::Result<Option<OwnedFd>> {
-        credentials::die_with_parent()?;
+        // In a fence it ends others first, and notices by the line.
+        if !fenced {
+            credentials::die_with_parent()?;
+        }
         let mut word = [0_u8; 1];
         let (got, mut ids) = socket::receive(ready.as_fd(), &mut word)?;
         match got {
@@ -313,12 +335,15 @@ fn open_path(path: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Waits for the end of the sandbox; ends it when the host side is gone.
-fn wait(line: &OwnedFd, child: &Child) -> io::Result<()> {
+fn wait(line: &OwnedFd, child: &Child, fenced: bool) -> io::Result<()> {
     let host_is_there = wait_for_either(line.as_fd(), child.descriptor.as_fd())?;
     if !host_is_there {
         process::signal(child.descriptor.as_fd(), SIGKILL)?;
     }
     let waited = process::wait(Some(child.pid), true)?;
+    if fenced {
+        atoll_init::end_descendants();
+    }
     if host_is_there && let Some(waited) = waited {
         let (cpu_us, memory_peak_bytes) = (waited.cpu_us, waited.memory_peak_bytes);
         let report = Report::Gone {
@@ -337,7 +362,7 @@ fn wait(line: &OwnedFd, child: &Child) -> io::Result<()> {
 /// Whether the sandbox ended before the host side did.
 fn wait_for_either(line: BorrowedFd<'_>, child: BorrowedFd<'_>) -> io::Result<bool> {
     loop {
-        match descriptor::wait_readable([child, line], None)? {
+        match descriptor::wait_readable([Some(child), Some(line)], None)? {
             [true, _] => return Ok(true),
             [false, true] => return Ok(false),
             [false, false] => {}

@@ -11,6 +11,8 @@ use crate::Limits;
 pub struct Boundary {
     /// The name of the profile that this boundary comes from.
     pub profile: String,
+    /// What holds the program.
+    pub mode: Mode,
     /// How the workspace is given.
     pub workspace: WorkspaceMode,
     /// The home directory's path inside; empty but for the views below it.
@@ -29,6 +31,17 @@ pub struct Boundary {
     /// When not empty: the only directories and files, as seen inside, that
     /// programs may be executed from.
     pub programs: Vec<PathBuf>,
+}
+
+/// What holds a program in its boundary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Namespaces, and all the rest.
+    Full,
+    /// Landlock, the filter of system calls and a judge of some of them, where user
+    /// namespaces are forbidden. The workspace is never copy-on-write.
+    Fence,
 }
 
 /// How the person's directory is given to the program.

@@ -17,7 +17,8 @@ mod quantity;
 mod verdict;
 
 pub use boundary::{
-    Access, Boundary, Keep, Layering, SyscallRights, TerminalRights, View, ViewKind, WorkspaceMode,
+    Access, Boundary, Keep, Layering, Mode, SyscallRights, TerminalRights, View, ViewKind,
+    WorkspaceMode,
 };
 pub use call::{Call, Principal};
 pub use ids::{InvalidRunId, RunId, civil_date};

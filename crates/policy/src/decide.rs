@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use atoll_model::{Boundary, Call, Reason, Verdict};
+use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, WorkspaceMode};
 
 use crate::environment;
 use crate::grant::Grant;
@@ -24,8 +24,9 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(refusal::of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
     let environment = environment::build(rules, call, facts);
-    let boundary = Boundary {
+    let mut boundary = Boundary {
         profile: rules.profile.value.clone(),
+        mode: facts.mode,
         workspace: rules.workspace.value,
         home: rules.host.home.clone(),
         views: rules
@@ -43,6 +44,9 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
             .map(|program| program.value.clone())
             .collect(),
     };
+    if facts.mode == Mode::Fence {
+        reasons.extend(fence_in(rules, &mut boundary));
+    }
     reasons.extend(of_result(rules, &boundary));
     if !reasons.is_empty() {
         return Verdict::Deny(reasons);
@@ -50,6 +54,29 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut notices = rules.notices.clone();
     notices.extend(environment.notices);
     Verdict::Allow(Grant::new(boundary, rules.digest.clone(), notices))
+}
+
+/// Without namespaces there are no layers: the workspace is written directly, or
+/// only read, and so is everything else.
+fn fence_in(rules: &Rules, boundary: &mut Boundary) -> Option<Reason> {
+    let as_it_is = |view: &View| view.host == view.inside;
+    boundary.views.retain(as_it_is);
+    for view in &mut boundary.views {
+        view.access = Access::ReadOnly;
+    }
+    match boundary.workspace {
+        WorkspaceMode::Live | WorkspaceMode::ReadOnly => None,
+        WorkspaceMode::CopyOnWrite if rules.forbid_live.value => Some(reason(
+            "a program without namespaces",
+            "its workspace would be written directly, and is never live here",
+            &rules.forbid_live.origin,
+            "let user namespaces be made (atoll doctor says how), or choose another profile",
+        )),
+        WorkspaceMode::CopyOnWrite => {
+            boundary.workspace = WorkspaceMode::Live;
+            None
+        }
+    }
 }
 
 /// The rules, the caller and the host must belong together.

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use atoll_model::LimitKey;
+use atoll_model::{LimitKey, Mode};
 
 use crate::TrustList;
 
@@ -124,6 +124,8 @@ pub struct HostFacts {
 pub struct Facts<'a> {
     /// The host; must be the one that the rules were compiled for.
     pub host: &'a HostFacts,
+    /// What this host can hold a program with.
+    pub mode: Mode,
     /// The caller's environment, complete; policy picks from it.
     pub environment: &'a [(OsString, OsString)],
 }

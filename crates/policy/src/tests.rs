@@ -153,6 +153,7 @@ impl World {
 
     fn decide(&self) -> Verdict<Grant> {
         let facts = Facts {
+            mode: atoll_model::Mode::Full,
             host: &self.host,
             environment: &self.environment,
         };

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use atoll_model::Mode;
+use atoll_sys::process::{self, Namespaces, Side};
+
 use crate::SandboxError;
 
 /// One mount of the host.
@@ -62,6 +65,25 @@ impl Host {
         })
     }
 
+    /// What a program can be held with here.
+    ///
+    /// # Errors
+    /// [`SandboxError::Kernel`] where a fence is all that is left, and this kernel's
+    /// Landlock does not hold one.
+    pub fn mode(&self) -> Result<Mode, SandboxError> {
+        if self.uid == 0 || may_make_namespaces() {
+            return Ok(Mode::Full);
+        }
+        if self.landlock < FENCE_LANDLOCK {
+            return Err(SandboxError::Kernel(format!(
+                "this user may not make user namespaces, and without them Landlock has to be of \
+                 version {FENCE_LANDLOCK} (Linux 6.12); here it is {}",
+                self.landlock
+            )));
+        }
+        Ok(Mode::Fence)
+    }
+
     /// The mounts strictly within a directory.
     pub fn mounts_within<'a>(&'a self, outer: &'a Path) -> impl Iterator<Item = &'a MountPoint> {
         self.mounts
@@ -78,6 +100,42 @@ impl Host {
             .iter()
             .filter(|mount| path.starts_with(&mount.path))
             .max_by_key(longest)
+    }
+}
+
+/// Signals to other processes and abstract sockets are held from this version on.
+const FENCE_LANDLOCK: u32 = 6;
+
+/// Whether an ordinary user may make user namespaces and have rights in them. What a
+/// setting forbids is believed; where it depends on the program, it is tried.
+fn may_make_namespaces() -> bool {
+    let says = |path: &str, value: &str| {
+        std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
+    };
+    if says("/proc/sys/user/max_user_namespaces", "0")
+        || says("/proc/sys/kernel/unprivileged_userns_clone", "0")
+    {
+        return false;
+    }
+    !says(
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+    ) || try_namespaces()
+}
+
+/// Makes namespaces in a process that ends at once, and uses a right there.
+fn try_namespaces() -> bool {
+    match process::divide(Namespaces::ALL, None) {
+        Err(_) => false,
+        Ok(Side::Child) => {
+            let named = atoll_sys::credentials::set_host_name(b"atoll");
+            process::exit_now(u8::from(named.is_err()))
+        }
+        Ok(Side::Parent(child)) => {
+            let ended = process::wait(Some(child.pid), true);
+            let change = ended.ok().flatten().map(|waited| waited.change);
+            change == Some(process::Change::Exited(0))
+        }
     }
 }
 

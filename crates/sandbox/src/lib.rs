@@ -12,6 +12,7 @@
 mod attachment;
 mod disk;
 mod error;
+mod fence;
 mod groups;
 mod host;
 mod launcher;
@@ -30,7 +31,9 @@ pub use host::{Host, MountPoint};
 pub use launcher::{Departing, Starting};
 pub use native::{Native, assemble};
 pub use owners::unmapped_mounts;
-pub use placement::{IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer};
+pub use placement::{
+    FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
+};
 pub use session::{Assembled, Running, Size};
 pub use signals::{SIGWINCH, Signals};
 

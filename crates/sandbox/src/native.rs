@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use atoll_frame::{Identity, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch};
+use atoll_frame::{
+    Identity, Operation, Permission, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
+};
 use atoll_model::{Boundary, Call, Enforcement, Limits, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
@@ -16,7 +18,7 @@ use crate::groups::{Groups, Held};
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::{Assembled, Lines};
-use crate::{Host, Placement, Running, SandboxError, Size, WorkspacePlace, tree};
+use crate::{Host, Placement, Running, SandboxError, Size, WorkspacePlace, fence, tree};
 
 /// What the native backend needs besides the grant.
 #[derive(Debug)]
@@ -137,19 +139,48 @@ fn launch(
     }
 }
 
+/// What a program sees of its host.
+struct Seen {
+    host_name: Vec<u8>,
+    operations: Vec<Operation>,
+    permissions: Vec<Permission>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+fn seen(native: &Native<'_>, boundary: &Boundary, call: &Call) -> Result<Seen, SandboxError> {
+    let (placement, workspace) = (native.placement, &call.workspace);
+    if let Some(place) = &placement.fence {
+        fence::furnish(boundary, place)?;
+        return Ok(Seen {
+            host_name: Vec::new(),
+            operations: Vec::new(),
+            permissions: fence::permissions(boundary, workspace, placement, place),
+            environment: fence::environment(boundary, place),
+        });
+    }
+    let plan = tree::plan(boundary, workspace, placement, native.host)?;
+    Ok(Seen {
+        host_name: HOST_NAME.to_vec(),
+        operations: plan.operations,
+        permissions: plan.permissions,
+        environment: boundary.environment.clone(),
+    })
+}
+
 fn describe(
     native: &Native<'_>,
     boundary: &Boundary,
     call: &Call,
     groups: Option<&Groups>,
 ) -> Result<Spec, SandboxError> {
-    let plan = tree::plan(boundary, &call.workspace, native.placement, native.host)?;
+    let seen = seen(native, boundary, call)?;
     let path_bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let text = |text: &OsString| text.as_bytes().to_vec();
     let identity = identity(native, call)?;
     Ok(Spec {
         identity,
-        host_name: HOST_NAME.to_vec(),
+        fenced: native.placement.fence.is_some(),
+        host_name: seen.host_name,
         cgroup_tasks: groups
             .map(|groups| groups.tasks().iter().map(path_bytes).collect())
             .unwrap_or_default(),
@@ -160,10 +191,10 @@ fn describe(
             .map(|groups| groups.directories().iter().map(path_bytes).collect())
             .unwrap_or_default(),
         memory: room(&boundary.limits),
-        operations: plan.operations,
-        permissions: plan.permissions,
+        operations: seen.operations,
+        permissions: seen.permissions,
         landlock_version: native.host.landlock,
-        resource_limits: resource_limits(&boundary.limits, groups, native.held)?,
+        resource_limits: resource_limits(native, &boundary.limits, groups)?,
         watch: Watch {
             memory_bytes: if groups.is_some() {
                 0
@@ -183,7 +214,7 @@ fn describe(
             columns: size.columns,
         }),
         arguments: call.command.iter().map(text).collect(),
-        environment: boundary
+        environment: seen
             .environment
             .iter()
             .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
@@ -216,9 +247,9 @@ fn identity(native: &Native<'_>, call: &Call) -> Result<Identity, SandboxError> 
 }
 
 fn resource_limits(
+    native: &Native<'_>,
     limits: &Limits,
     groups: Option<&Groups>,
-    held: &Held,
 ) -> Result<Vec<ResourceLimit>, SandboxError> {
     let limit = |resource: u32, value: u64| ResourceLimit { resource, value };
     let mut list = vec![
@@ -226,11 +257,18 @@ fn resource_limits(
         limit(RLIMIT_NOFILE, limits.open_files),
     ];
     if groups.is_none() {
-        list.push(limit(RLIMIT_NPROC, limits.processes));
+        let others = match native.placement.fence {
+            Some(_) => fence::tasks_of(native.host.uid),
+            None => 0,
+        };
+        let processes = limits.processes.saturating_add(others);
+        list.push(limit(RLIMIT_NPROC, processes));
         list.push(limit(RLIMIT_DATA, limits.memory_bytes));
-        if let (Some(_), Held::Nowhere(why), false) =
-            (limits.cpu_millis, held, limits.dangerous_unenforced_limits)
-        {
+        if let (Some(_), Held::Nowhere(why), false) = (
+            limits.cpu_millis,
+            native.held,
+            limits.dangerous_unenforced_limits,
+        ) {
             return Err(SandboxError::Unenforceable {
                 limit: "cpu",
                 why: why.clone(),
@@ -280,6 +318,8 @@ fn disk_watch(placement: &Placement, limits: &Limits) -> DiskWatch {
         WorkspacePlace::Layer(layer) => written.push(layer.upper.clone()),
         WorkspacePlace::Copy(_) | WorkspacePlace::Live { .. } | WorkspacePlace::ReadOnly => {}
     }
+    let own = placement.fence.iter();
+    written.extend(own.flat_map(|place| [place.home.clone(), place.tmp.clone()]));
     let watch = DiskWatch::new(written, limits.disk_bytes, limits.inodes, Instant::now());
     match &placement.workspace {
         WorkspacePlace::Copy(copy) => watch.and_copy(copy.clone()),

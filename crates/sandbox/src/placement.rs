@@ -19,6 +19,17 @@ pub struct Placement {
     pub unmapped: Vec<PathBuf>,
     /// An empty directory of Atoll's own that nobody writes to.
     pub empty: PathBuf,
+    /// In a fence: what stands in for a home and a /tmp of its own.
+    pub fence: Option<FencePlace>,
+}
+
+/// Directories of Atoll's own for a program in a fence, which sees the host's tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FencePlace {
+    /// Its home.
+    pub home: PathBuf,
+    /// Where its temporary files go.
+    pub tmp: PathBuf,
 }
 
 /// How the workspace is given.

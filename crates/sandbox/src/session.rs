@@ -460,7 +460,7 @@ impl Session<'_> {
     /// Takes what `init` said right before its end.
     fn drain_control(&mut self) {
         while self.ending.is_none() && self.failure.is_none() {
-            let control = [self.lines.control.as_fd()];
+            let control = [Some(self.lines.control.as_fd())];
             if !matches!(descriptor::wait_readable(control, Some(0)), Ok([true])) {
                 return;
             }

@@ -45,6 +45,7 @@ fn limits() -> Limits {
 
 fn boundary(home: &Path, views: Vec<View>) -> Boundary {
     Boundary {
+        mode: atoll_model::Mode::Full,
         profile: "test".to_owned(),
         workspace: WorkspaceMode::CopyOnWrite,
         home: home.to_path_buf(),

@@ -67,7 +67,10 @@ pub fn drop_all_rights() -> io::Result<()> {
 }
 
 /// Sets the permitted, effective and inheritable sets to nothing (capset(2)).
-fn clear_capability_sets() -> io::Result<()> {
+///
+/// # Errors
+/// The kernel's.
+pub fn clear_capability_sets() -> io::Result<()> {
     #[repr(C)]
     struct Header {
         version: u32,

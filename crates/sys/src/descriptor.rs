@@ -354,16 +354,17 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// Waits until one of them can be read or is closed at its other end, or the
-/// time is over (poll(2)). Returns which are ready: none after an interruption.
+/// time is over (poll(2)). Returns which are ready: none after an interruption,
+/// and never one that is not there.
 ///
 /// # Errors
 /// The kernel's.
 pub fn wait_readable<const N: usize>(
-    on: [BorrowedFd<'_>; N],
+    on: [Option<BorrowedFd<'_>>; N],
     timeout_ms: Option<u32>,
 ) -> io::Result<[bool; N]> {
     let mut set = on.map(|fd| libc::pollfd {
-        fd: fd.as_raw_fd(),
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
         events: libc::POLLIN,
         revents: 0,
     });

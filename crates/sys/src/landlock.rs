@@ -60,6 +60,16 @@ pub fn version() -> io::Result<u32> {
     .map(|version| version as u32)
 }
 
+/// What becomes of TCP ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// Not handled: a network namespace of one's own holds nothing but its loopback,
+    /// and Landlock cannot name "every port".
+    Free,
+    /// None is bound or connected to (version 4).
+    Refused,
+}
+
 /// A set of rules that is being made. Everything that the kernel's version
 /// knows about files is refused unless a rule gives it; signals and abstract
 /// sockets to the outside are refused (version 6).
@@ -73,8 +83,8 @@ impl Ruleset {
     /// Starts a set that gives nothing yet.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn new(version: u32) -> io::Result<Self> {
+    /// The kernel's; EINVAL where ports are to be refused by a version before 4.
+    pub fn new(version: u32, ports: Ports) -> io::Result<Self> {
         #[repr(C)]
         struct Attributes {
             files: u64,
@@ -91,12 +101,14 @@ impl Ruleset {
         if version >= 5 {
             handled |= IOCTL_DEV;
         }
-        // Ports are not handled: the sandbox's own network namespace holds
-        // nothing but its loopback, and Landlock cannot name "every port".
+        let network = match ports {
+            Ports::Free => 0,
+            Ports::Refused => 0b11,
+        };
         let scoped = if version >= 6 { 0b11 } else { 0 };
         let attributes = Attributes {
             files: handled,
-            network: 0,
+            network,
             scoped,
         };
         let bytes = if version >= 6 {

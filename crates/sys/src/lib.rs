@@ -9,6 +9,7 @@
 
 pub mod credentials;
 pub mod descriptor;
+pub mod judging;
 pub mod landlock;
 pub mod mount;
 pub mod network;

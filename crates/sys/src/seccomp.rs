@@ -3,8 +3,10 @@
 //! comparisons instead of hundreds.
 
 use std::io;
+use std::os::fd::{OwnedFd, RawFd};
 
 use crate::check;
+use crate::descriptor::owned;
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub enum Action {
     /// It is made only where all of these hold; the first one that does not
     /// says how it fails.
     All(&'static [Guarded]),
+    /// It waits for whoever holds the filter's listener (see [`crate::judging`]).
+    Judge,
 }
 
 /// A condition on one argument, of which the low 32 bits count: the kernel
@@ -74,6 +78,76 @@ pub struct Rule {
     pub action: Action,
 }
 
+/// The argument, masked, is as the test says; otherwise the call fails like this.
+#[must_use]
+pub const fn on(argument: u8, mask: u32, test: Test, refuse: u16) -> Condition {
+    Condition {
+        argument,
+        mask,
+        test,
+        refuse,
+    }
+}
+
+/// What counts for every call.
+#[must_use]
+pub const fn always(condition: Condition) -> Guarded {
+    Guarded {
+        only: None,
+        condition,
+    }
+}
+
+/// What counts where the first argument is one of these.
+#[must_use]
+pub const fn only(values: &'static [u32], condition: Condition) -> Guarded {
+    Guarded {
+        only: Some(Guard {
+            argument: 0,
+            mask: u32::MAX,
+            values,
+        }),
+        condition,
+    }
+}
+
+/// A system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its number on x86-64; [`NONE`] where there is none.
+    pub x86_64: i64,
+    /// Its number on arm64; [`NONE`] where there is none.
+    pub aarch64: i64,
+}
+
+/// What stands for a call that an architecture does not have.
+pub const NONE: i64 = -1;
+
+impl Call {
+    /// Its number on the architecture that this is built for.
+    #[must_use]
+    pub fn number(&self) -> Option<u32> {
+        let number = if cfg!(target_arch = "aarch64") {
+            self.aarch64
+        } else {
+            self.x86_64
+        };
+        u32::try_from(number).ok()
+    }
+}
+
+/// A call from its name and its numbers.
+#[must_use]
+pub const fn call(name: &'static str, x86_64: i64, aarch64: i64) -> Call {
+    Call {
+        name,
+        x86_64,
+        aarch64,
+    }
+}
+
 /// One instruction of classic BPF, as the kernel takes it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +179,7 @@ const JUMP_AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
 const RETURN_ALLOW: u32 = 0x7fff_0000;
 const RETURN_ERROR: u32 = 0x0005_0000;
+const RETURN_LISTENER: u32 = 0x7fc0_0000;
 
 const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
@@ -186,6 +261,7 @@ fn act(action: Action) -> Vec<Instruction> {
     match action {
         Action::Allow => {}
         Action::Refuse(error) => return vec![refusal(error)],
+        Action::Judge => return vec![instruction(RETURN, RETURN_LISTENER)],
         Action::If(condition) => program.extend(demand(&condition)),
         Action::All(conditions) => {
             for one in conditions {
@@ -272,6 +348,21 @@ const fn branch(code: u16, operand: u32, if_true: u8, if_false: u8) -> Instructi
 /// EACCES unless new privileges were forbidden before; EINVAL for a filter that
 /// the kernel does not take.
 pub fn install(program: &[Instruction]) -> io::Result<()> {
+    set_filter(program, 0).map(drop)
+}
+
+/// The same, with a listener for the calls that wait to be judged. Once one of
+/// them is looked at, nothing but the caller's end interrupts it (Linux 5.19).
+///
+/// # Errors
+/// Those of [`install`]; EBUSY where a filter has a listener already.
+pub fn install_with_listener(program: &[Instruction]) -> io::Result<OwnedFd> {
+    const NEW_LISTENER: libc::c_ulong = 1 << 3;
+    const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
+    set_filter(program, NEW_LISTENER | WAIT_KILLABLE).map(|raw| owned(raw as RawFd))
+}
+
+fn set_filter(program: &[Instruction], flags: libc::c_ulong) -> io::Result<libc::c_long> {
     const SET_MODE_FILTER: u32 = 1;
     #[repr(C)]
     struct Program {
@@ -284,6 +375,5 @@ pub fn install(program: &[Instruction]) -> io::Result<()> {
         instructions: program.as_ptr(),
     };
     // SAFETY: header and instructions live through the call, which copies them.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &raw const header) })
-        .map(drop)
+    check(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const header) })
 }

@@ -1,10 +1,11 @@
 //! Pseudo-terminals (pty(7)) and window sizes.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::check_int;
-use crate::descriptor::owned;
+use rustix::process::{Pid, ioctl_tiocsctty, setsid};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
+use rustix::termios::{Winsize, tcsetpgrp, tcsetwinsize};
 
 /// Rows and columns of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,27 +16,14 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
-/// Opens a new terminal from a `ptmx` node: the master and the program's side.
+/// Opens the program's side of a new terminal, from its multiplexer's side.
 ///
 /// # Errors
 /// The kernel's; ENOSPC where the limit of terminals is reached.
 pub fn open_pair(multiplexer: &OwnedFd) -> io::Result<OwnedFd> {
-    let unlock: libc::c_int = 0;
-    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
-    // SAFETY: TIOCSPTLCK reads one int; TIOCGPTPEER takes flags by value.
-    unsafe {
-        check_int(libc::ioctl(
-            multiplexer.as_raw_fd(),
-            libc::TIOCSPTLCK,
-            &raw const unlock,
-        ))?;
-        check_int(libc::ioctl(
-            multiplexer.as_raw_fd(),
-            libc::TIOCGPTPEER,
-            flags,
-        ))
-        .map(owned)
-    }
+    unlockpt(multiplexer)?;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    Ok(ioctl_tiocgptpeer(multiplexer, flags)?)
 }
 
 /// Sets the size of a terminal.
@@ -43,15 +31,13 @@ pub fn open_pair(multiplexer: &OwnedFd) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's.
 pub fn set_window_size(terminal: BorrowedFd<'_>, size: WindowSize) -> io::Result<()> {
-    let raw = libc::winsize {
+    let size = Winsize {
         ws_row: size.rows,
         ws_col: size.columns,
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    // SAFETY: `raw` lives through the call, which reads it.
-    check_int(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const raw) })
-        .map(drop)
+    Ok(tcsetwinsize(terminal, size)?)
 }
 
 /// Starts a session that this terminal controls.
@@ -59,14 +45,8 @@ pub fn set_window_size(terminal: BorrowedFd<'_>, size: WindowSize) -> io::Result
 /// # Errors
 /// The kernel's; EPERM for a process that leads a group already.
 pub fn lead_session(terminal: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    // SAFETY: integers only.
-    unsafe {
-        check_int(libc::setsid())?;
-        if let Some(terminal) = terminal {
-            check_int(libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0))?;
-        }
-    }
-    Ok(())
+    setsid()?;
+    terminal.map_or(Ok(()), |terminal| Ok(ioctl_tiocsctty(terminal)?))
 }
 
 /// Gives a terminal to a process group.
@@ -74,6 +54,9 @@ pub fn lead_session(terminal: Option<BorrowedFd<'_>>) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn set_foreground(terminal: BorrowedFd<'_>, group: u32) -> io::Result<()> {
-    // SAFETY: integers only.
-    check_int(unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), group as libc::pid_t) }).map(drop)
+    let group = i32::try_from(group).ok().and_then(Pid::from_raw);
+    Ok(tcsetpgrp(
+        terminal,
+        group.ok_or(io::ErrorKind::InvalidInput)?,
+    )?)
 }

@@ -1,39 +1,6 @@
 //! The calls by group.
 
-/// A system call.
-#[derive(Clone, Copy, Debug)]
-pub struct Call {
-    /// What it is called.
-    pub name: &'static str,
-    /// Its number on x86-64; [`NONE`] where there is none.
-    pub x86_64: i64,
-    /// Its number on arm64; [`NONE`] where there is none.
-    pub aarch64: i64,
-}
-
-/// What stands for a call that an architecture does not have.
-pub const NONE: i64 = -1;
-
-impl Call {
-    /// Its number on the architecture that this is built for.
-    #[must_use]
-    pub fn number(&self) -> Option<u32> {
-        let number = if cfg!(target_arch = "aarch64") {
-            self.aarch64
-        } else {
-            self.x86_64
-        };
-        u32::try_from(number).ok()
-    }
-}
-
-pub(super) const fn call(name: &'static str, x86_64: i64, aarch64: i64) -> Call {
-    Call {
-        name,
-        x86_64,
-        aarch64,
-    }
-}
+use atoll_sys::seccomp::{Call, NONE, call};
 
 /// Calls with one reason.
 #[derive(Clone, Copy, Debug)]
@@ -482,7 +449,7 @@ const SOCKETS: &[Call] = &[
     call("recvmmsg", 299, 243),
 ];
 
-const IPC: &[Call] = &[
+pub(super) const IPC: &[Call] = &[
     call("shmget", 29, 194),
     call("shmat", 30, 196),
     call("shmdt", 67, 197),

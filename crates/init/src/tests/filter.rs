@@ -1,9 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use atoll_sys::seccomp::Action;
+use atoll_sys::seccomp::{Action, Call, NONE};
 
 use super::interpreter::{Seen, Verdict, run};
-use crate::filter::{ALLOWED, CONDITIONAL, Call, Denials, Group, NONE, REFUSED, program, rules};
+use crate::filter::{ALLOWED, CONDITIONAL, Denials, Group, REFUSED, program, rules};
 
 #[cfg(target_arch = "x86_64")]
 const HERE: u32 = 0xC000_003E;
@@ -44,13 +44,14 @@ fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdic
 
 /// All filters that a boundary can ask for.
 fn every_filter() -> Vec<Vec<super::Instruction>> {
-    (0..16_u8)
+    (0..32_u8)
         .map(|bits| {
             program(Denials {
                 debugging: bits & 1 != 0,
                 sockets: bits & 2 != 0,
                 set_id: bits & 4 != 0,
                 memory_programs: bits & 8 != 0,
+                fenced: bits & 16 != 0,
             })
         })
         .collect()
@@ -59,14 +60,43 @@ fn every_filter() -> Vec<Vec<super::Instruction>> {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_filter_is_what_was_reviewed() {
-    let names: BTreeMap<u32, &str> = numbers()
+    let plain = lines(Denials::default());
+    let whole: String = plain.values().cloned().collect();
+    let fenced = lines(Denials {
+        fenced: true,
+        ..Denials::default()
+    });
+    let changed = fenced
+        .iter()
+        .filter(|(call, line)| plain.get(call) != Some(line));
+    let changed: String = changed.map(|(_, line)| line.as_str()).collect();
+    assert!(plain.keys().all(|call| fenced.contains_key(call)));
+    for (text, file) in [(whole, "filter"), (changed, "filter-fence")] {
+        let path = format!("src/golden/{file}-x86_64.txt");
+        if std::env::var_os("ATOLL_UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        assert_eq!(
+            text,
+            std::fs::read_to_string(&path).unwrap(),
+            "a change of the filter is reviewed as a change of {path}"
+        );
+    }
+}
+
+/// What a filter does, a text for each call.
+#[cfg(target_arch = "x86_64")]
+fn lines(denials: Denials) -> BTreeMap<u32, String> {
+    let mut names: BTreeMap<u32, &str> = numbers()
         .into_iter()
         .map(|(name, number)| (number, name))
         .collect();
-    let mut lines = Vec::new();
-    for rule in rules(Denials::default()) {
+    names.extend(fence_names());
+    let mut lines = BTreeMap::new();
+    for rule in rules(denials) {
         let action = match rule.action {
             Action::Allow => "allow".to_owned(),
+            Action::Judge => "judge".to_owned(),
             Action::Refuse(error) => format!("refuse {error}"),
             Action::If(condition) => format!("if {condition:?}"),
             Action::All(conditions) => conditions
@@ -74,18 +104,110 @@ fn the_filter_is_what_was_reviewed() {
                 .map(|one| format!("\n     {one:?}"))
                 .fold("all".to_owned(), |text, one| text + &one),
         };
-        lines.push((
-            rule.call,
-            format!("{:4} {} {action}\n", rule.call, names[&rule.call]),
-        ));
+        let line = format!("{:4} {} {action}\n", rule.call, names[&rule.call]);
+        lines.insert(rule.call, line);
     }
-    lines.sort();
-    let text: String = lines.into_iter().map(|(_, line)| line).collect();
-    let reviewed = include_str!("../golden/filter-x86_64.txt");
-    assert_eq!(
-        text, reviewed,
-        "a change of the filter is reviewed as a change of that file"
-    );
+    lines
+}
+
+/// The numbers of the calls that only a fence names.
+fn fence_names() -> impl Iterator<Item = (u32, &'static str)> {
+    let refused = atoll_fence::REFUSED.iter().map(|(call, _)| call);
+    let judged = atoll_fence::JUDGED.iter().map(|(call, _)| call);
+    refused
+        .chain(judged)
+        .filter_map(|call| Some((call.number()?, call.name)))
+}
+
+#[test]
+fn calls_of_a_fence_have_the_numbers_that_they_have_elsewhere() {
+    let numbers = numbers();
+    for (number, name) in fence_names() {
+        let known = numbers.get(name).copied();
+        assert!(known.is_none_or(|known| known == number), "{name}");
+        let taken = numbers.iter().find(|(_, known)| **known == number);
+        assert!(taken.is_none_or(|(known, _)| *known == name), "{name}");
+    }
+}
+
+#[test]
+fn a_fence_judges_what_namespaces_would_hold() {
+    let numbers: BTreeMap<&str, u32> = fence_names().map(|(number, name)| (name, number)).collect();
+    let all = numbers
+        .iter()
+        .chain(&self::numbers())
+        .map(|(n, c)| (*n, *c))
+        .collect::<BTreeMap<_, _>>();
+    const UNIX: u64 = 1;
+    const INET: u64 = 2;
+    const STREAM: u64 = 1;
+    const DATAGRAM: u64 = 2;
+    const SEQUENCED: u64 = 5;
+    const FASTOPEN: u64 = 0x2000_0000;
+    let refused = |error| Verdict::Error(error);
+    let cases = [
+        ("connect", [3, 0, 0, 0, 0, 0], Verdict::Judge),
+        ("bind", [3, 0, 0, 0, 0, 0], Verdict::Judge),
+        ("listen", [3, 0, 0, 0, 0, 0], Verdict::Judge),
+        ("fchmod", [3, 0o644, 0, 0, 0, 0], Verdict::Judge),
+        ("utimensat", [0; 6], Verdict::Judge),
+        ("setxattr", [0; 6], Verdict::Judge),
+        ("inotify_add_watch", [0; 6], Verdict::Judge),
+        ("socket", [UNIX, STREAM, 0, 0, 0, 0], Verdict::Allow),
+        ("socket", [UNIX, SEQUENCED, 0, 0, 0, 0], Verdict::Allow),
+        ("socket", [INET, STREAM, 6, 0, 0, 0], Verdict::Allow),
+        ("socket", [UNIX, DATAGRAM, 0, 0, 0, 0], refused(93)),
+        ("socket", [INET, DATAGRAM, 0, 0, 0, 0], refused(93)),
+        ("socket", [INET, SEQUENCED, 0, 0, 0, 0], refused(93)),
+        ("socket", [INET, STREAM, 262, 0, 0, 0], refused(93)),
+        ("socket", [16, 3, 0, 0, 0, 0], refused(97)),
+        ("socketpair", [UNIX, STREAM, 0, 0, 0, 0], Verdict::Allow),
+        ("socketpair", [UNIX, DATAGRAM, 0, 0, 0, 0], refused(93)),
+        ("sendto", [3, 0, 0, 0x4000, 0, 0], Verdict::Allow),
+        ("sendto", [3, 0, 0, FASTOPEN, 0, 0], EPERM),
+        (
+            "sendto",
+            [3, 0, 0, FASTOPEN | 0x4000 | 1 << 40, 0, 0],
+            EPERM,
+        ),
+        ("sendmsg", [3, 0, FASTOPEN, 0, 0, 0], EPERM),
+        ("sendmmsg", [3, 0, 1, FASTOPEN, 0, 0], EPERM),
+        ("ioctl", [0, 0x5401, 0, 0, 0, 0], Verdict::Allow),
+        ("ioctl", [0, 0x5412, 0, 0, 0, 0], EPERM),
+        ("ioctl", [0, 0x5412 | 1 << 32, 0, 0, 0, 0], EPERM),
+        // Flags of files, reference copies, protection.
+        ("ioctl", [0, 0x4008_6602, 0, 0, 0, 0], refused(25)),
+        ("ioctl", [0, 0x4004_9409, 0, 0, 0, 0], refused(25)),
+        ("ioctl", [0, 0x4080_6685, 0, 0, 0, 0], refused(25)),
+        ("prlimit64", [0, 7, 0, 0, 0, 0], Verdict::Allow),
+        ("prlimit64", [1234, 7, 0, 0, 0, 0], EPERM),
+        ("setpriority", [0, 0, 5, 0, 0, 0], Verdict::Allow),
+        ("setpriority", [0, 1234, 5, 0, 0, 0], EPERM),
+        ("setpriority", [2, 0, 5, 0, 0, 0], EPERM),
+        ("sched_setaffinity", [1234, 8, 0, 0, 0, 0], EPERM),
+        ("ioprio_set", [1, 0, 0, 0, 0, 0], Verdict::Allow),
+        ("ioprio_set", [3, 0, 0, 0, 0, 0], EPERM),
+        ("shmget", [0; 6], ENOSYS),
+        ("shmat", [0; 6], ENOSYS),
+        ("msgget", [0; 6], ENOSYS),
+        ("mq_open", [0; 6], ENOSYS),
+        ("pidfd_send_signal", [0; 6], ENOSYS),
+        ("setxattrat", [0; 6], ENOSYS),
+        ("io_uring_setup", [0; 6], ENOSYS),
+        ("unshare", [0x1000_0000, 0, 0, 0, 0, 0], EPERM),
+    ];
+    let filter = program(Denials {
+        fenced: true,
+        ..Denials::default()
+    });
+    for (name, arguments, expected) in cases {
+        let call = all[name];
+        assert_eq!(
+            says(&filter, call, arguments),
+            expected,
+            "{name} {arguments:x?}"
+        );
+    }
 }
 
 #[test]

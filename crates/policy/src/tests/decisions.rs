@@ -131,6 +131,7 @@ fn rules_serve_only_the_host_that_they_were_compiled_for() {
     let mut other = host();
     other.home = PathBuf::from("/home/bob");
     let facts = Facts {
+        mode: atoll_model::Mode::Full,
         host: &other,
         environment: &[],
     };

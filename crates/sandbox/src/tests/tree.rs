@@ -59,6 +59,7 @@ impl World {
             base: None,
             unmapped: Vec::new(),
             empty: self.path("empty"),
+            fence: None,
         }
     }
 

@@ -140,7 +140,7 @@ fn waiting_ends_with_something_to_read_or_the_time() {
     let (reading, writing) = descriptor::pipe().unwrap();
     let (other, _kept) = descriptor::pipe().unwrap();
     let ready = |timeout_ms| {
-        descriptor::wait_readable([reading.as_fd(), other.as_fd()], timeout_ms).unwrap()
+        descriptor::wait_readable([Some(reading.as_fd()), Some(other.as_fd())], timeout_ms).unwrap()
     };
     let started = Instant::now();
     assert_eq!(ready(Some(30)), [false, false]);

@@ -94,6 +94,7 @@ fn naive(rules: &[Rule], seen: &Seen) -> Verdict {
     };
     match rule.action {
         Action::Allow => Verdict::Allow,
+        Action::Judge => Verdict::Judge,
         Action::Refuse(error) => Verdict::Error(error),
         Action::If(condition) => broken(&condition, seen).map_or(Verdict::Allow, Verdict::Error),
         Action::All(conditions) => conditions

@@ -22,6 +22,8 @@ pub(super) struct Said {
 pub(super) enum Verdict {
     Allow,
     Error(u16),
+    /// It waits for whoever holds the listener.
+    Judge,
 }
 
 /// Runs a filter to its end. Anything that the kernel would not take is a panic.
@@ -63,6 +65,7 @@ pub(super) fn run(program: &[Instruction], seen: &Seen) -> Said {
             0x06 => {
                 let verdict = match operand {
                     0x7fff_0000 => Verdict::Allow,
+                    0x7fc0_0000 => Verdict::Judge,
                     error if error >> 16 == 5 => Verdict::Error(error as u16),
                     other => panic!("returned {other:#x}"),
                 };

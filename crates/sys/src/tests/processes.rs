@@ -261,6 +261,6 @@ fn a_process_ends_with_its_parent() {
     });
     drop(held);
     // The end shows only when the grandchild is gone too.
-    let ended = descriptor::wait_readable([alive.as_fd()], Some(10_000)).unwrap();
+    let ended = descriptor::wait_readable([Some(alive.as_fd())], Some(10_000)).unwrap();
     assert_eq!(ended, [true]);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{c_path, in_child, is_root, number};
-use crate::landlock::{self, Rights, Ruleset};
+use crate::landlock::{self, Ports, Rights, Ruleset};
 use crate::{credentials, process};
 
 /// A field of this process's status.
@@ -118,7 +118,7 @@ fn landlock_gives_what_was_allowed_and_nothing_else() {
     // Every version that this kernel takes, down to the first one.
     for version in 1..=version {
         in_child(|| {
-            let rules = Ruleset::new(version).unwrap();
+            let rules = Ruleset::new(version, Ports::Free).unwrap();
             let allow =
                 |name: &str, rights| rules.allow_path(&c_path(&path(name)), rights).unwrap();
             allow("read", Rights::READ);

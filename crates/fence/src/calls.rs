@@ -1,0 +1,150 @@
+//! The calls that only a fence has to hold: what namespaces hold elsewhere.
+
+use atoll_sys::seccomp::{Action, Call, Guarded, NONE, Test, always, call, on, only};
+
+use crate::Request::{self, Bind, Change, Connect, Listen, Watch};
+use crate::{Attribute, Target};
+
+const EPERM: u16 = 1;
+const ENOTTY: u16 = 25;
+const ENOSYS: u16 = 38;
+const EPROTONOSUPPORT: u16 = 93;
+const EAFNOSUPPORT: u16 = 97;
+
+const AF_UNIX: u32 = 1;
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+/// The kernel masks a socket's type like this; the rest are flags.
+const SOCKET_TYPE: u32 = 0xf;
+const SOCK_STREAM: u32 = 1;
+const SOCK_SEQPACKET: u32 = 5;
+const PROTOCOL_DEFAULT: u32 = 0;
+const IPPROTO_TCP: u32 = 6;
+
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541c;
+/// Data that goes along with the request to connect, past rules for connect(2).
+const MSG_FASTOPEN: u32 = 0x2000_0000;
+
+/// Connections only: a datagram goes to any address at any time, past every judge.
+const SOCKETS: &[Guarded] = &[
+    always(on(
+        0,
+        u32::MAX,
+        Test::In(&[AF_UNIX, AF_INET, AF_INET6]),
+        EAFNOSUPPORT,
+    )),
+    always(on(
+        1,
+        SOCKET_TYPE,
+        Test::In(&[SOCK_STREAM, SOCK_SEQPACKET]),
+        EPROTONOSUPPORT,
+    )),
+    only(
+        &[AF_INET, AF_INET6],
+        on(1, SOCKET_TYPE, Test::In(&[SOCK_STREAM]), EPROTONOSUPPORT),
+    ),
+    only(
+        &[AF_INET, AF_INET6],
+        on(
+            2,
+            u32::MAX,
+            Test::In(&[PROTOCOL_DEFAULT, IPPROTO_TCP]),
+            EPROTONOSUPPORT,
+        ),
+    ),
+];
+const PAIRS: &[Guarded] = &[
+    always(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
+    always(on(
+        1,
+        SOCKET_TYPE,
+        Test::In(&[SOCK_STREAM, SOCK_SEQPACKET]),
+        EPROTONOSUPPORT,
+    )),
+];
+
+/// Terminals and sockets. Others change files that can only be read: their flags,
+/// their protection.
+const REQUESTS: &[Guarded] = &[
+    always(on(1, 0xff00, Test::In(&[0x5400, 0x8900]), ENOTTY)),
+    always(on(1, u32::MAX, Test::NotIn(&[TIOCSTI, TIOCLINUX]), EPERM)),
+];
+
+/// Only the caller itself: others of the same user would be the host's.
+const SELF: Action = Action::If(on(0, u32::MAX, Test::In(&[0]), EPERM));
+const SELF_BY_PRIORITY: &[Guarded] = &[
+    always(on(0, u32::MAX, Test::In(&[0]), EPERM)),
+    always(on(1, u32::MAX, Test::In(&[0]), EPERM)),
+];
+/// IOPRIO_WHO_PROCESS is 1.
+const SELF_BY_IO_PRIORITY: &[Guarded] = &[
+    always(on(0, u32::MAX, Test::In(&[1]), EPERM)),
+    always(on(1, u32::MAX, Test::In(&[0]), EPERM)),
+];
+
+const fn no_fast_open(flags: u8) -> Action {
+    Action::If(on(flags, MSG_FASTOPEN, Test::In(&[0]), EPERM))
+}
+
+/// Calls that are refused, altogether or by their arguments.
+#[rustfmt::skip]
+pub const REFUSED: &[(Call, Action)] = &[
+    (call("socket", 41, 198), Action::All(SOCKETS)),
+    (call("socketpair", 53, 199), Action::All(PAIRS)),
+    (call("sendto", 44, 206), no_fast_open(3)),
+    (call("sendmsg", 46, 211), no_fast_open(2)),
+    (call("sendmmsg", 307, 269), no_fast_open(3)),
+    (call("ioctl", 16, 29), Action::All(REQUESTS)),
+    (call("prlimit64", 302, 261), SELF),
+    (call("sched_setaffinity", 203, 122), SELF),
+    (call("sched_setscheduler", 144, 119), SELF),
+    (call("sched_setparam", 142, 118), SELF),
+    (call("sched_setattr", 314, 274), SELF),
+    (call("setpriority", 141, 140), Action::All(SELF_BY_PRIORITY)),
+    (call("ioprio_set", 251, 30), Action::All(SELF_BY_IO_PRIORITY)),
+    (call("pidfd_open", 434, 434), Action::Refuse(ENOSYS)),
+    (call("pidfd_send_signal", 424, 424), Action::Refuse(ENOSYS)),
+    (call("setxattrat", 463, 463), Action::Refuse(ENOSYS)),
+    (call("removexattrat", 466, 466), Action::Refuse(ENOSYS)),
+    (call("file_setattr", 469, 469), Action::Refuse(ENOSYS)),
+];
+
+use Attribute::{Microseconds, Mode, Nanoseconds, Owner, Remove, Seconds, Set};
+use Target::{At, Descriptor, Link, Path};
+
+/// Calls that wait for a judge, and what they ask for.
+#[rustfmt::skip]
+pub const JUDGED: &[(Call, Request)] = &[
+    (call("connect", 42, 203), Connect),
+    (call("bind", 49, 200), Bind),
+    (call("listen", 50, 201), Listen),
+    (call("inotify_add_watch", 254, 27), Watch),
+    (call("chmod", 90, NONE), Change(Path, Mode)),
+    (call("fchmod", 91, 52), Change(Descriptor, Mode)),
+    (call("fchmodat", 268, 53), Change(At(None), Mode)),
+    (call("fchmodat2", 452, 452), Change(At(Some(3)), Mode)),
+    (call("chown", 92, NONE), Change(Path, Owner)),
+    (call("lchown", 94, NONE), Change(Link, Owner)),
+    (call("fchown", 93, 55), Change(Descriptor, Owner)),
+    (call("fchownat", 260, 54), Change(At(Some(4)), Owner)),
+    (call("utime", 132, NONE), Change(Path, Seconds)),
+    (call("utimes", 235, NONE), Change(Path, Microseconds)),
+    (call("futimesat", 261, NONE), Change(At(None), Microseconds)),
+    (call("utimensat", 280, 88), Change(At(Some(3)), Nanoseconds)),
+    (call("setxattr", 188, 5), Change(Path, Set)),
+    (call("lsetxattr", 189, 6), Change(Link, Set)),
+    (call("fsetxattr", 190, 7), Change(Descriptor, Set)),
+    (call("removexattr", 197, 14), Change(Path, Remove)),
+    (call("lremovexattr", 198, 15), Change(Link, Remove)),
+    (call("fremovexattr", 199, 16), Change(Descriptor, Remove)),
+];
+
+/// What a judged call asks for.
+#[must_use]
+pub fn request(number: u32) -> Option<Request> {
+    let asked = JUDGED
+        .iter()
+        .find(|(call, _)| call.number() == Some(number));
+    asked.map(|(_, request)| *request)
+}

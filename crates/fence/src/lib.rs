@@ -1,0 +1,170 @@
+//! Judges the calls that Landlock does not hold, where there are no namespaces.
+//!
+//! In a fence a program shares the host's network, its Unix sockets and the
+//! attributes of its files. The calls that reach for them wait (seccomp_unotify(2))
+//! until [`Fence::attend`] has looked at them: it copies what their pointers lead
+//! to, judges the copy, and makes the call itself on the very same socket or file.
+//! Nothing that was judged is left to be changed before the kernel reads it.
+//!
+//! What is allowed: connections to what the program itself listens on, listening on
+//! the loopback, changing the attributes of files that it may write. It must never
+//! know policy: the two lists of places are all it goes by. Start reading at
+//! [`Fence::attend`].
+
+mod attributes;
+mod caller;
+mod calls;
+mod listeners;
+mod processes;
+mod sockets;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use atoll_sys::judging::{self, Answer, Waiting};
+
+pub use calls::{JUDGED, REFUSED, request};
+pub use processes::{become_reaper, descendants, end_descendants};
+
+use caller::Caller;
+use sockets::Own;
+
+/// What a waiting call asks for; its arguments stand in the places that the call's
+/// manual page gives them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// connect(2).
+    Connect,
+    /// bind(2).
+    Bind,
+    /// listen(2).
+    Listen,
+    /// inotify_add_watch(2).
+    Watch,
+    /// An attribute of a file.
+    Change(Target, Attribute),
+}
+
+/// How a call names its file. The attribute's arguments follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// By a descriptor.
+    Descriptor,
+    /// By a path.
+    Path,
+    /// By a path, of which a last symbolic link is not followed.
+    Link,
+    /// By a directory's descriptor and a path, with flags at this position if any.
+    At(Option<u8>),
+}
+
+/// What of a file is to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    /// Mode.
+    Mode,
+    /// User and group.
+    Owner,
+    /// Times in whole seconds: `struct utimbuf`.
+    Seconds,
+    /// Times in microseconds: two `struct timeval`.
+    Microseconds,
+    /// Times in nanoseconds: two `struct timespec`.
+    Nanoseconds,
+    /// One extended attribute, set.
+    Set,
+    /// One extended attribute, removed.
+    Remove,
+}
+
+/// The places that a program may use, absolute and without symbolic links.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// It may read them, and watch what happens there.
+    pub readable: Vec<Vec<u8>>,
+    /// It may change what is there.
+    pub writable: Vec<Vec<u8>>,
+}
+
+/// The judge of one program and of everything that it starts.
+#[derive(Debug)]
+pub struct Fence {
+    listener: OwnedFd,
+    places: Places,
+    own: Own,
+}
+
+/// A refusal, as the caller sees it.
+pub(crate) struct Refused(pub(crate) i32);
+
+impl From<rustix::io::Errno> for Refused {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self(error.raw_os_error())
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(EPERM))
+    }
+}
+
+pub(crate) const EPERM: i32 = 1;
+pub(crate) const EACCES: i32 = 13;
+
+impl Fence {
+    /// A judge of the calls that come to this listener.
+    #[must_use]
+    pub fn new(listener: OwnedFd, places: Places) -> Self {
+        Self {
+            listener,
+            places,
+            own: Own::default(),
+        }
+    }
+
+    /// Readable when a call waits, and for ever once no caller is left.
+    #[must_use]
+    pub fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Judges one waiting call.
+    ///
+    /// # Errors
+    /// When the listener itself fails: then every further call fails too.
+    pub fn attend(&mut self) -> io::Result<()> {
+        let Some(call) = judging::next(self.listener.as_fd())? else {
+            return Ok(());
+        };
+        let answer = match request(call.call) {
+            Some(request) => self.judge(request, &call),
+            None => Err(Refused(EPERM)),
+        };
+        let answer = answer.unwrap_or_else(|Refused(error)| Answer::Error(error));
+        judging::answer(self.listener.as_fd(), call.id, answer)
+    }
+
+    fn judge(&mut self, request: Request, call: &Waiting) -> Result<Answer, Refused> {
+        let caller = Caller::new(call.thread)?;
+        // Whatever is read of the caller is read before this; a number that belongs
+        // to another process by now is noticed.
+        let waits = || match judging::is_waiting(self.listener.as_fd(), call.id) {
+            true => Ok(()),
+            false => Err(Refused(EPERM)),
+        };
+        let arguments = &call.arguments;
+        match request {
+            Request::Connect => sockets::connect(&caller, arguments, &self.own, waits),
+            Request::Bind => sockets::bind(&caller, arguments, waits),
+            Request::Listen => sockets::listen(&caller, arguments, &mut self.own, waits),
+            Request::Watch => attributes::watch(&caller, arguments, &self.places, waits),
+            Request::Change(target, attribute) => {
+                attributes::change(&caller, target, attribute, arguments, &self.places, waits)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! The processes of a fence: no namespace counts them, or ends them.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
+
+/// How many times the processes of a fence are looked for at its end. Each time the
+/// ones found are ended; those that they had just made are found the next time.
+const LOOKS_MAX: u32 = 10_000;
+
+/// Processes below this one that lose their parent come to it.
+///
+/// # Errors
+/// The kernel's.
+pub fn become_reaper() -> io::Result<()> {
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// Every process below this one, however deep.
+#[must_use]
+pub fn descendants() -> Vec<u32> {
+    let own = std::process::id();
+    let mut parents = BTreeMap::new();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+        parents.extend(parent(pid).map(|parent| (pid, parent)));
+    }
+    let is_below = |pid: &u32| {
+        let above = |pid: &u32| parents.get(pid).copied();
+        let mut line = std::iter::successors(above(pid), above).take(parents.len());
+        line.any(|one| one == own)
+    };
+    parents.keys().copied().filter(is_below).collect()
+}
+
+/// The parent of a process (proc_pid_stat(5)); its name may hold anything.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    let line = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = line.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(line.get(end + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Ends every process below this one.
+pub fn end_descendants() {
+    for _ in 0..LOOKS_MAX {
+        let left = descendants();
+        if left.is_empty() {
+            return;
+        }
+        for pid in left.into_iter().filter_map(|pid| Pid::from_raw(pid as i32)) {
+            // It may have ended since.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+    }
+}

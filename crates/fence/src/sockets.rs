@@ -1,0 +1,259 @@
+//! Connections and listeners: within the program's own, on the loopback.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use atoll_sys::judging::Answer;
+use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout, socket_cookie};
+use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, bind as bind_to, connect as connect_to};
+
+use crate::caller::{Caller, name_of};
+use crate::listeners::{internet_listeners, unix_listeners};
+use crate::{EACCES, Refused};
+
+const EINVAL: i32 = 22;
+const EAFNOSUPPORT: i32 = 97;
+const EADDRNOTAVAIL: i32 = 99;
+const ENETUNREACH: i32 = 101;
+const ECONNREFUSED: i32 = 111;
+const ETIMEDOUT: i32 = 110;
+const EMFILE: i32 = 24;
+
+/// The longest address, bytes (`struct sockaddr_storage`).
+const ADDRESS_BYTES_MAX: u64 = 128;
+/// How long the judge waits for a listener whose queue is full.
+const CONNECT_MAX: Duration = Duration::from_millis(200);
+/// How many listeners a program has at once.
+const LISTENERS_MAX: usize = 4096;
+
+/// What a program listens on, by the kernel's cookies: a number is never given to
+/// another socket.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    cookies: BTreeSet<u64>,
+}
+
+impl Own {
+    fn has(&self, cookie: u64) -> bool {
+        self.cookies.contains(&cookie)
+    }
+
+    fn add(&mut self, cookie: u64) -> Result<(), Refused> {
+        if self.cookies.len() >= LISTENERS_MAX {
+            let mut left: BTreeSet<u64> = BTreeSet::new();
+            left.extend(unix_listeners()?.iter().map(|one| one.cookie));
+            left.extend(internet_listeners()?.iter().map(|one| one.cookie));
+            self.cookies = self.cookies.intersection(&left).copied().collect();
+        }
+        if self.cookies.len() >= LISTENERS_MAX {
+            return Err(Refused(EMFILE));
+        }
+        self.cookies.insert(cookie);
+        Ok(())
+    }
+}
+
+/// An address as a program writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    Internet(SocketAddr),
+    /// Of a Unix socket: a path.
+    Path(Vec<u8>),
+    /// Of a Unix socket: a name that is no path, with its leading NUL.
+    Abstract(Vec<u8>),
+    Unnamed,
+}
+
+/// Reads an address (`struct sockaddr` of its family).
+pub(crate) fn parse(bytes: &[u8]) -> Option<Address> {
+    const AF_UNIX: u16 = 1;
+    const AF_INET: u16 = 2;
+    const AF_INET6: u16 = 10;
+    let (family, rest) = bytes.split_first_chunk()?;
+    let port = |rest: &[u8]| rest.first_chunk().copied().map(u16::from_be_bytes);
+    match u16::from_ne_bytes(*family) {
+        AF_INET => {
+            let address: [u8; 4] = rest.get(2..6)?.try_into().ok()?;
+            Some(Address::Internet((address, port(rest)?).into()))
+        }
+        AF_INET6 => {
+            let address: [u8; 16] = rest.get(6..22)?.try_into().ok()?;
+            Some(Address::Internet((address, port(rest)?).into()))
+        }
+        AF_UNIX => Some(match rest.split_first() {
+            None => Address::Unnamed,
+            Some((0, _)) => Address::Abstract(rest.to_vec()),
+            Some(_) => {
+                let end = rest.iter().position(|byte| *byte == 0);
+                Address::Path(rest.get(..end.unwrap_or(rest.len()))?.to_vec())
+            }
+        }),
+        _ => None,
+    }
+}
+
+fn address(caller: &Caller, at: u64, bytes: u64) -> Result<Address, Refused> {
+    // The kernel reads the length as an `int`.
+    let bytes = bytes & 0xffff_ffff;
+    if bytes > ADDRESS_BYTES_MAX {
+        return Err(Refused(EINVAL));
+    }
+    parse(&caller.bytes(at, bytes as usize)?).ok_or(Refused(EAFNOSUPPORT))
+}
+
+/// Where a connection to this address ends on this host, if on the loopback.
+pub(crate) fn on_loopback(address: SocketAddr) -> Option<SocketAddr> {
+    let ip = match (address.ip().is_unspecified(), address.ip()) {
+        (true, IpAddr::V4(_)) => Ipv4Addr::LOCALHOST.into(),
+        (true, IpAddr::V6(_)) => Ipv6Addr::LOCALHOST.into(),
+        (false, ip) => ip,
+    };
+    let is_local = match ip {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => {
+            ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
+        }
+    };
+    is_local.then_some(SocketAddr::new(ip, address.port()))
+}
+
+/// Connects the caller's socket to a listener of its own.
+pub(crate) fn connect(
+    caller: &Caller,
+    arguments: &[u64; 6],
+    own: &Own,
+    waits: impl Fn() -> Result<(), Refused>,
+) -> Result<Answer, Refused> {
+    let [number, at, bytes, ..] = *arguments;
+    match address(caller, at, bytes)? {
+        Address::Internet(asked) => {
+            let to = on_loopback(asked).ok_or(Refused(ENETUNREACH))?;
+            let socket = caller.descriptor(number)?;
+            waits()?;
+            let answering = internet_listeners()?;
+            let mut answering = answering.iter().filter(|one| one.answers(to)).peekable();
+            // One that is not the program's could be given the connection.
+            if answering.peek().is_none() || !answering.all(|one| own.has(one.cookie)) {
+                return Err(Refused(ECONNREFUSED));
+            }
+            within_time(&socket, || connect_to(&socket, &to))
+        }
+        Address::Path(path) => {
+            let place = caller.place(HERE, &path, true)?;
+            let socket = caller.descriptor(number)?;
+            waits()?;
+            let facts = rustix::fs::fstat(&place)?;
+            let device = (
+                rustix::fs::major(facts.st_dev),
+                rustix::fs::minor(facts.st_dev),
+            );
+            let is_own = unix_listeners()?
+                .iter()
+                .any(|one| one.file == Some((device, facts.st_ino as u32)) && own.has(one.cookie));
+            if !is_own {
+                return Err(Refused(ECONNREFUSED));
+            }
+            let to = SocketAddrUnix::new(name_of(&place))?;
+            within_time(&socket, || connect_to(&socket, &to))
+        }
+        Address::Abstract(name) => {
+            let socket = caller.descriptor(number)?;
+            waits()?;
+            let is_own = unix_listeners()?
+                .iter()
+                .any(|one| one.name == name && own.has(one.cookie));
+            if !is_own {
+                return Err(Refused(ECONNREFUSED));
+            }
+            let to = SocketAddrUnix::new_abstract_name(name.get(1..).unwrap_or_default())?;
+            within_time(&socket, || connect_to(&socket, &to))
+        }
+        Address::Unnamed => Err(Refused(EINVAL)),
+    }
+}
+
+const HERE: i32 = -100;
+
+/// Makes a call that can wait, but not for long: everyone else in the fence waits too.
+fn within_time(
+    socket: &OwnedFd,
+    make: impl FnOnce() -> Result<(), rustix::io::Errno>,
+) -> Result<Answer, Refused> {
+    let before = socket_timeout(socket, Timeout::Send)?;
+    let flags = rustix::fs::fcntl_getfl(socket)?;
+    let waits = !flags.contains(rustix::fs::OFlags::NONBLOCK);
+    set_socket_timeout(socket, Timeout::Send, Some(CONNECT_MAX))?;
+    let made = make();
+    set_socket_timeout(socket, Timeout::Send, before)?;
+    match made {
+        Ok(()) => Ok(Answer::Value(0)),
+        Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::AGAIN) if waits => {
+            Err(Refused(ETIMEDOUT))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Binds the caller's socket: to the loopback, whatever address was meant.
+pub(crate) fn bind(
+    caller: &Caller,
+    arguments: &[u64; 6],
+    waits: impl Fn() -> Result<(), Refused>,
+) -> Result<Answer, Refused> {
+    let [number, at, bytes, ..] = *arguments;
+    match address(caller, at, bytes)? {
+        Address::Internet(asked) => {
+            let socket = caller.descriptor(number)?;
+            waits()?;
+            bind_loopback(&socket, asked)?;
+            Ok(Answer::Value(0))
+        }
+        // Files are made with the caller's rights; names that are no files lead
+        // nowhere until something listens. An internet socket that was put in its
+        // place meanwhile cannot be bound: Landlock refuses all ports.
+        Address::Path(_) | Address::Abstract(_) | Address::Unnamed => Ok(Answer::Continue),
+    }
+}
+
+fn bind_loopback(socket: &OwnedFd, asked: SocketAddr) -> Result<(), Refused> {
+    let to = match asked.ip() {
+        // "Every address" of both kinds is reached by the older one too.
+        IpAddr::V6(ip) if ip.is_unspecified() && !ipv6_v6only(socket)? => {
+            SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), asked.port())
+        }
+        _ => on_loopback(asked).ok_or(Refused(EADDRNOTAVAIL))?,
+    };
+    // A port is not shared with a server outside.
+    set_socket_reuseport(socket, false)?;
+    Ok(bind_to(socket, &to)?)
+}
+
+/// Lets the caller's socket listen, once it is sure where.
+pub(crate) fn listen(
+    caller: &Caller,
+    arguments: &[u64; 6],
+    own: &mut Own,
+    waits: impl Fn() -> Result<(), Refused>,
+) -> Result<Answer, Refused> {
+    let [number, queue, ..] = *arguments;
+    let socket = caller.descriptor(number)?;
+    waits()?;
+    let domain = socket_domain(&socket)?;
+    if domain == AddressFamily::INET || domain == AddressFamily::INET6 {
+        let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+        if bound.port() == 0 {
+            bind_loopback(&socket, SocketAddr::new(bound.ip(), 0))?;
+        } else if bound.ip().is_unspecified() || on_loopback(bound).is_none() {
+            return Err(Refused(EACCES));
+        }
+    } else if domain != AddressFamily::UNIX {
+        return Err(Refused(EACCES));
+    }
+    // Its own before it listens, so that no moment is left in between.
+    own.add(socket_cookie(&socket)?)?;
+    rustix::net::listen(&socket, queue as i32)?;
+    Ok(Answer::Value(0))
+}

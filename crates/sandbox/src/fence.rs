@@ -1,0 +1,121 @@
+//! What a fence needs instead of a file tree: permissions on the host's own.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use atoll_frame::Permission;
+use atoll_model::{Boundary, ViewKind};
+
+use crate::{FencePlace, Placement, SandboxError, WorkspacePlace};
+
+/// Devices that a program may open.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Files of /proc that tell of the machine. Those of processes are not among them:
+/// other people's are there too.
+const MACHINE: [&str; 11] = [
+    "cpuinfo",
+    "filesystems",
+    "loadavg",
+    "meminfo",
+    "stat",
+    "uptime",
+    "version",
+    "sys/kernel/osrelease",
+    "sys/kernel/pid_max",
+    "sys/vm/overcommit_memory",
+    "sys/fs/pipe-max-size",
+];
+
+/// What the program may do where.
+pub(crate) fn permissions(
+    boundary: &Boundary,
+    workspace: &Path,
+    placement: &Placement,
+    place: &FencePlace,
+) -> Vec<Permission> {
+    let execute = boundary.programs.is_empty();
+    let mut permissions = Vec::new();
+    let mut give = |path: &Path, execute: bool, change: bool, device: bool| {
+        // What is not there needs no permission; Landlock looks at what links lead to.
+        if let Ok(path) = path.canonicalize() {
+            permissions.push(Permission {
+                path: path.as_os_str().as_bytes().to_vec(),
+                read: true,
+                execute,
+                change,
+                device,
+            });
+        }
+    };
+    for view in &boundary.views {
+        give(&view.host, execute, false, false);
+    }
+    for name in DEVICES {
+        give(&Path::new("/dev").join(name), false, false, true);
+    }
+    for name in MACHINE {
+        give(&Path::new("/proc").join(name), false, false, false);
+    }
+    let writable = !matches!(placement.workspace, WorkspacePlace::ReadOnly);
+    give(workspace, execute, writable, false);
+    for own in [&place.home, &place.tmp] {
+        give(own, execute, true, false);
+    }
+    for program in &boundary.programs {
+        give(program, true, false, false);
+    }
+    permissions
+}
+
+/// The environment with the places that stand in for others.
+pub(crate) fn environment(boundary: &Boundary, place: &FencePlace) -> Vec<(OsString, OsString)> {
+    let own = [("HOME", &place.home), ("TMPDIR", &place.tmp)];
+    let is_own = |name: &OsString| own.iter().any(|(own, _)| name == own);
+    let kept = boundary
+        .environment
+        .iter()
+        .filter(|(name, _)| !is_own(name));
+    let own = own
+        .iter()
+        .map(|(name, path)| (OsString::from(name), path.as_os_str().to_owned()));
+    kept.cloned().chain(own).collect()
+}
+
+/// Puts links to what the boundary shows of the person's home into the fence's.
+pub(crate) fn furnish(boundary: &Boundary, place: &FencePlace) -> Result<(), SandboxError> {
+    let shown = boundary.views.iter().filter_map(|view| {
+        let below = view.inside.strip_prefix(&boundary.home).ok()?;
+        (view.kind != ViewKind::System && view.host.exists()).then_some((view, below))
+    });
+    for (view, below) in shown {
+        let link = place.home.join(below);
+        let make = || -> std::io::Result<()> {
+            if let Some(parent) = link.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            if link.symlink_metadata().is_err() {
+                std::os::unix::fs::symlink(&view.host, &link)?;
+            }
+            Ok(())
+        };
+        make().map_err(SandboxError::host("the run's home could not be made"))?;
+    }
+    Ok(())
+}
+
+/// How many processes and threads this user has: without a user namespace, the
+/// kernel's limit counts all of them.
+pub(crate) fn tasks_of(uid: u32) -> u64 {
+    let tasks = |path: PathBuf| -> Option<u64> {
+        let is_own = path.metadata().ok()?.uid() == uid;
+        let tasks = std::fs::read_dir(path.join("task"))
+            .ok()
+            .filter(|_| is_own)?;
+        Some(tasks.count() as u64)
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| tasks(entry.path())).sum()
+}

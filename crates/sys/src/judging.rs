@@ -1,0 +1,93 @@
+//! Calls that wait for a judge (seccomp_unotify(2)).
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::check_int;
+
+/// A system call that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Stands for this one call.
+    pub id: u64,
+    /// The thread that made it, as this process sees it.
+    pub thread: u32,
+    /// The call's number.
+    pub call: u32,
+    /// Its arguments, as they were when it was made.
+    pub arguments: [u64; 6],
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It returns this, as if it had been made.
+    Value(i64),
+    /// It fails with this error number.
+    Error(i32),
+    /// The kernel makes it now. What pointers lead to may have changed since it was
+    /// judged, and so may what a descriptor's number means.
+    Continue,
+}
+
+const RECEIVE: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
+const SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
+const IS_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
+const CONTINUE: u32 = 1;
+
+/// Takes the next call that waits, or waits for one; `None` for one whose caller
+/// has just ended, or was interrupted.
+///
+/// # Errors
+/// The kernel's.
+pub fn next(listener: BorrowedFd<'_>) -> io::Result<Option<Waiting>> {
+    // SAFETY: plain data; the kernel wants zeroes and writes one whole record.
+    let (received, one) = unsafe {
+        let mut one: libc::seccomp_notif = std::mem::zeroed();
+        let received = libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut one);
+        (received, one)
+    };
+    match check_int(received) {
+        Ok(_) => Ok(Some(Waiting {
+            id: one.id,
+            thread: one.pid,
+            call: one.data.nr as u32,
+            arguments: one.data.args,
+        })),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::EINTR) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Whether the call still waits: what was read of its caller was that caller's.
+#[must_use]
+pub fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the kernel reads the number.
+    unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID, &raw const id) == 0 }
+}
+
+/// Answers a call. That its caller has ended meanwhile is no error.
+///
+/// # Errors
+/// The kernel's.
+pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<()> {
+    let (val, error, flags) = match answer {
+        Answer::Value(value) => (value, 0, 0),
+        Answer::Error(number) => (0, -number, 0),
+        Answer::Continue => (0, 0, CONTINUE),
+    };
+    let response = libc::seccomp_notif_resp {
+        id,
+        val,
+        error,
+        flags,
+    };
+    // SAFETY: the kernel reads one whole record.
+    let sent = unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &raw const response) };
+    match check_int(sent) {
+        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+        _ => Ok(()),
+    }
+}
