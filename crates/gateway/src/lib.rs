@@ -8,6 +8,7 @@
 //! This crate must never touch a sandbox's sockets. Start reading at [`call`].
 
 mod call;
+mod describe;
 mod fallback;
 mod place;
 

@@ -384,19 +384,8 @@ impl Placing<'_> {
     /// Goes on with an earlier run's layers: they move to this run.
     fn take_over(&mut self, earlier: &RunRecord) -> Result<(), PlaceError> {
         let not = |why| PlaceError::NotResumable(earlier.run.clone(), why);
-        let usable = match earlier.state {
-            RunState::Kept | RunState::Interrupted => true,
-            RunState::Running
-            | RunState::Applied
-            | RunState::PartlyApplied
-            | RunState::Discarded
-            | RunState::Undone
-            | RunState::Failed => false,
-        };
-        if !usable {
-            return Err(not(
-                "it is running, or its changes were decided about already",
-            ));
+        if let Some(why) = decided_about(earlier.state) {
+            return Err(not(why));
         }
         if earlier.mode == WorkspaceMode::Live {
             return Err(not(
@@ -442,6 +431,19 @@ impl Placing<'_> {
         } else {
             self.request.state.run_dir(run)
         }
+    }
+}
+
+/// Why a run in this state has no layers that another could go on in.
+fn decided_about(state: RunState) -> Option<&'static str> {
+    match state {
+        RunState::Kept | RunState::Interrupted => None,
+        RunState::Running => Some("it is still running"),
+        RunState::Applied => Some("its changes were applied: they are in the workspace already"),
+        RunState::PartlyApplied => Some("a part of its changes was applied to the workspace"),
+        RunState::Discarded => Some("its changes were discarded, or went on in a later run"),
+        RunState::Undone => Some("its changes were applied and taken back"),
+        RunState::Failed => Some("it was never carried out"),
     }
 }
 

@@ -54,6 +54,47 @@ fn some_directories_cannot_be_workspaces() {
 }
 
 #[test]
+fn root_does_not_work_within_the_systems_directories() {
+    for (workspace, uid, above) in [
+        ("/etc/nginx", 0, Some("/etc")),
+        ("/usr/local/src/app", 0, Some("/usr")),
+        ("/opt/app", 0, Some("/opt")),
+        ("/srv/app", 0, None),
+        ("/etcetera", 0, None),
+        ("/etc/nginx", 1000, None),
+    ] {
+        let mut world = world();
+        world.call.workspace = PathBuf::from(workspace);
+        world.call.directory = world.call.workspace.clone();
+        world.host.uid = uid;
+        world.call.principal.uid = uid;
+        match (world.decide(), above) {
+            (Verdict::Allow(_), None) => {}
+            (Verdict::Deny(reasons), Some(above)) => {
+                let [reason] = reasons.as_slice() else {
+                    panic!("{workspace}: {reasons:?}")
+                };
+                assert!(
+                    reason.why.contains(&format!("lies in {above},")),
+                    "{reason:?}"
+                );
+                assert!(reason.how_to_ask.contains("cp -a"), "{reason:?}");
+            }
+            (verdict, _) => panic!("{workspace}: {verdict:?}"),
+        }
+    }
+    // Where the profile does not show it, there is nothing in the way.
+    let mut world = world()
+        .profile("p", "system.read = ['/usr', '/lib64', '/etc']")
+        .with("p");
+    world.call.workspace = PathBuf::from("/opt/app");
+    world.call.directory = world.call.workspace.clone();
+    world.host.uid = 0;
+    world.call.principal.uid = 0;
+    assert!(matches!(world.decide(), Verdict::Allow(_)));
+}
+
+#[test]
 fn a_directory_that_is_shown_otherwise_is_no_workspace() {
     let mut world = world().command("codex");
     world.call.workspace = PathBuf::from("/home/ann/.codex");
