@@ -23,8 +23,8 @@ pub use review::{
 pub use run::RunArguments;
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments, LedgerAction,
-    LedgerArguments, ManArguments, ProfileAction, ProfileArguments, ShowLedgerArguments,
-    ShowProfileArguments, TailLedgerArguments, TrustArguments,
+    LedgerArguments, ListProfilesArguments, ManArguments, ProfileAction, ProfileArguments,
+    ShowLedgerArguments, ShowProfileArguments, TailLedgerArguments, TrustArguments,
 };
 
 /// The status of every error of Atoll's own, wrong usage included.

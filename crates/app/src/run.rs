@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Request, call};
-use atoll_model::{Call, InvalidLimit, LimitKey, Reason, RunId, parse_duration, parse_limit};
+use atoll_model::{
+    Call, InvalidLimit, LimitKey, Reason, RunId, WorkspaceMode, parse_duration, parse_limit,
+};
 use atoll_policy::{Facts, Grant, ProfileError, Requested, Rules, compile, nearest};
 use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_groups};
-use atoll_store::{Ledger, Refused, RunRecord, StateDir, settle_run};
+use atoll_store::{Ledger, Refused, RunRecord, RunState, StateDir, list_runs, settle_run};
 
 use crate::LAUNCHER;
 use crate::advice::{self, About};
@@ -81,15 +83,19 @@ fn carry_out(
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
+    let asked_for = rules.limits_asked_for();
     let attach = |grant: &Grant| {
+        tell_losses(&ledger, output);
         // The rules' own have been told.
         for notice in grant.notices().iter().skip(rules.notices().len()) {
             output.warn(&notice.to_string());
         }
         console(grant, &state, &asked, arguments.discard, signals)
     };
-    let called =
-        call(&request, starting, attach).map_err(|error| explain(error, &rules, &asked))?;
+    let called = call(&request, starting, attach).map_err(|error| {
+        tell_losses(&ledger, output);
+        explain(error, &rules, &asked)
+    })?;
     for notice in &called.notices {
         output.warn(notice);
     }
@@ -99,6 +105,7 @@ fn carry_out(
         ledger: &ledger,
         output,
         json,
+        asked_for: &asked_for,
     }
     .draw(called)
     .map_err(|failure| failure.about(&asked.run, rules.profile()))
@@ -144,10 +151,58 @@ fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecor
     }
     let run = crate::finding::find(state, text)
         .map_err(|failure| failure.advise("atoll run --resume RUN goes on with one of them"))?;
-    settle_run(state, &run)
-        .map(Some)
+    let earlier = settle_run(state, &run)
         .doing("there is no run to resume")
-        .map_err(|failure| failure.advise("atoll runs lists those that can be resumed"))
+        .map_err(|failure| failure.advise("atoll runs lists those that can be resumed"))?;
+    refuse_to_resume(state, &earlier)?;
+    Ok(Some(earlier))
+}
+
+/// Says of a run whose changes were decided about already what to do instead.
+fn refuse_to_resume(state: &StateDir, earlier: &RunRecord) -> Result<(), Failure> {
+    let run = &earlier.run;
+    let refused = |why: &str| Failure::new(format!("run {run} cannot be resumed")).because(why);
+    let afresh = "atoll run -- COMMAND starts a new run there";
+    Err(match earlier.state {
+        RunState::Kept | RunState::Interrupted if earlier.mode == WorkspaceMode::Live => {
+            refused("it was started with --live: what it wrote is in the workspace already")
+                .advise(afresh)
+        }
+        RunState::Kept | RunState::Interrupted => return Ok(()),
+        RunState::Running => refused("it is still running").advise("wait for its end"),
+        RunState::Applied => refused("it was applied: its changes are in the workspace already")
+            .advise(afresh)
+            .advise(format!("atoll undo {run} takes its changes back")),
+        RunState::PartlyApplied => refused("a part of its changes was applied to the workspace")
+            .advise(format!("atoll apply {run} --control applies the rest"))
+            .advise(afresh),
+        RunState::Undone => refused("it was applied and taken back")
+            .advise(format!("atoll apply {run} applies it again"))
+            .advise(afresh),
+        RunState::Failed => {
+            refused("it was never carried out").advise(format!("atoll why {run} tells why"))
+        }
+        RunState::Discarded => match later(state, run) {
+            Some(later) => refused("a later run went on with its changes").advise(format!(
+                "atoll run --resume {later} -- COMMAND goes on there"
+            )),
+            None => refused("it was discarded").advise(afresh),
+        },
+    })
+}
+
+/// The run that went on in the layers of this one.
+fn later(state: &StateDir, run: &RunId) -> Option<RunId> {
+    let records = list_runs(state).ok()?.records;
+    let goes_on = |record: &RunRecord| record.resumed_from.as_ref() == Some(run);
+    Some(records.into_iter().find(goes_on)?.run)
+}
+
+/// Whoever starts a run learns of what is lost of the record, before anything is shown.
+fn tell_losses(ledger: &Ledger, output: &Output) {
+    for loss in ledger.losses() {
+        output.warn(&format!("{loss}; that is recorded (atoll ledger verify)"));
+    }
 }
 
 fn tell_interrupted(ledger: &Ledger, output: &Output) {
@@ -301,12 +356,13 @@ fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
         }
         other => {
             let profile = rules.profile();
-            let advice = About {
+            let about = About {
                 call: asked,
                 profile,
-            }
-            .advice(&other);
-            Failure::new("the run failed").because(other).advise(advice)
+            };
+            let advice = about.advices(&other);
+            let failure = Failure::new("the run failed").because(other);
+            advice.into_iter().fold(failure, Failure::advise)
         }
     }
     .about(&asked.run, rules.profile())

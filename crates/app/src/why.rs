@@ -71,7 +71,9 @@ impl Story<'_> {
     }
 
     fn command(&self) -> Vec<OsString> {
-        let words = self.said("run.opened", "/command").and_then(Value::as_array);
+        let words = self
+            .said("run.opened", "/command")
+            .and_then(Value::as_array);
         let words = words.into_iter().flatten();
         words.filter_map(read_host_text).collect()
     }
@@ -82,23 +84,29 @@ impl Story<'_> {
 
     /// Why it was not allowed; empty when it was.
     fn reasons(&self) -> Vec<&Value> {
-        let reasons = self.said("run.denied", "/reasons").and_then(Value::as_array);
+        let reasons = self
+            .said("run.denied", "/reasons")
+            .and_then(Value::as_array);
         reasons.into_iter().flatten().collect()
     }
 
     /// What Atoll saw denied while it ran, in words.
     fn denied(&self) -> Vec<String> {
-        let denied = self.said("denials.seen", "/denied").and_then(Value::as_array);
+        let denied = self
+            .said("denials.seen", "/denied")
+            .and_then(Value::as_array);
         let denied = denied.into_iter().flatten();
         denied.filter_map(|line| text(Some(line))).collect()
     }
 
-    fn verdict(&self) -> &'static str {
+    /// What was decided, by which profile.
+    fn decided(&self) -> String {
+        let by = self.chosen();
         match text(self.said("run.opened", "/verdict")).as_deref() {
-            Some("allow") => "allowed",
-            Some("ask") => "a person's yes was needed; nothing was started",
-            Some("deny") => "denied; nothing was started",
-            Some(_) | None => "unknown: its opening is not in the ledger",
+            Some("allow") => format!("allowed by {by}"),
+            Some("ask") => format!("not without a person's yes, by {by}; nothing was started"),
+            Some("deny") => format!("denied by {by}; nothing was started"),
+            Some(_) | None => "unknown: its opening is not in the ledger".to_owned(),
         }
     }
 
@@ -109,7 +117,7 @@ impl Story<'_> {
             &render::command_line(&self.command()),
         );
         report.line("asked", &self.asked());
-        report.line("decided", &format!("{}, by {}", self.verdict(), self.chosen()));
+        report.line("decided", &self.decided());
         for reason in self.reasons() {
             self.tell_reason(reason, &mut report);
         }
@@ -117,7 +125,7 @@ impl Story<'_> {
             for line in self.boundary() {
                 report.line("boundary", &line);
             }
-            report.styled("ended", &self.ended(), self.ended_style());
+            report.styled("outcome", &self.ended(), self.ended_style());
             self.tell_denied(&mut report);
         }
         for line in self.afterwards() {
@@ -136,7 +144,9 @@ impl Story<'_> {
         let when = opened.or_else(|| self.events.first());
         let when = when.map_or_else(String::new, |event| readable_time(&event.time));
         let name = text(self.said("run.opened", "/principal/name")).unwrap_or_default();
-        let place = self.said("run.opened", "/directory").and_then(read_host_text);
+        let place = self
+            .said("run.opened", "/directory")
+            .and_then(read_host_text);
         let place = place.unwrap_or_default();
         format!("by {name} in {}, {when}", place.to_string_lossy())
     }
@@ -208,7 +218,9 @@ impl Story<'_> {
         };
         report.line(
             "denied",
-            &format!("{seen}; what the kernel refuses (network, files, system calls) it does not tell"),
+            &format!(
+                "{seen}; what the kernel refuses (network, files, system calls) it does not tell"
+            ),
         );
     }
 

@@ -12,6 +12,24 @@ Examples:
   atoll diff k7qd src/main.rs    one file of the run whose id contains k7qd
   atoll diff last --no-pager > changes.patch";
 
+const RUNS_EXAMPLES: &str = "\
+Examples:
+  atoll runs                       the last 20
+  atoll runs --state kept          those whose changes wait for a decision
+  atoll runs --workspace . --all   every one of this directory";
+
+/// The states of runs, in a word.
+const STATES: [&str; 8] = [
+    "running",
+    "kept",
+    "written",
+    "applied",
+    "partly-applied",
+    "undone",
+    "interrupted",
+    "failed",
+];
+
 const APPLY_EXAMPLES: &str = "\
 Examples:
   atoll apply last               everything but control files, caches, ignored files
@@ -21,15 +39,28 @@ Examples:
 
 /// List runs, the newest first
 ///
-/// Shown are those that still hold changes, with --all every one.
+/// Shown are the last 20 of which something is kept, with --all every one. What was
+/// discarded is in the ledger only: `atoll ledger show`.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, after_help = RUNS_EXAMPLES)]
 pub struct RunsArguments {
+    /// Only runs whose id contains this. Default: all; so do `list` and `ls`.
+    #[arg(value_name = "RUN")]
+    pub runs: Vec<String>,
+
+    /// Only runs that work on this directory or beneath it.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub workspace: Option<PathBuf>,
+
+    /// Only runs in this state, as kept, applied, interrupted.
+    #[arg(long, value_name = "STATE", value_parser = STATES)]
+    pub state: Option<String>,
+
     /// Print JSON: one array, an object for each run. Default: a table.
     #[arg(long)]
     pub json: bool,
 
-    /// List runs that were applied or discarded, too. Default: those that hold changes.
+    /// List every run of which something is kept. Default: the last 20.
     #[arg(long)]
     pub all: bool,
 }
@@ -144,8 +175,9 @@ pub struct UndoArguments {
     pub force: bool,
 }
 
-/// Explain what a run was denied, by which rule, and what would allow it
+/// Explain a run: what was decided by which rule, its boundary, what was denied
 ///
+/// With what would allow it, as commands to type, as far as an option allows it.
 /// Example: atoll why, atoll why k7qd
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
@@ -153,4 +185,8 @@ pub struct WhyArguments {
     /// The run: its id, a part of it that no other run has, or `last`.
     #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
     pub run: String,
+
+    /// Print JSON: one object, with every event of the run. Default: text.
+    #[arg(long)]
+    pub json: bool,
 }

@@ -113,7 +113,10 @@ fn the_other_commands_are_read() {
     );
     check(
         "atoll why",
-        Command::Why(WhyArguments { run: "last".into() }),
+        Command::Why(WhyArguments {
+            run: "last".into(),
+            json: false,
+        }),
     );
     check(
         "atoll apply last --take-back",
@@ -137,6 +140,7 @@ fn the_other_commands_are_read() {
         Command::Profile(ProfileArguments {
             action: ProfileAction::Show(ShowProfileArguments {
                 name: "default".into(),
+                json: false,
             }),
         }),
     );

@@ -38,21 +38,37 @@ pub struct ProfileArguments {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 #[allow(missing_docs)]
 pub enum ProfileAction {
-    /// List the profiles that `run --profile` knows, with where each comes from.
-    List,
+    List(ListProfilesArguments),
     Show(ShowProfileArguments),
     Check(CheckProfileArguments),
 }
 
+/// List the profiles that `run --profile` knows, with the commands that choose them
+///
+/// Those of your own come with their file; one with mistakes is marked, with the first.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment, visible_alias = "ls")]
+pub struct ListProfilesArguments {
+    /// Print JSON: one array, an object for each profile. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Show all that a profile grants on this machine, defaults included
 ///
-/// Example: atoll profile show rust
+/// As a profile file, with where each value comes from in comments: paste what you
+/// want to change into one of your own.
+/// Example: atoll profile show rust > ~/.config/atoll/profiles/mine.toml
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct ShowProfileArguments {
     /// The profile's name, or its file.
     #[arg(value_name = "NAME|FILE", default_value = "default", value_hint = ValueHint::FilePath)]
     pub name: OsString,
+
+    /// Print JSON: one object, each value with where it comes from. Default: a profile file.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Check a profile file: unknown keys and unusable values, with line and suggestion

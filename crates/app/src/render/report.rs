@@ -67,7 +67,9 @@ impl Report {
     fn push(&mut self, label: &'static str, text: &str) {
         let shown = if label == self.label { "" } else { label };
         self.label = label;
-        let shown = self.paint.style(Style::Faint, &format!("{shown:LABEL_COLUMNS$}"));
+        let shown = self
+            .paint
+            .style(Style::Faint, &format!("{shown:LABEL_COLUMNS$}"));
         self.text.push_str(format!("  {shown}{text}").trim_end());
         self.text.push('\n');
     }
@@ -75,7 +77,10 @@ impl Report {
 
 fn clean(text: &str) -> String {
     // A reason can be several lines; here each is one sentence.
-    let lines: Vec<String> = text.lines().map(|line| printable(line.trim().as_bytes())).collect();
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| printable(line.trim().as_bytes()))
+        .collect();
     lines.join(" ")
 }
 
@@ -85,10 +90,14 @@ fn fold(text: &str, columns: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while rest.chars().count() > columns {
-        let end = rest.char_indices().nth(columns + 1).map_or(rest.len(), |(at, _)| at);
+        let end = rest
+            .char_indices()
+            .nth(columns + 1)
+            .map_or(rest.len(), |(at, _)| at);
         let within = rest.get(..end).unwrap_or(rest);
         let space = within.rfind(' ').or_else(|| rest.find(' '));
-        let Some((piece, after)) = space.and_then(|at| Some((rest.get(..at)?, rest.get(at + 1..)?)))
+        let Some((piece, after)) =
+            space.and_then(|at| Some((rest.get(..at)?, rest.get(at + 1..)?)))
         else {
             break;
         };
@@ -115,7 +124,10 @@ mod tests {
         assert_eq!(lines[0], "Run x  sh -c '\\x1b[2J'");
         assert!(lines[1].starts_with("  denied    word word"), "{text}");
         assert!(lines[2].starts_with("            word"), "{text}");
-        assert!(lines[1..4].iter().all(|line| line.len() <= COLUMNS), "{text}");
+        assert!(
+            lines[1..4].iter().all(|line| line.len() <= COLUMNS),
+            "{text}"
+        );
         assert_eq!(lines[4], "            again here");
         assert!(lines[5].starts_with("  allow     c c"), "{text}");
         assert_eq!(lines.len(), 6, "{text}");

@@ -16,7 +16,9 @@ impl Story<'_> {
         let Some(mode) = text(self.decision("workspace-mode")) else {
             return Vec::new();
         };
-        let workspace = self.said("run.opened", "/workspace").and_then(read_host_text);
+        let workspace = self
+            .said("run.opened", "/workspace")
+            .and_then(read_host_text);
         let workspace = workspace.unwrap_or_default();
         let network = text(self.decision("network")).unwrap_or_default();
         let mut lines = vec![format!(
@@ -42,7 +44,11 @@ impl Story<'_> {
 
     fn names(&self, member: &str) -> Vec<OsString> {
         let names = self.decision(member).and_then(Value::as_array);
-        names.into_iter().flatten().filter_map(read_host_text).collect()
+        names
+            .into_iter()
+            .flatten()
+            .filter_map(read_host_text)
+            .collect()
     }
 
     fn home(&self) -> String {
@@ -86,9 +92,13 @@ impl Story<'_> {
             Some(format_duration(std::time::Duration::from_millis(time)))
         };
         let count = || number(key).map(|count| count.to_string());
-        let processors = || number(&format!("{key}-millis")).map(|it| format!("{}", it as f64 / 1e3));
+        let processors =
+            || number(&format!("{key}-millis")).map(|it| format!("{}", it as f64 / 1e3));
         let value = bytes().or_else(time).or_else(count).or_else(processors);
-        Some(format!("{key} {}", value.unwrap_or_else(|| "none".to_owned())))
+        Some(format!(
+            "{key} {}",
+            value.unwrap_or_else(|| "none".to_owned())
+        ))
     }
 
     /// What this host did not hold, or not wholly.
@@ -97,7 +107,10 @@ impl Story<'_> {
         let named = |is: fn(&str) -> bool| {
             let by = |value: &Value| value.as_str().is_some_and(is);
             let names = held.iter().filter(|(_, value)| by(value));
-            names.map(|(name, _)| name.clone()).collect::<Vec<_>>().join(", ")
+            names
+                .map(|(name, _)| name.clone())
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let not_at_all = named(|by| by == "none");
         let in_part = named(|by| by.ends_with(", in part"));
@@ -112,7 +125,9 @@ impl Story<'_> {
 
 fn in_short(names: &[OsString]) -> String {
     let shown = names.iter().take(NAMES_SHOWN_MAX);
-    let words: Vec<String> = shown.map(|name| name.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> = shown
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
     match names.len().saturating_sub(NAMES_SHOWN_MAX) {
         0 => words.join(", "),
         more => format!("{} and {more} more", words.join(", ")),

@@ -32,7 +32,9 @@ impl Story<'_> {
         if let Some(Ending::Limited { limit }) = self.ending() {
             reached.extend(LimitKey::parse(render::limit_name(limit)).ok());
         }
-        let seen = self.said("denials.seen", "/limits").and_then(Value::as_array);
+        let seen = self
+            .said("denials.seen", "/limits")
+            .and_then(Value::as_array);
         for name in seen.into_iter().flatten().filter_map(Value::as_str) {
             reached.extend(LimitKey::parse(name).ok());
         }
@@ -74,6 +76,7 @@ impl Story<'_> {
 fn size(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{}KiB", bytes.div_ceil(1 << 10)),
+        whole if whole.is_multiple_of(1 << 30) => format!("{}GiB", whole >> 30),
         0x10_0000..0x2_8000_0000 => format!("{}MiB", bytes.div_ceil(1 << 20)),
         _ => format!("{}GiB", bytes.div_ceil(1 << 30)),
     }
