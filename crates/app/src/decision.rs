@@ -293,7 +293,8 @@ impl Work<'_> {
         if done.is_empty() {
             return Err(
                 Failure::new(format!("nothing of run {} was applied", record.run))
-                    .because("there is nothing to take back"),
+                    .because("there is nothing to take back")
+                    .advise(format!("atoll why {} tells what became of it", record.run)),
             );
         }
         if !force {

@@ -8,6 +8,9 @@ use atoll_sandbox::Host;
 /// What systemd's own library looks at (sd_booted(3)).
 const SYSTEMD: &str = "/run/systemd/system";
 
+/// What an administrator types follows; the shell is the one that starts `atoll`.
+const GIVEN_BY_ROOT: &str = "to have one, as root, with your shell's number (echo $$) for PID:";
+
 /// Who or what could give control groups on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Giver {
@@ -80,7 +83,7 @@ fn commands(giver: &Giver, uid: u32) -> Vec<String> {
             let group = mount.join(&own);
             let (mount, group) = (mount.display(), group.display());
             vec![
-                "as root, with the number of your shell for PID ($$):".to_owned(),
+                GIVEN_BY_ROOT.to_owned(),
                 format!("mkdir -p {group}/shell"),
                 format!("echo '+memory +pids +cpu' > {mount}/cgroup.subtree_control"),
                 format!("echo '+memory +pids +cpu' > {group}/cgroup.subtree_control"),
@@ -95,7 +98,7 @@ fn commands(giver: &Giver, uid: u32) -> Vec<String> {
                 .collect();
             let all = groups.join(" ");
             vec![
-                "as root, with the number of your shell for PID ($$):".to_owned(),
+                GIVEN_BY_ROOT.to_owned(),
                 format!("mkdir -p {all}"),
                 format!("chown -R {uid} {all}"),
                 format!("for group in {all}; do echo PID > $group/cgroup.procs; done"),

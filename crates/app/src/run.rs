@@ -272,13 +272,18 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
     }
     let timeout = match &arguments.timeout {
         None => None,
-        Some(text) => Some(parse_duration(text).doing("--timeout is not usable")?),
+        Some(text) => Some(
+            parse_duration(text)
+                .doing("--timeout is not usable")
+                .map_err(|failure| failure.advise("atoll run --timeout 90s -- …"))?,
+        ),
     };
     let mut read_only_dirs = Vec::with_capacity(arguments.ro.len());
     for path in &arguments.ro {
         read_only_dirs.push(
             path.canonicalize()
-                .doing(&format!("--ro {} cannot be read", path.display()))?,
+                .doing(&format!("--ro {} cannot be read", path.display()))
+                .map_err(|failure| failure.advise("name a file or directory that is there"))?,
         );
     }
     Ok(Requested {

@@ -188,7 +188,9 @@ pub fn requested_profile(text: &std::ffi::OsStr) -> Result<RequestedProfile, Fai
 
 fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
-    let content = std::fs::read(&arguments.file).doing(&format!("{name} cannot be read"))?;
+    let content = std::fs::read(&arguments.file)
+        .doing(&format!("{name} cannot be read"))
+        .map_err(|failure| failure.advise("atoll profile list names the files of your profiles"))?;
     let problems = check(&content, &name);
     for problem in &problems {
         output.result(&format!("{}\n", printable(problem.to_string().as_bytes())));
@@ -204,6 +206,9 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
     let places = Places::read()?;
     let mut trusted = configuration::read_trust(&places)?;
     if arguments.list {
+        if trusted.entries().is_empty() {
+            output.say("No project's file is trusted.\n");
+        }
         for one in trusted.entries() {
             output.result(&format!(
                 "{}  {}\n",

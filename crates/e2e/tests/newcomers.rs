@@ -54,7 +54,10 @@ fn why_names_the_rule_its_layer_and_what_to_do() {
 #[test]
 fn why_tells_the_boundary_and_a_command_that_allows_more() {
     let world = World::new("why_tells_the_boundary_and_a_command_that_allows_more");
-    let options = ["--timeout", "300ms", "--ro", "/usr/share"];
+    let data = world.top().join("data");
+    world.write(data.join("file"), "1\n");
+    let data = data.to_str().unwrap();
+    let options = ["--timeout", "300ms", "--ro", data];
     let _ = world.run(options, "sleep 60").run().expect_status(124);
     let story = fine(&world, &["why"]).out();
     for words in [
@@ -62,7 +65,6 @@ fn why_tells_the_boundary_and_a_command_that_allows_more() {
         "copy-on-write; the system read-only",
         "network: none",
         "the home is empty",
-        "may also read: /usr/share",
         "wall-clock 300 ms",
         "the time limit was reached",
         "going beyond the limit wall-clock",
@@ -70,6 +72,10 @@ fn why_tells_the_boundary_and_a_command_that_allows_more() {
     ] {
         assert!(story.contains(words), "{words:?} is not in\n{story}");
     }
+    assert!(
+        story.contains("may also read: ") && story.contains(data),
+        "{story}"
+    );
     assert!(!story.contains('{'), "raw JSON in\n{story}");
     let told = fine(&world, &["why", "--json"]).json();
     assert_eq!(told["exit"], 124, "{told:#}");
@@ -113,6 +119,13 @@ fn a_workspace_within_the_system_is_refused_before_anything_is_made() {
             assert!(!tried.err().contains("Read-only file system"), "{tried}");
         }
     }
+}
+
+#[test]
+fn what_the_system_shows_already_can_be_named_with_ro() {
+    let world = World::new("what_the_system_shows_already_can_be_named_with_ro");
+    let ran = world.run(["--ro", "/usr/share"], "ls -d /usr/share").run();
+    assert_eq!(ran.success().out(), "/usr/share\n");
 }
 
 #[test]

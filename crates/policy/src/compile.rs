@@ -89,6 +89,7 @@ pub fn compile(
     request::apply(&mut rules, requested)?;
     bound_by_organisation(&mut rules, organisation, requested)?;
     deny_places(&mut rules, denials);
+    request::leave_to_the_system(&mut rules);
     rules.digest = version.finish();
     Ok(rules)
 }

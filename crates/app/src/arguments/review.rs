@@ -97,7 +97,7 @@ pub struct DiffArguments {
     pub json: bool,
 }
 
-/// Write a run's changes into the real directory, so that `undo` can take them back
+/// Write a run's changes to the workspace; `undo` takes them back
 ///
 /// Files that changed outside since the run started are conflicts: they are
 /// shown, and nothing is written. Caches and ignored files stay in the layer
@@ -155,7 +155,7 @@ pub struct DiscardArguments {
     pub run: String,
 }
 
-/// Take back what `apply`, or a live run, wrote into the real directory
+/// Take back what `apply`, or a live run, wrote to the workspace
 ///
 /// What changed there later is named, and nothing is written. Of a live run only
 /// what differed at its end is taken back; where nobody saw its end, only --force
@@ -175,9 +175,9 @@ pub struct UndoArguments {
     pub force: bool,
 }
 
-/// Explain a run: what was decided by which rule, its boundary, what was denied
+/// Explain a run: by which rule, within what, and what was denied
 ///
-/// With what would allow it, as commands to type, as far as an option allows it.
+/// With commands that would allow it, as far as an option does.
 /// Example: atoll why, atoll why k7qd
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]

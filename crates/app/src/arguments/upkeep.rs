@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-/// Free disk space: what is left of runs that were applied, discarded or killed
+/// Free disk space of runs that were applied, discarded or killed
 ///
 /// Kept changes stay, unless --older-than names an age.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct GcArguments {
     pub dry_run: bool,
 }
 
-/// List, show and check profiles: what a program may see, use and change.
+/// List, show and check profiles: what a program may see and do.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct ProfileArguments {
@@ -43,7 +43,7 @@ pub enum ProfileAction {
     Check(CheckProfileArguments),
 }
 
-/// List the profiles that `run --profile` knows, with the commands that choose them
+/// List the profiles, with the commands that choose them
 ///
 /// Those of your own come with their file; one with mistakes is marked, with the first.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub struct ShowProfileArguments {
     pub json: bool,
 }
 
-/// Check a profile file: unknown keys and unusable values, with line and suggestion
+/// Check a profile file: what is wrong, with line and suggestion
 ///
 /// Example: atoll profile check ./atoll.toml
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub struct ShowLedgerArguments {
     pub run: Option<String>,
 }
 
-/// Tell what this machine can enforce, what it cannot, and how to fix that
+/// Tell what this machine enforces, and how to mend what it cannot
 ///
 /// The exit status is 0 when `atoll run` works here, otherwise 1.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
