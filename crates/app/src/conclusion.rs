@@ -99,7 +99,7 @@ impl Conclusion<'_> {
         let asks = self.asks(&went);
         let decision = if asks {
             self.output
-                .say(&self.summary(&record, &went, Afterwards::Kept));
+                .say(&self.summary(&record, &went, Afterwards::Undecided));
             question::ask(&record, &all, self.output)?
         } else {
             self.decided()

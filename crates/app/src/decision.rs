@@ -414,10 +414,14 @@ pub(crate) fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
 pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> String {
     let run = &record.run;
     let what = match afterwards {
+        Afterwards::Undecided => return String::new(),
         Afterwards::Kept => format!("kept; atoll apply {run} takes them over"),
         Afterwards::Applied => format!("applied; atoll undo {run} takes them back"),
         Afterwards::PartlyApplied => {
             format!("applied in part; atoll diff {run} shows all, atoll undo {run} takes them back")
+        }
+        Afterwards::Discarded if record.mode == WorkspaceMode::Live => {
+            format!("taken back; atoll why {run} tells what was")
         }
         Afterwards::Discarded => format!("discarded; atoll why {run} tells what was"),
         Afterwards::Live => format!("in the workspace; atoll undo {run} takes them back"),

@@ -148,7 +148,7 @@ pub fn state_word(record: &RunRecord) -> String {
 }
 
 /// The state in words.
-fn state_name(state: RunState) -> &'static str {
+pub fn state_name(state: RunState) -> &'static str {
     match state {
         RunState::Running => "running",
         RunState::Kept => "kept",

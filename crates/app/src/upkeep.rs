@@ -6,11 +6,11 @@ mod doctor;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{format_duration, parse_duration};
+use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{ProfileSummary, Requested, RequestedProfile, check, compile, digest, list};
 use atoll_store::{
     CollectPolicy, Durability, Event, Filter, Ledger, StateDir, VerifyError, collect, host_text,
-    plan_collection,
+    plan_collection, run_disk_usage,
 };
 use serde_json::json;
 
@@ -43,7 +43,11 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     let state = places.open_state()?;
     let older_than = match &arguments.older_than {
         None => None,
-        Some(text) => Some(parse_duration(text).doing("--older-than is not usable")?),
+        Some(text) => Some(
+            parse_duration(text)
+                .doing("--older-than is not usable")
+                .map_err(|failure| failure.advise("atoll gc --older-than 30d --dry-run"))?,
+        ),
     };
     let policy = CollectPolicy {
         now: SystemTime::now(),
@@ -53,10 +57,12 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     };
     let plan = plan_collection(&state, &policy).doing("the runs cannot be listed")?;
     for item in &plan.runs {
+        let room = run_disk_usage(&state, &item.run)
+            .map_or_else(|_| "?".to_owned(), |used| format_bytes(used.bytes));
         output.result(&format!(
-            "{}  {:?}  {}\n",
+            "{}  {:<14}  {room:>9}  {} old\n",
             item.run,
-            item.state,
+            crate::review::state_name(item.state),
             format_duration(item.age)
         ));
     }

@@ -7,6 +7,7 @@ mod remedy;
 mod tests;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use atoll_model::{Ending, RunId};
 use atoll_store::{Event, Ledger, read_host_text};
@@ -22,7 +23,8 @@ use crate::render::{self, Paint, Report, Style};
 
 /// Tells a run's story from the ledger.
 pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
-    let state = Places::read()?.read_state()?;
+    let places = Places::read()?;
+    let state = places.read_state()?;
     let run = finding::find_in_ledger(&state, &arguments.run)?;
     let mut events = Vec::new();
     for event in Ledger::show(&state, &run).doing("the ledger cannot be read")? {
@@ -37,6 +39,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     let story = Story {
         run: &run,
         events: &events,
+        home: &places.home,
     };
     if arguments.json {
         output.json(&story.json());
@@ -50,6 +53,8 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
 struct Story<'a> {
     run: &'a RunId,
     events: &'a [Event],
+    /// What `~` stands for.
+    home: &'a Path,
 }
 
 impl Story<'_> {
@@ -133,6 +138,9 @@ impl Story<'_> {
         }
         for command in self.remedies() {
             report.command("allow", &command);
+        }
+        if self.event("run.failed").is_some() {
+            report.command("more", "atoll doctor");
         }
         report.command("more", &format!("atoll ledger show {}", self.run));
         report.command("more", &format!("atoll profile show {}", self.profile()));

@@ -396,6 +396,25 @@ fn the_question_explains_itself_and_enter_keeps() {
 }
 
 #[test]
+fn the_question_of_a_live_run_is_about_taking_back() {
+    let world = World::new("the_question_of_a_live_run_is_about_taking_back");
+    world.write("old", "old\n");
+    let mut terminal = world
+        .run(["--live"], "echo new > new; echo more >> old")
+        .on_terminal(24, 80);
+    let shown = terminal.expect(QUESTION);
+    assert!(!shown.contains("atoll apply"), "{shown}");
+    terminal.expect("take back");
+    terminal.line("a");
+    terminal.expect("no answer here");
+    terminal.line("x");
+    terminal.expect("taken back");
+    let _ = terminal.wait().success();
+    assert!(!world.exists("new"));
+    assert_eq!(world.read("old"), "old\n");
+}
+
+#[test]
 fn what_is_answered_at_the_question_is_recorded_as_by_commands() {
     let world = World::new("what_is_answered_at_the_question_is_recorded_as_by_commands");
     let after_end = |run: &str| -> Vec<(String, Value)> {

@@ -94,6 +94,8 @@ pub struct Denied {
 /// What became of the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Afterwards {
+    /// A person is about to be asked.
+    Undecided,
     /// They wait in the run's layer.
     Kept,
     /// They were written to the workspace.
@@ -345,9 +347,11 @@ fn push_next(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
         Afterwards::PartlyApplied => ("applied in part", vec!["diff", "apply", "undo"]),
         Afterwards::Live if changed => ("written to the workspace", vec!["diff", "undo"]),
         Afterwards::Discarded if changed => ("discarded", vec![]),
-        Afterwards::Kept | Afterwards::Applied | Afterwards::Live | Afterwards::Discarded => {
-            ("", vec![])
-        }
+        Afterwards::Undecided
+        | Afterwards::Kept
+        | Afterwards::Applied
+        | Afterwards::Live
+        | Afterwards::Discarded => ("", vec![]),
     };
     if !summary.denied.is_empty() {
         commands.push("why");

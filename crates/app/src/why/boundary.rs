@@ -1,6 +1,7 @@
 //! The boundary of a run in a few lines.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use atoll_model::{format_bytes, format_duration};
 use atoll_store::read_host_text;
@@ -42,13 +43,15 @@ impl Story<'_> {
         lines
     }
 
+    /// A list of names, those in the home from there on.
     fn names(&self, member: &str) -> Vec<OsString> {
         let names = self.decision(member).and_then(Value::as_array);
-        names
-            .into_iter()
-            .flatten()
-            .filter_map(read_host_text)
-            .collect()
+        let names = names.into_iter().flatten().filter_map(read_host_text);
+        let shown = |name: OsString| match Path::new(&name).strip_prefix(self.home) {
+            Ok(rest) => Path::new("~").join(rest).into_os_string(),
+            Err(_) => name,
+        };
+        names.map(shown).collect()
     }
 
     fn home(&self) -> String {

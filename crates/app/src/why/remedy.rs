@@ -17,13 +17,30 @@ impl Story<'_> {
             .filter_map(|key| Some(self.again(&format!("--limit {}", self.twice(key)?))))
             .collect();
         match self.ending() {
-            Some(Ending::NotFound | Ending::NotExecutable) => {
+            // What the host does not have either, no profile shows.
+            Some(Ending::NotFound) if self.is_in_path() => {
                 commands.push(self.again("--profile permissive"));
             }
-            Some(Ending::Exited { .. } | Ending::Signalled { .. } | Ending::Limited { .. }) => {}
+            Some(
+                Ending::NotFound
+                | Ending::NotExecutable
+                | Ending::Exited { .. }
+                | Ending::Signalled { .. }
+                | Ending::Limited { .. },
+            ) => {}
             Some(Ending::Interrupted) | None => {}
         }
         commands
+    }
+
+    /// Whether the host has the program, where it is looked up by name.
+    fn is_in_path(&self) -> bool {
+        let command = self.command();
+        let Some(program) = command.first() else {
+            return false;
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
     }
 
     /// The limits that the run came up against.

@@ -37,7 +37,11 @@ fn opened(verdict: &str, decision: Value) -> Event {
 
 fn told(events: &[Event]) -> String {
     let run = RunId::parse(RUN).expect("a run id");
-    let story = Story { run: &run, events };
+    let story = Story {
+        run: &run,
+        events,
+        home: Path::new("/home/ada"),
+    };
     story.text(Paint::new(false))
 }
 
@@ -79,7 +83,7 @@ fn a_limit_that_ended_a_run_comes_with_a_command_that_raises_it() {
         "chosen-by": "/home/ada/.config/atoll/profiles/mine.toml:2",
         "workspace-mode": "copy-on-write",
         "network": "none",
-        "home-read": [".cargo", "b", "c", "d", "e", "f", "g"],
+        "home-read": ["/home/ada/.cargo", "b", "c", "d", "e", "f", "g"],
         "syscalls": ["deny-sockets"],
         "limits": { "memory-bytes": 1_610_612_736, "processes": 64, "wall-clock-ms": 1_500, "cpu-millis": 1_500 },
         "limits-asked-for": ["memory", "processes", "cpu", "wall-clock"],
@@ -100,7 +104,7 @@ fn a_limit_that_ended_a_run_comes_with_a_command_that_raises_it() {
     for line in [
         "  decided   allowed by profile mine (it is for this command:",
         "  boundary  /srv/p copy-on-write; the system read-only; network: none",
-        "            the home is empty but for these, to read: .cargo, b, c, d, e, f and\n            1 more",
+        "            the home is empty but for these, to read: ~/.cargo, b, c, d, e, f\n            and 1 more",
         "            refused besides: deny-sockets",
         "            limits: memory 1.5 GiB, processes 64, cpu 1.5, wall-clock 1.5 s;",
         "            limits not held here: swap; held in part: memory (atoll doctor tells",
