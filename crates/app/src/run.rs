@@ -1,5 +1,6 @@
 //! `atoll run`: from what was typed to a run and the decision about its changes.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
@@ -52,9 +53,7 @@ fn carry_out(
     let program = arguments.command.first().cloned().unwrap_or_default();
     let rules =
         compile(&files.sources(), &requested, &program, &host).map_err(|error| no_rules(&error))?;
-    for notice in rules.notices() {
-        output.warn(&notice.to_string());
-    }
+    tell(rules.notices(), output);
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);
@@ -87,18 +86,14 @@ fn carry_out(
     let attach = |grant: &Grant| {
         tell_losses(&ledger, output);
         // The rules' own have been told.
-        for notice in grant.notices().iter().skip(rules.notices().len()) {
-            output.warn(&notice.to_string());
-        }
+        tell(grant.notices().iter().skip(rules.notices().len()), output);
         console(grant, &state, &asked, arguments.discard, signals)
     };
     let called = call(&request, starting, attach).map_err(|error| {
         tell_losses(&ledger, output);
         explain(error, &rules, &asked)
     })?;
-    for notice in &called.notices {
-        output.warn(notice);
-    }
+    tell(&called.notices, output);
     Conclusion {
         arguments,
         state: &state,
@@ -109,6 +104,13 @@ fn carry_out(
     }
     .draw(called)
     .map_err(|failure| failure.about(&asked.run, rules.profile()))
+}
+
+/// Warns of what the person should know.
+fn tell<Line: Display>(notices: impl IntoIterator<Item = Line>, output: &Output) {
+    for notice in notices {
+        output.warn(&notice.to_string());
+    }
 }
 
 fn no_rules(error: &ProfileError) -> Failure {
@@ -200,9 +202,8 @@ fn later(state: &StateDir, run: &RunId) -> Option<RunId> {
 
 /// Whoever starts a run learns of what is lost of the record, before anything is shown.
 fn tell_losses(ledger: &Ledger, output: &Output) {
-    for loss in ledger.losses() {
-        output.warn(&format!("{loss}; that is recorded (atoll ledger verify)"));
-    }
+    let recorded = |loss: String| format!("{loss}; that is recorded (atoll ledger verify)");
+    tell(ledger.losses().into_iter().map(recorded), output);
 }
 
 fn tell_interrupted(ledger: &Ledger, output: &Output) {

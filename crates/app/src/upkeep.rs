@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_model::{format_bytes, format_duration, parse_duration};
-use atoll_policy::{ProfileSummary, Requested, RequestedProfile, check, compile, digest, list};
+use atoll_policy::{
+    ProfileSummary, Requested, RequestedProfile, TrustList, check, compile, digest, list,
+};
 use atoll_store::{
     CollectPolicy, Durability, Event, Filter, Ledger, StateDir, VerifyError, collect, host_text,
     plan_collection, run_disk_usage,
@@ -207,21 +209,25 @@ fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u
     Ok(u8::from(!problems.is_empty()))
 }
 
+fn list_trusted(trusted: &TrustList, output: &Output) {
+    if trusted.entries().is_empty() {
+        output.say("No project's file is trusted.\n");
+    }
+    for one in trusted.entries() {
+        output.result(&format!(
+            "{}  {}\n",
+            one.sha256,
+            printable(one.path.as_bytes())
+        ));
+    }
+}
+
 /// Trusts a project's file as it is now, or takes that back.
 pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let mut trusted = configuration::read_trust(&places)?;
     if arguments.list {
-        if trusted.entries().is_empty() {
-            output.say("No project's file is trusted.\n");
-        }
-        for one in trusted.entries() {
-            output.result(&format!(
-                "{}  {}\n",
-                one.sha256,
-                printable(one.path.as_bytes())
-            ));
-        }
+        list_trusted(&trusted, output);
         return Ok(0);
     }
     let directory = arguments

@@ -284,7 +284,7 @@ impl Swap {
     pub(crate) fn from_facts(counted: bool, swaps: Option<&str>) -> Self {
         match (counted, swaps) {
             (true, _) => Self::ByGroups,
-            (false, Some(table)) if table.lines().skip(1).next().is_none() => Self::HostHasNone,
+            (false, Some(table)) if table.lines().nth(1).is_none() => Self::HostHasNone,
             (false, _) => Self::NotHeld,
         }
     }
