@@ -9,8 +9,10 @@ use atoll_gateway::{CallError, PlaceError};
 use atoll_layer::{CheckpointError, SealError};
 use atoll_model::Call;
 use atoll_policy::{Problem, ProfileError};
-use atoll_sandbox::SandboxError;
+use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{FileFault, LedgerError, Refused, RunError, StateError};
+
+use crate::delegation;
 
 const EAGAIN: i32 = 11;
 const REPORT: &str = "this is a defect of Atoll: please report it, with the command line";
@@ -26,6 +28,41 @@ pub struct About<'a> {
 }
 
 impl About<'_> {
+    /// What to do next, the likeliest first.
+    pub fn advices(&self, error: &CallError) -> Vec<String> {
+        match error {
+            CallError::Sandbox(SandboxError::Unenforceable { limit, .. }) => self.unheld(limit),
+            CallError::Refused(_)
+            | CallError::Sandbox(_)
+            | CallError::Ledger(_)
+            | CallError::Run(_)
+            | CallError::Place(_) => vec![self.advice(error)],
+        }
+    }
+
+    /// Ways to a run whose limit this host cannot hold as it is.
+    fn unheld(&self, limit: &str) -> Vec<String> {
+        let mut ways = match Host::read() {
+            Ok(host) => delegation::steps(&host),
+            Err(_) => Vec::new(),
+        };
+        match ways.as_slice() {
+            // One command is a next step; several are for who administers the host.
+            [_] => {}
+            _ => ways = vec!["atoll doctor shows how a control group is given to you".to_owned()],
+        }
+        ways.push(format!(
+            "{} shows who asks for {limit}; without that, or with another --profile, it starts",
+            self.show_profile()
+        ));
+        ways.push(format!(
+            "a profile of your own with extends = [\"{}\"] and [dangerous] unenforced-limits = \
+             true starts without holding {limit}, which is recorded",
+            self.profile
+        ));
+        ways
+    }
+
     /// What to do next.
     pub fn advice(&self, error: &CallError) -> String {
         match error {
@@ -61,10 +98,7 @@ impl About<'_> {
             SandboxError::MountInside { inner, .. } => {
                 format!("umount {}; or {ANOTHER_WORKSPACE}", inner.display())
             }
-            SandboxError::Unenforceable { limit, .. } => format!(
-                "atoll doctor says how limits are held here; {} shows who sets {limit}",
-                self.show_profile()
-            ),
+            SandboxError::Unenforceable { .. } => DOCTOR.to_owned(),
             SandboxError::AnotherCall => REPORT.to_owned(),
             SandboxError::Kernel(_) => DOCTOR.to_owned(),
             SandboxError::TooLarge(_) => {
@@ -88,8 +122,9 @@ impl About<'_> {
             | Stage::Network
             | Stage::Root
             | Stage::Rights
-            | Stage::Landlock
             | Stage::Filter => DOCTOR.to_owned(),
+            Stage::Landlock if detail.is_empty() => DOCTOR.to_owned(),
+            Stage::Landlock => self.program_not_in_view(detail),
             Stage::ControlGroups => {
                 "atoll doctor says which control groups are used; start the run again if they \
                  were changed meanwhile"
@@ -112,6 +147,27 @@ impl About<'_> {
             Stage::Directory => format!(
                 "ls -ld {} shows whether it is still there",
                 self.call.directory.display()
+            ),
+        }
+    }
+
+    /// Rights are given to what is in view only: a listed program that is not stops the
+    /// run, rather than being passed over.
+    fn program_not_in_view(&self, detail: &str) -> String {
+        let path = Path::new("/").join(detail.trim_start_matches('/'));
+        let shown = path.display();
+        match path.canonicalize() {
+            Ok(real) if real != path => format!(
+                "{shown} leads to {}: list that in [programs] execute, and show it inside",
+                real.display()
+            ),
+            Ok(_) => format!(
+                "{shown} is not in view inside: {} shows who lists it; show it too, or leave it out",
+                self.show_profile()
+            ),
+            Err(_) => format!(
+                "{shown} does not exist: {} shows who lists it",
+                self.show_profile()
             ),
         }
     }

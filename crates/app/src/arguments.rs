@@ -23,8 +23,8 @@ pub use review::{
 pub use run::RunArguments;
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments, LedgerAction,
-    LedgerArguments, ManArguments, ProfileAction, ProfileArguments, ShowLedgerArguments,
-    ShowProfileArguments, TailLedgerArguments, TrustArguments,
+    LedgerArguments, ListProfilesArguments, ManArguments, ProfileAction, ProfileArguments,
+    ShowLedgerArguments, ShowProfileArguments, TailLedgerArguments, TrustArguments,
 };
 
 /// The status of every error of Atoll's own, wrong usage included.
@@ -64,6 +64,7 @@ struct CommandLine {
 #[allow(missing_docs)]
 pub enum Command {
     Run(Box<RunArguments>),
+    #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
     Diff(DiffArguments),
     Apply(ApplyArguments),
@@ -71,8 +72,10 @@ pub enum Command {
     Undo(UndoArguments),
     Why(WhyArguments),
     Gc(GcArguments),
+    #[command(alias = "profiles")]
     Profile(ProfileArguments),
     Trust(TrustArguments),
+    #[command(alias = "log")]
     Ledger(LedgerArguments),
     Doctor(DoctorArguments),
     Completions(CompletionsArguments),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
-use atoll_model::{Ending, Outcome, WorkspaceMode};
+use atoll_model::{Ending, LimitKey, Mode, Outcome, WorkspaceMode};
 use atoll_store::{Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -21,17 +21,22 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::live;
 use crate::output::Output;
+use crate::question;
 use crate::render::{self, Afterwards, Denied};
 
-/// Whether nothing of the run is kept, and nobody asks what it changed.
-pub fn is_scratch(arguments: &RunArguments) -> bool {
-    arguments.discard && arguments.json.is_none() && !arguments.live
+/// Whether nothing of the run is kept, and nobody asks what it changed. In a fence
+/// there is a checkpoint to go back to.
+pub fn is_scratch(arguments: &RunArguments, mode: Mode) -> bool {
+    let is_layer = mode == Mode::Full && !arguments.live;
+    arguments.discard && arguments.json.is_none() && is_layer
 }
 
 /// What concluding a run works with.
 pub struct Conclusion<'a> {
     /// What was asked for.
     pub arguments: &'a RunArguments,
+    /// What held the program.
+    pub mode: Mode,
     /// Where runs are kept.
     pub state: &'a StateDir,
     /// Where decisions are recorded.
@@ -40,10 +45,12 @@ pub struct Conclusion<'a> {
     pub output: &'a Output,
     /// Where machines are told.
     pub json: Option<&'a File>,
+    /// The limits that a file or an option has set.
+    pub asked_for: &'a [LimitKey],
 }
 
 /// What no list of denials covers: the kernel refuses these without telling.
-const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "system-calls"];
+pub const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "system-calls"];
 /// Names in the warning about control files.
 const PLANTED_SHOWN_MAX: usize = 8;
 /// Denials that the ledger names; the rest are counted there.
@@ -77,7 +84,7 @@ impl Conclusion<'_> {
             ..
         } = called;
         let removed_sequences = attachment.finish();
-        let all = if is_scratch(self.arguments) {
+        let all = if is_scratch(self.arguments, self.mode) {
             // Gone already: nobody looks at what is thrown away.
             Vec::new()
         } else {
@@ -96,8 +103,8 @@ impl Conclusion<'_> {
         let asks = self.asks(&went);
         let decision = if asks {
             self.output
-                .say(&self.summary(&record, &went, Afterwards::Kept));
-            decision::ask(&all, self.output)?
+                .say(&self.summary(&record, &went, Afterwards::Undecided));
+            question::ask(&record, &all, self.output)?
         } else {
             self.decided()
         };
@@ -132,7 +139,7 @@ impl Conclusion<'_> {
 
     /// What the command line has decided.
     fn decided(&self) -> Decision {
-        if is_scratch(self.arguments) {
+        if is_scratch(self.arguments, self.mode) {
             Decision::Gone
         } else if self.arguments.discard {
             Decision::Discard
@@ -167,6 +174,7 @@ impl Conclusion<'_> {
             ending: went.outcome.ending,
             usage: went.outcome.usage,
             enforcement: &went.outcome.enforcement,
+            asked_for: self.asked_for,
             changes: &went.groups,
             denied: &went.denied,
             refused_files: went.refused_files,
@@ -204,7 +212,11 @@ impl Conclusion<'_> {
             .take(DENIALS_RECORDED_MAX)
             .map(|denied| denied.what.as_str())
             .collect();
-        let body = json!({ "count": denied.len(), "denied": first });
+        let limits: Vec<&str> = denied
+            .iter()
+            .filter_map(|denied| denied.limit.map(LimitKey::name))
+            .collect();
+        let body = json!({ "count": denied.len(), "denied": first, "limits": limits });
         self.work().record(record, "denials.seen", body)
     }
 
@@ -298,28 +310,33 @@ fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
 
 /// What a run was denied, as far as Atoll has seen it.
 fn denied(outcome: &Outcome, all: &[LayerChanges]) -> Vec<Denied> {
-    let once = |what: String| Denied { what, times: 1 };
+    let once = |what: String, limit| Denied {
+        what,
+        times: 1,
+        limit,
+    };
     let mut list = Vec::new();
     let kills = outcome.usage.memory_kills;
     if kills > 0 {
         list.push(Denied {
             what: "going beyond the limit memory: the kernel ended a process".to_owned(),
             times: kills,
+            limit: Some(LimitKey::Memory),
         });
     } else if let Ending::Limited { limit } = outcome.ending {
         let name = render::limit_name(limit);
-        list.push(once(format!(
-            "going beyond the limit {name}: Atoll ended the run"
-        )));
+        let what = format!("going beyond the limit {name}: Atoll ended the run");
+        list.push(once(what, LimitKey::parse(name).ok()));
     }
     let refused = outcome.usage.processes_refused;
     if refused > 0 {
         list.push(Denied {
             what: "starting a process beyond the limit processes".to_owned(),
             times: refused,
+            limit: Some(LimitKey::Processes),
         });
     }
-    let files = changes::refusals(all).map(|(path, why)| once(refusal_line(&path, why)));
+    let files = changes::refusals(all).map(|(path, why)| once(refusal_line(&path, why), None));
     list.extend(files);
     list
 }
@@ -392,7 +409,7 @@ fn as_json(record: &RunRecord, went: &Went) -> serde_json::Value {
     let denied: Vec<_> = went
         .denied
         .iter()
-        .map(|denied| json!({ "what": denied.what, "times": denied.times }))
+        .map(|denied| json!({ "what": denied.what, "times": denied.times, "limit": denied.limit.map(LimitKey::name) }))
         .collect();
     let planted: Vec<_> = went
         .planted

@@ -1,12 +1,11 @@
 //! What becomes of a run's changes: applied, kept or discarded, and undone.
 
-use std::io::BufRead;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, Conflict, DiffOptions, JournalState, Plan, RelativePath, Selection, apply, finish,
-    journal_state, plan_apply, take_back, undo, undo_conflicts, write_diff,
+    ApplyError, Conflict, JournalState, Plan, RelativePath, Selection, apply, finish,
+    journal_state, plan_apply, take_back, undo, undo_conflicts,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
@@ -31,49 +30,6 @@ pub enum Decision {
     Discard,
     /// Nothing: they were never kept.
     Gone,
-}
-
-/// Asks the person, on the terminal, until there is an answer.
-///
-/// # Errors
-/// When a diff that was asked for cannot be read. An input that ends keeps.
-pub fn ask(all: &[LayerChanges], output: &Output) -> Result<Decision, Failure> {
-    loop {
-        let paint = output.error_paint;
-        let key = |text: &str| paint.style(Style::Command, text);
-        output.say(&format!(
-            "{} [{}]iff, [{}]pply, [{}]eep, discard [{}]? ",
-            paint.style(Style::Strong, "What becomes of the changes?"),
-            key("d"),
-            key("a"),
-            key("k"),
-            key("x"),
-        ));
-        let mut answer = String::new();
-        let read = std::io::stdin().lock().read_line(&mut answer);
-        match (read, answer.trim().to_ascii_lowercase().as_str()) {
-            (Ok(0) | Err(_), _) | (_, "k" | "keep") => return Ok(Decision::Keep),
-            (_, "a" | "apply") => return Ok(Decision::Apply),
-            (_, "x" | "discard") => return Ok(Decision::Discard),
-            (_, "d" | "diff") => show_diff(all, output)?,
-            _ => {}
-        }
-    }
-}
-
-fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
-    let mut text = Vec::new();
-    for one in all.iter().filter(|one| one.layer.kind != LayerKind::Cache) {
-        let options = DiffOptions {
-            colour: output.is_terminal,
-            ..DiffOptions::default()
-        };
-        write_diff(&one.paths, &one.set, &[], &mut text, &options)
-            .doing("no diff could be made")?;
-    }
-    text.extend(crate::review::refused_there(all, &[]).into_bytes());
-    crate::review::page(&text, output);
-    Ok(())
 }
 
 /// What deciding works with.
@@ -111,7 +67,16 @@ impl Work<'_> {
                 let note = |kept: &mut RunRecord| kept.changes = counts;
                 self.update(record, note)?;
                 self.apply(record, all, &Selection::default())?;
-                Ok(Afterwards::Applied)
+                Ok(match record.state {
+                    RunState::Applied => Afterwards::Applied,
+                    RunState::PartlyApplied => Afterwards::PartlyApplied,
+                    RunState::Running
+                    | RunState::Kept
+                    | RunState::Discarded
+                    | RunState::Interrupted
+                    | RunState::Undone
+                    | RunState::Failed => Afterwards::Kept,
+                })
             }
             Decision::Apply | Decision::Keep => {
                 let counts = record.changes;
@@ -328,7 +293,8 @@ impl Work<'_> {
         if done.is_empty() {
             return Err(
                 Failure::new(format!("nothing of run {} was applied", record.run))
-                    .because("there is nothing to take back"),
+                    .because("there is nothing to take back")
+                    .advise(format!("atoll why {} tells what became of it", record.run)),
             );
         }
         if !force {
@@ -352,6 +318,7 @@ impl Work<'_> {
         if record.mode == WorkspaceMode::Live && record.state != RunState::Undone {
             self.restore(record, false)?;
         }
+        self.record(record, "run.discarded", json!({ "state": record.state }))?;
         remove_run(self.state, &record.run).doing("the run could not be removed")?;
         record.state = RunState::Discarded;
         Ok(())
@@ -445,14 +412,19 @@ pub(crate) fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
 
 /// One line on what became of the changes, after a question.
 pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> String {
+    let run = &record.run;
     let what = match afterwards {
-        Afterwards::Kept => format!("kept; atoll apply {} takes them over", record.run),
-        Afterwards::Applied => format!("applied; atoll undo {} takes them back", record.run),
-        Afterwards::Discarded => "discarded".to_owned(),
-        Afterwards::Live => format!(
-            "in the workspace; atoll undo {} takes them back",
-            record.run
-        ),
+        Afterwards::Undecided => return String::new(),
+        Afterwards::Kept => format!("kept; atoll apply {run} takes them over"),
+        Afterwards::Applied => format!("applied; atoll undo {run} takes them back"),
+        Afterwards::PartlyApplied => {
+            format!("applied in part; atoll diff {run} shows all, atoll undo {run} takes them back")
+        }
+        Afterwards::Discarded if record.mode == WorkspaceMode::Live => {
+            format!("taken back; atoll why {run} tells what was")
+        }
+        Afterwards::Discarded => format!("discarded; atoll why {run} tells what was"),
+        Afterwards::Live => format!("in the workspace; atoll undo {run} takes them back"),
     };
     format!(
         "{} {what}\n",

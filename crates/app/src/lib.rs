@@ -12,15 +12,18 @@ mod conclusion;
 mod configuration;
 mod console;
 mod decision;
+mod delegation;
 pub mod escape;
 mod failure;
 mod finding;
 mod live;
 mod output;
+mod question;
 pub mod render;
 mod review;
 mod run;
 mod upkeep;
+mod why;
 
 use std::ffi::OsString;
 
@@ -61,7 +64,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Apply(arguments) => review::apply(&arguments, output),
         Command::Discard(arguments) => review::discard(&arguments, output),
         Command::Undo(arguments) => review::undo(&arguments, output),
-        Command::Why(arguments) => review::why(&arguments, output),
+        Command::Why(arguments) => why::why(&arguments, output),
         Command::Gc(arguments) => upkeep::gc(&arguments, output),
         Command::Profile(arguments) => upkeep::profile(arguments, output),
         Command::Trust(arguments) => upkeep::trust(&arguments, output),

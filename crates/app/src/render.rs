@@ -7,6 +7,7 @@
 //! reading at [`summary`].
 
 mod progress;
+mod report;
 mod summary;
 mod table;
 
@@ -19,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::escape::printable;
 
 pub use progress::Progress;
+pub use report::Report;
 pub use summary::{
     Afterwards, Change, Changes, Denied, Group, Summary, describe_ending, limit_name, summary,
 };

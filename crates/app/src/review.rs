@@ -1,5 +1,4 @@
-//! Commands that look at runs afterwards: `runs`, `diff`, `apply`, `discard`,
-//! `undo`, `why`.
+//! Commands that look at runs afterwards: `runs`, `diff`, `apply`, `discard`, `undo`.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,13 +7,12 @@ use std::time::{Duration, SystemTime};
 use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
 use atoll_model::{WorkspaceMode, format_duration};
 use atoll_store::{
-    Event, LayerKind, Ledger, RunRecord, RunState, StateDir, list_runs, load_run, settle_run,
+    LayerKind, Ledger, RunRecord, RunState, StateDir, list_runs, load_run, settle_run,
 };
 use serde_json::{Value, json};
 
 use crate::arguments::{
     ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, RunsArguments, UndoArguments,
-    WhyArguments,
 };
 use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
@@ -54,31 +52,65 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
     for (run, why) in &list.broken {
         output.warn(&format!("run {run} cannot be read: {why}"));
     }
-    let records: Vec<&RunRecord> = list
-        .records
-        .iter()
-        .take(if arguments.all {
-            usize::MAX
-        } else {
-            RUNS_SHOWN
-        })
-        .collect();
+    let wanted = wanted(arguments, &list.records)?;
+    let shown = if arguments.all {
+        usize::MAX
+    } else {
+        RUNS_SHOWN
+    };
+    let records: Vec<&RunRecord> = wanted.iter().copied().take(shown).collect();
     if arguments.json {
         let list: Vec<Value> = records.iter().map(|record| run_json(record)).collect();
         output.json(&json!(list));
+        return Ok(0);
+    }
+    if records.is_empty() && !list.records.is_empty() {
+        output.say("No run is like that. `atoll runs --all` lists every one.\n");
         return Ok(0);
     }
     let now = SystemTime::now();
     let rows: Vec<RunRow> = records.iter().map(|record| row(record, now)).collect();
     let columns = crate::console::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns));
     output.result(&render::runs_table(output.paint, &rows, columns));
-    if records.len() < list.records.len() {
+    if records.len() < wanted.len() {
         output.say(&format!(
             "… and {} more: atoll runs --all\n",
-            list.records.len() - records.len()
+            wanted.len() - records.len()
         ));
     }
     Ok(0)
+}
+
+/// The runs that the filters leave, the newest first.
+fn wanted<'a>(
+    arguments: &RunsArguments,
+    records: &'a [RunRecord],
+) -> Result<Vec<&'a RunRecord>, Failure> {
+    // What people type who know lists from other programs.
+    let ids: Vec<&String> = arguments
+        .runs
+        .iter()
+        .filter(|word| !["list", "ls"].contains(&word.as_str()))
+        .collect();
+    let directory = match &arguments.workspace {
+        None => None,
+        Some(path) => Some(
+            path.canonicalize()
+                .doing(&format!("--workspace {} cannot be used", path.display()))?,
+        ),
+    };
+    let is_wanted = |record: &&RunRecord| {
+        let by_id = ids.is_empty() || ids.iter().any(|id| record.run.as_str().contains(*id));
+        let by_place = directory
+            .as_ref()
+            .is_none_or(|directory| record.workspace.starts_with(directory));
+        let by_state = arguments
+            .state
+            .as_ref()
+            .is_none_or(|state| *state == state_word(record));
+        by_id && by_place && by_state
+    };
+    Ok(records.iter().filter(is_wanted).collect())
 }
 
 fn row(record: &RunRecord, now: SystemTime) -> RunRow {
@@ -116,7 +148,7 @@ pub fn state_word(record: &RunRecord) -> String {
 }
 
 /// The state in words.
-fn state_name(state: RunState) -> &'static str {
+pub fn state_name(state: RunState) -> &'static str {
     match state {
         RunState::Running => "running",
         RunState::Kept => "kept",
@@ -405,7 +437,6 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
         output,
     };
     live::refuse_discard(&record)?;
-    work.record(&record, "run.discarded", json!({ "state": record.state }))?;
     work.discard(&mut record)?;
     output.say(&format!("Run {} is discarded.\n", record.run));
     Ok(0)
@@ -422,42 +453,4 @@ pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
     .undo(&mut record, arguments.force)?;
     output.say(&format!("Run {}: taken back.\n", record.run));
     Ok(0)
-}
-
-/// Tells a run's story from the ledger.
-pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
-    let state = Places::read()?.read_state()?;
-    let run = finding::find_in_ledger(&state, &arguments.run)?;
-    let events = Ledger::show(&state, &run).doing("the ledger cannot be read")?;
-    let mut told = false;
-    for event in events {
-        let event = event.doing("the ledger is damaged there; atoll ledger verify tells more")?;
-        output.result(&story(&event, output));
-        told = true;
-    }
-    if told {
-        return Ok(0);
-    }
-    Err(Failure::new(format!("the ledger knows nothing of run {run}")).advise("atoll runs"))
-}
-
-fn story(event: &Event, output: &Output) -> String {
-    let paint = output.paint;
-    let mut text = format!(
-        "{} {}\n",
-        paint.style(Style::Faint, &event.time),
-        paint.style(Style::Strong, &printable(event.kind.as_bytes()))
-    );
-    if let Some(fields) = event.body.as_object() {
-        for (name, value) in fields {
-            let shown = match value {
-                Value::String(text) => text.clone(),
-                Value::Null => continue,
-                other => other.to_string(),
-            };
-            let name = paint.style(Style::Faint, &format!("{:>16}", printable(name.as_bytes())));
-            text.push_str(&format!("{name}  {}\n", printable(shown.as_bytes())));
-        }
-    }
-    text
 }

@@ -1,5 +1,6 @@
 //! `atoll run`: from what was typed to a run and the decision about its changes.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
@@ -7,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Request, call};
-use atoll_model::{Call, InvalidLimit, LimitKey, Mode, Reason, RunId, parse_duration, parse_limit};
-use atoll_policy::{Facts, Grant, ProfileError, Requested, Rules, compile, nearest};
+use atoll_model::{
+    Call, InvalidLimit, LimitKey, Mode, Reason, RunId, WorkspaceMode, parse_duration, parse_limit,
+};
+use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, compile, nearest};
 use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_groups};
-use atoll_store::{Ledger, Refused, RunRecord, StateDir, settle_run};
+use atoll_store::{Ledger, Refused, RunRecord, RunState, StateDir, list_runs, settle_run};
 
 use crate::LAUNCHER;
 use crate::advice::{self, About};
@@ -46,18 +49,12 @@ fn carry_out(
     let (workspace, directory) = workspace_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
     let files = PolicyFiles::read(&places, Some(&workspace))?;
-    let requested = requested(arguments)?;
-    let program = arguments.command.first().cloned().unwrap_or_default();
-    let rules =
-        compile(&files.sources(), &requested, &program, &host).map_err(|error| no_rules(&error))?;
-    for notice in rules.notices() {
-        output.warn(&notice.to_string());
-    }
+    let rules = compiled(arguments, &files, &host)?;
+    tell(rules.notices(), output);
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);
-    let machine = Host::read().doing(CANNOT_HOLD)?;
-    let mode = machine.mode().doing(CANNOT_HOLD)?;
+    let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
     let asked = Call {
         run: new_run_id(now),
@@ -68,48 +65,73 @@ fn carry_out(
         terminal,
     };
     let environment = configuration::environment();
+    let facts = Facts {
+        host: &host,
+        mode,
+        environment: &environment,
+    };
     let request = Request {
         call: &asked,
         host: &machine,
         rules: &rules,
-        facts: Facts {
-            host: &host,
-            mode,
-            environment: &environment,
-        },
+        facts,
         state: &state,
         ledger: &ledger,
         terminal: if terminal { terminal_size() } else { None },
-        scratch: is_scratch(arguments) && mode == Mode::Full,
+        scratch: is_scratch(arguments, mode),
         resume: resume.as_ref(),
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
+    let asked_for = rules.limits_asked_for();
     let attach = |grant: &Grant| {
+        tell_losses(&ledger, output);
         // The rules' own have been told.
-        for notice in grant.notices().iter().skip(rules.notices().len()) {
-            output.warn(&notice.to_string());
-        }
+        tell(grant.notices().iter().skip(rules.notices().len()), output);
         console(grant, &state, &asked, arguments.discard, signals)
     };
-    let called =
-        call(&request, starting, attach).map_err(|error| explain(error, &rules, &asked))?;
-    for notice in &called.notices {
-        output.warn(notice);
-    }
+    let called = call(&request, starting, attach).map_err(|error| {
+        tell_losses(&ledger, output);
+        explain(error, &rules, &asked)
+    })?;
+    tell(&called.notices, output);
     Conclusion {
         arguments,
+        mode,
         state: &state,
         ledger: &ledger,
         output,
         json,
+        asked_for: &asked_for,
     }
     .draw(called)
     .map_err(|failure| failure.about(&asked.run, rules.profile()))
 }
 
-/// What fails where there is nothing to hold a program with.
-const CANNOT_HOLD: &str = "this host cannot hold a program";
+/// The rules of what was asked for.
+fn compiled(
+    arguments: &RunArguments,
+    files: &PolicyFiles,
+    host: &HostFacts,
+) -> Result<Rules, Failure> {
+    let requested = requested(arguments)?;
+    let program = arguments.command.first().cloned().unwrap_or_default();
+    compile(&files.sources(), &requested, &program, host).map_err(|error| no_rules(&error))
+}
+
+/// What this host is like, and what it can hold a program with.
+fn read_machine() -> Result<(Host, Mode), Failure> {
+    let machine = Host::read().doing("this host cannot hold a program")?;
+    let mode = machine.mode().doing("this host cannot hold a program")?;
+    Ok((machine, mode))
+}
+
+/// Warns of what the person should know.
+fn tell<Line: Display>(notices: impl IntoIterator<Item = Line>, output: &Output) {
+    for notice in notices {
+        output.warn(&notice.to_string());
+    }
+}
 
 fn no_rules(error: &ProfileError) -> Failure {
     Failure::new("the rules of this run cannot be made")
@@ -151,10 +173,57 @@ fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecor
     }
     let run = crate::finding::find(state, text)
         .map_err(|failure| failure.advise("atoll run --resume RUN goes on with one of them"))?;
-    settle_run(state, &run)
-        .map(Some)
+    let earlier = settle_run(state, &run)
         .doing("there is no run to resume")
-        .map_err(|failure| failure.advise("atoll runs lists those that can be resumed"))
+        .map_err(|failure| failure.advise("atoll runs lists those that can be resumed"))?;
+    refuse_to_resume(state, &earlier)?;
+    Ok(Some(earlier))
+}
+
+/// Says of a run whose changes were decided about already what to do instead.
+fn refuse_to_resume(state: &StateDir, earlier: &RunRecord) -> Result<(), Failure> {
+    let run = &earlier.run;
+    let refused = |why: &str| Failure::new(format!("run {run} cannot be resumed")).because(why);
+    let afresh = "atoll run -- COMMAND starts a new run there";
+    Err(match earlier.state {
+        RunState::Kept | RunState::Interrupted if earlier.mode == WorkspaceMode::Live => {
+            refused("it was started with --live: what it wrote is in the workspace already")
+                .advise(afresh)
+        }
+        RunState::Kept | RunState::Interrupted => return Ok(()),
+        RunState::Running => refused("it is still running").advise("wait for its end"),
+        RunState::Applied => refused("it was applied: its changes are in the workspace already")
+            .advise(afresh)
+            .advise(format!("atoll undo {run} takes its changes back")),
+        RunState::PartlyApplied => refused("a part of its changes was applied to the workspace")
+            .advise(format!("atoll apply {run} --control applies the rest"))
+            .advise(afresh),
+        RunState::Undone => refused("it was applied and taken back")
+            .advise(format!("atoll apply {run} applies it again"))
+            .advise(afresh),
+        RunState::Failed => {
+            refused("it was never carried out").advise(format!("atoll why {run} tells why"))
+        }
+        RunState::Discarded => match later(state, run) {
+            Some(later) => refused("a later run went on with its changes").advise(format!(
+                "atoll run --resume {later} -- COMMAND goes on there"
+            )),
+            None => refused("it was discarded").advise(afresh),
+        },
+    })
+}
+
+/// The run that went on in the layers of this one.
+fn later(state: &StateDir, run: &RunId) -> Option<RunId> {
+    let records = list_runs(state).ok()?.records;
+    let goes_on = |record: &RunRecord| record.resumed_from.as_ref() == Some(run);
+    Some(records.into_iter().find(goes_on)?.run)
+}
+
+/// Whoever starts a run learns of what is lost of the record, before anything is shown.
+fn tell_losses(ledger: &Ledger, output: &Output) {
+    let recorded = |loss: String| format!("{loss}; that is recorded (atoll ledger verify)");
+    tell(ledger.losses().into_iter().map(recorded), output);
 }
 
 fn tell_interrupted(ledger: &Ledger, output: &Output) {
@@ -224,13 +293,18 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
     }
     let timeout = match &arguments.timeout {
         None => None,
-        Some(text) => Some(parse_duration(text).doing("--timeout is not usable")?),
+        Some(text) => Some(
+            parse_duration(text)
+                .doing("--timeout is not usable")
+                .map_err(|failure| failure.advise("atoll run --timeout 90s -- …"))?,
+        ),
     };
     let mut read_only_dirs = Vec::with_capacity(arguments.ro.len());
     for path in &arguments.ro {
         read_only_dirs.push(
             path.canonicalize()
-                .doing(&format!("--ro {} cannot be read", path.display()))?,
+                .doing(&format!("--ro {} cannot be read", path.display()))
+                .map_err(|failure| failure.advise("name a file or directory that is there"))?,
         );
     }
     Ok(Requested {
@@ -308,12 +382,13 @@ fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
         }
         other => {
             let profile = rules.profile();
-            let advice = About {
+            let about = About {
                 call: asked,
                 profile,
-            }
-            .advice(&other);
-            Failure::new("the run failed").because(other).advise(advice)
+            };
+            let advice = about.advices(&other);
+            let failure = Failure::new("the run failed").because(other);
+            advice.into_iter().fold(failure, Failure::advise)
         }
     }
     .about(&asked.run, rules.profile())

@@ -6,18 +6,21 @@ mod doctor;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{format_duration, parse_duration};
-use atoll_policy::{Requested, RequestedProfile, check, compile, digest, list};
+use atoll_model::{format_bytes, format_duration, parse_duration};
+use atoll_policy::{
+    ProfileSummary, Requested, RequestedProfile, TrustList, check, compile, digest, list,
+};
 use atoll_store::{
     CollectPolicy, Durability, Event, Filter, Ledger, StateDir, VerifyError, collect, host_text,
-    plan_collection,
+    plan_collection, run_disk_usage,
 };
 use serde_json::json;
 
+use crate::advice;
 use crate::arguments::{
     CheckProfileArguments, CompletionsArguments, GcArguments, LedgerAction, LedgerArguments,
-    ManArguments, ProfileAction, ProfileArguments, ShowLedgerArguments, ShowProfileArguments,
-    TailLedgerArguments, TrustArguments, definition,
+    ListProfilesArguments, ManArguments, ProfileAction, ProfileArguments, ShowLedgerArguments,
+    ShowProfileArguments, TailLedgerArguments, TrustArguments, definition,
 };
 use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::escape::printable;
@@ -42,7 +45,11 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     let state = places.open_state()?;
     let older_than = match &arguments.older_than {
         None => None,
-        Some(text) => Some(parse_duration(text).doing("--older-than is not usable")?),
+        Some(text) => Some(
+            parse_duration(text)
+                .doing("--older-than is not usable")
+                .map_err(|failure| failure.advise("atoll gc --older-than 30d --dry-run"))?,
+        ),
     };
     let policy = CollectPolicy {
         now: SystemTime::now(),
@@ -52,10 +59,12 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     };
     let plan = plan_collection(&state, &policy).doing("the runs cannot be listed")?;
     for item in &plan.runs {
+        let room = run_disk_usage(&state, &item.run)
+            .map_or_else(|_| "?".to_owned(), |used| format_bytes(used.bytes));
         output.result(&format!(
-            "{}  {:?}  {}\n",
+            "{}  {:<14}  {room:>9}  {} old\n",
             item.run,
-            item.state,
+            crate::review::state_name(item.state),
             format_duration(item.age)
         ));
     }
@@ -82,33 +91,65 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
 /// Lists, shows or checks profiles.
 pub fn profile(arguments: ProfileArguments, output: &Output) -> Result<u8, Failure> {
     match arguments.action {
-        ProfileAction::List => list_profiles(output),
+        ProfileAction::List(arguments) => list_profiles(&arguments, output),
         ProfileAction::Show(arguments) => show_profile(&arguments, output),
         ProfileAction::Check(arguments) => check_profile(&arguments, output),
     }
 }
 
-fn list_profiles(output: &Output) -> Result<u8, Failure> {
+fn list_profiles(arguments: &ListProfilesArguments, output: &Output) -> Result<u8, Failure> {
     let files = PolicyFiles::read(&Places::read()?, None)?;
-    let mut text = String::new();
-    for one in list(files.profiles()).doing("the profiles cannot be listed")? {
-        let name = output
-            .paint
-            .style(Style::Strong, &format!("{:<12}", one.name));
-        text.push_str(&format!(
-            "{name} {}\n",
-            printable(one.description.as_bytes())
-        ));
-        if !one.commands.is_empty() {
-            let chosen = format!("{:<12} chosen for: {}", "", one.commands.join(", "));
-            text.push_str(&format!("{}\n", output.paint.style(Style::Faint, &chosen)));
-        }
-        for problem in &one.problems {
-            output.warn(&problem.to_string());
-        }
+    let profiles = list(files.profiles()).doing("the profiles cannot be listed")?;
+    if arguments.json {
+        let profiles: Vec<serde_json::Value> = profiles.iter().map(profile_json).collect();
+        output.json(&json!(profiles));
+        return Ok(0);
     }
+    let text: String = profiles
+        .iter()
+        .map(|one| profile_lines(one, output))
+        .collect();
     output.result(&text);
     Ok(0)
+}
+
+fn profile_lines(one: &ProfileSummary, output: &Output) -> String {
+    let paint = output.paint;
+    let name = paint.style(Style::Strong, &format!("{:<12}", one.name));
+    let mut lines = match one.problems.first() {
+        None => format!("{name} {}\n", printable(one.description.as_bytes())),
+        Some(first) => {
+            let place = format!("{}:{}:{}", first.file, first.line, first.column);
+            let text = format!("broken: {place}: {}", first.what);
+            let text = paint.style(Style::Bad, &printable(text.as_bytes()));
+            format!("{name} {text}\n")
+        }
+    };
+    let mut more = |text: &str| {
+        let text = printable(format!("{:<12} {text}", "").as_bytes());
+        lines.push_str(&format!("{}\n", paint.style(Style::Faint, &text)));
+    };
+    if one.problems.is_empty() && !one.file.starts_with("shipped/") {
+        more(&format!("yours: {}", one.file));
+    }
+    if !one.problems.is_empty() {
+        more(&format!("atoll profile check {} shows all", one.file));
+    }
+    if !one.commands.is_empty() {
+        more(&format!("chosen for: {}", one.commands.join(", ")));
+    }
+    lines
+}
+
+fn profile_json(one: &ProfileSummary) -> serde_json::Value {
+    let problems: Vec<String> = one.problems.iter().map(ToString::to_string).collect();
+    json!({
+        "name": one.name,
+        "description": one.description,
+        "commands": one.commands,
+        "file": one.file,
+        "problems": problems,
+    })
 }
 
 fn show_profile(arguments: &ShowProfileArguments, output: &Output) -> Result<u8, Failure> {
@@ -119,9 +160,18 @@ fn show_profile(arguments: &ShowProfileArguments, output: &Output) -> Result<u8,
         ..Requested::default()
     };
     let host = configuration::host_facts(&places)?;
-    let rules = compile(&files.sources(), &requested, "".as_ref(), &host)
-        .doing("the profile cannot be used")?;
-    output.result(&rules.show());
+    let rules = compile(&files.sources(), &requested, "".as_ref(), &host).map_err(|error| {
+        Failure::new("the profile cannot be used")
+            .because(&error)
+            .advise(advice::profile(&error))
+    })?;
+    if arguments.json {
+        output.json(&rules.show_json());
+        return Ok(0);
+    }
+    let shown = rules.show();
+    let lines = shown.lines().map(|line| printable(line.as_bytes()) + "\n");
+    output.result(&lines.collect::<String>());
     Ok(0)
 }
 
@@ -146,7 +196,9 @@ pub fn requested_profile(text: &std::ffi::OsStr) -> Result<RequestedProfile, Fai
 
 fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
-    let content = std::fs::read(&arguments.file).doing(&format!("{name} cannot be read"))?;
+    let content = std::fs::read(&arguments.file)
+        .doing(&format!("{name} cannot be read"))
+        .map_err(|failure| failure.advise("atoll profile list names the files of your profiles"))?;
     let problems = check(&content, &name);
     for problem in &problems {
         output.result(&format!("{}\n", printable(problem.to_string().as_bytes())));
@@ -157,18 +209,25 @@ fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u
     Ok(u8::from(!problems.is_empty()))
 }
 
+fn list_trusted(trusted: &TrustList, output: &Output) {
+    if trusted.entries().is_empty() {
+        output.say("No project's file is trusted.\n");
+    }
+    for one in trusted.entries() {
+        output.result(&format!(
+            "{}  {}\n",
+            one.sha256,
+            printable(one.path.as_bytes())
+        ));
+    }
+}
+
 /// Trusts a project's file as it is now, or takes that back.
 pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let mut trusted = configuration::read_trust(&places)?;
     if arguments.list {
-        for one in trusted.entries() {
-            output.result(&format!(
-                "{}  {}\n",
-                one.sha256,
-                printable(one.path.as_bytes())
-            ));
-        }
+        list_trusted(&trusted, output);
         return Ok(0);
     }
     let directory = arguments
@@ -261,19 +320,21 @@ fn verify(state: &StateDir, output: &Output) -> Result<u8, Failure> {
         }
         Err(VerifyError::Damaged(report)) => {
             for damage in &report.damage {
-                let line = damage
-                    .place
-                    .line
-                    .map(|line| format!(":{line}"))
-                    .unwrap_or_default();
-                output.result(&format!(
-                    "{}{line}: {:?}: {}\n",
-                    damage.place.file, damage.severity, damage.what
-                ));
+                output.result(&format!("{}\n", printable(damage.to_string().as_bytes())));
             }
+            let more = match report.more {
+                0 => String::new(),
+                more => format!(" and {} more", render::grouped(more)),
+            };
+            let found = report.damage.len() as u64;
+            let found = render::counted(found, "place is named above", "places are named above");
             Err(Failure::new("the ledger is damaged")
-                .because(report.to_string())
-                .advise("keep a copy of the directory; it is evidence")
+                .because(format!("{found}{more}"))
+                .advise(format!(
+                    "keep a copy of {}/ledger; it is evidence",
+                    state.path().display()
+                ))
+                .advise("atoll ledger show prints what can still be read")
                 .with_status(1))
         }
         Err(VerifyError::Unreadable(error)) => {

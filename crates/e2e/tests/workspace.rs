@@ -667,7 +667,7 @@ fn what_a_program_makes_unreadable_is_shown_and_not_hidden() {
         assert_eq!(refused.len(), 3, "{changes:#}");
         let why = fine(&world, &["why", "last"]).out();
         assert!(
-            why.contains("denials.seen") && why.contains("(0300)"),
+            why.contains("denied    taking over blind:") && why.contains("(0300)"),
             "{why}"
         );
     }

@@ -13,6 +13,7 @@ use atoll_store::{
 use serde_json::{Value, json};
 
 use crate::PlaceError;
+use crate::describe::describe;
 use crate::place::{Placed, place};
 
 /// Everything that one call needs.
@@ -117,7 +118,9 @@ pub fn call<A: Attachment>(
     let mut attachment = attach(armed.grant());
     match prepared.and_then(|prepared| prepared.run(request, &mut armed, &mut attachment)) {
         Ok((outcome, record, notices, departing)) => {
-            request.ledger.close(armed, &outcome, closing(&outcome))?;
+            request
+                .ledger
+                .close(armed, &outcome, closing(request, &outcome))?;
             drop(departing);
             Ok(Called {
                 attachment,
@@ -168,6 +171,7 @@ fn prepare(
             held: &held,
             placement: &placed.placement,
             terminal: request.terminal,
+            asked_for: &request.rules.limits_asked_for(),
         };
         let assembled = assemble(&native, starting, grant, request.call)?;
         Ok((placed, assembled))
@@ -274,40 +278,7 @@ fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {
     }
 }
 
-/// What the verdict was reached on, for the ledger.
-fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
-    let mut decision = json!({ "profile": rules.profile(), "policy": rules.digest() });
-    if let (Verdict::Allow(grant), Some(fields)) = (verdict, decision.as_object_mut()) {
-        let boundary = grant.boundary();
-        let limits = &boundary.limits;
-        let milliseconds = |time: Option<Duration>| {
-            time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-        };
-        fields.insert("mode".to_owned(), json!(boundary.mode));
-        fields.insert("workspace-mode".to_owned(), json!(boundary.workspace));
-        fields.insert("network".to_owned(), json!("none"));
-        fields.insert(
-            "limits".to_owned(),
-            json!({
-                "memory-bytes": limits.memory_bytes,
-                "swap-bytes": limits.swap_bytes,
-                "processes": limits.processes,
-                "open-files": limits.open_files,
-                "disk-bytes": limits.disk_bytes,
-                "inodes": limits.inodes,
-                "tmp-bytes": limits.tmp_bytes,
-                "cpu-millis": limits.cpu_millis,
-                "wall-clock-ms": milliseconds(limits.wall_clock),
-                "idle-ms": milliseconds(limits.idle),
-                "output-bytes": limits.output_bytes,
-                "dangerous-unenforced": limits.dangerous_unenforced_limits,
-            }),
-        );
-    }
-    decision
-}
-
 /// What else the closing event says.
-fn closing(outcome: &Outcome) -> Value {
-    json!({ "exit": outcome.ending.exit_status() })
+fn closing(request: &Request<'_>, outcome: &Outcome) -> Value {
+    json!({ "exit": outcome.ending.exit_status(), "kept": !request.scratch })
 }

@@ -8,8 +8,11 @@
 //! This crate must never touch a sandbox's sockets. Start reading at [`call`].
 
 mod call;
+mod describe;
 mod fallback;
+mod fencing;
 mod place;
+mod slug;
 
 pub use call::{CallError, Called, Request, call};
 pub use place::PlaceError;

@@ -8,17 +8,16 @@ use atoll_layer::{
     CheckpointError, IdShift, SealError, TreeError, checkpoint, control_paths, restore_modes,
 };
 use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind, WorkspaceMode};
-use atoll_sandbox::{
-    FencePlace, IDS, Placement, SandboxError, WorkspacePlace, identity_base, make_layer,
-};
+use atoll_sandbox::{IDS, Placement, SandboxError, WorkspacePlace, identity_base, make_layer};
 use atoll_store::{
     Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunError, RunRecord, RunState,
     update_run,
 };
 use rustix::fs::FlockOperation;
 
-use crate::Request;
 use crate::fallback::Offered;
+use crate::slug::slug;
+use crate::{Request, fencing};
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
@@ -124,7 +123,7 @@ pub(crate) fn place(
     }
     let fence = match boundary.mode {
         Mode::Full => None,
-        Mode::Fence => Some(placing.fence()?),
+        Mode::Fence => Some(fencing::place(&mut placing)?),
     };
     placing.notices.extend(placing.offered.notices(boundary));
     record.layers = placing.layers;
@@ -179,15 +178,15 @@ fn base_of(request: &Request<'_>, boundary: &Boundary) -> u32 {
     }
 }
 
-struct Placing<'a> {
+pub(crate) struct Placing<'a> {
     request: &'a Request<'a>,
     offered: Offered<'a>,
     base: Option<u32>,
     layers: Vec<LayerRecord>,
     locks: Vec<File>,
-    notices: Vec<String>,
+    pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.
-    special: Vec<PathBuf>,
+    pub(crate) special: Vec<PathBuf>,
 }
 
 impl Placing<'_> {
@@ -395,19 +394,8 @@ impl Placing<'_> {
     /// Goes on with an earlier run's layers: they move to this run.
     fn take_over(&mut self, earlier: &RunRecord) -> Result<(), PlaceError> {
         let not = |why| PlaceError::NotResumable(earlier.run.clone(), why);
-        let usable = match earlier.state {
-            RunState::Kept | RunState::Interrupted => true,
-            RunState::Running
-            | RunState::Applied
-            | RunState::PartlyApplied
-            | RunState::Discarded
-            | RunState::Undone
-            | RunState::Failed => false,
-        };
-        if !usable {
-            return Err(not(
-                "it is running, or its changes were decided about already",
-            ));
+        if let Some(why) = decided_about(earlier.state) {
+            return Err(not(why));
         }
         if earlier.mode == WorkspaceMode::Live {
             return Err(not(
@@ -446,22 +434,7 @@ impl Placing<'_> {
         Ok(())
     }
 
-    /// What stands in for a home and a /tmp of the program's own.
-    fn fence(&mut self) -> Result<FencePlace, PlaceError> {
-        let below = |name: &str| -> Result<PathBuf, PlaceError> {
-            let path = self.run_dir().join("fence").join(name);
-            std::fs::create_dir_all(&path).map_err(state_error("making", &path))?;
-            path.canonicalize().map_err(state_error("finding", &path))
-        };
-        let (home, tmp) = (below("home")?, below("tmp")?);
-        self.notices.push(FENCED.to_owned());
-        if let Some(pipe) = self.special.iter().find(|path| is_pipe(path)) {
-            return Err(PlaceError::Pipe(pipe.clone()));
-        }
-        Ok(FencePlace { home, tmp })
-    }
-
-    fn run_dir(&self) -> PathBuf {
+    pub(crate) fn run_dir(&self) -> PathBuf {
         let run = &self.request.call.run;
         if self.request.scratch {
             self.request.state.scratch_dir(run)
@@ -471,15 +444,17 @@ impl Placing<'_> {
     }
 }
 
-/// What is weaker in a fence, in one line.
-const FENCED: &str = "this user may make no namespaces here, so the program is only fenced in: it \
-     writes to the workspace directly (a checkpoint was taken first), can see the names of files \
-     it cannot read, and its loopback is the host's; `atoll doctor` says how to get more";
-
-fn is_pipe(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    path.symlink_metadata()
-        .is_ok_and(|facts| facts.file_type().is_fifo())
+/// Why a run in this state has no layers that another could go on in.
+fn decided_about(state: RunState) -> Option<&'static str> {
+    match state {
+        RunState::Kept | RunState::Interrupted => None,
+        RunState::Running => Some("it is still running"),
+        RunState::Applied => Some("its changes were applied: they are in the workspace already"),
+        RunState::PartlyApplied => Some("a part of its changes was applied to the workspace"),
+        RunState::Discarded => Some("its changes were discarded, or went on in a later run"),
+        RunState::Undone => Some("its changes were applied and taken back"),
+        RunState::Failed => Some("it was never carried out"),
+    }
 }
 
 /// An empty directory, the lower half of read-only overlays.
@@ -493,7 +468,10 @@ fn make_empty(state: &Path) -> Result<PathBuf, PlaceError> {
     }
 }
 
-fn state_error(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> PlaceError {
+pub(crate) fn state_error(
+    what: &'static str,
+    path: &Path,
+) -> impl FnOnce(std::io::Error) -> PlaceError {
     let path = path.to_path_buf();
     move |error| PlaceError::State { what, path, error }
 }
@@ -506,30 +484,4 @@ fn stamp(time: SystemTime) -> (i64, u32) {
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         since.subsec_nanos(),
     )
-}
-
-/// A name for a layer, made from where it is seen: safe as a file name, and
-/// different for different paths.
-fn slug(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    let bytes = path.as_os_str().as_bytes();
-    let words: String = bytes
-        .iter()
-        .map(|byte| {
-            if byte.is_ascii_alphanumeric() {
-                char::from(*byte)
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    let words = words.trim_matches('-');
-    let tail = words
-        .get(words.len().saturating_sub(40)..)
-        .unwrap_or(words)
-        .trim_matches('-');
-    format!("{tail}-{:08x}", hash as u32)
 }

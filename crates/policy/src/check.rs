@@ -83,17 +83,36 @@ pub fn list(users: &dyn ProfileSource) -> Result<Vec<ProfileSummary>, ProfileErr
     }
     let mut summaries = Vec::with_capacity(names.len());
     for name in names {
-        let of_user = users
-            .lookup(&name)
-            .map_err(|why| ProfileError::Unreadable {
-                name: name.clone(),
-                why,
-            })?;
+        let of_user = match users.lookup(&name) {
+            Ok(of_user) => of_user,
+            Err(why) => {
+                summaries.push(unreadable(name, why));
+                continue;
+            }
+        };
         if let Some(file) = of_user.or_else(|| Shipped::by_name(&name).map(Shipped::source)) {
             summaries.push(summary(name, &file));
         }
     }
     Ok(summaries)
+}
+
+/// A profile whose file cannot be read is listed with the reason, beside the others.
+fn unreadable(name: String, why: String) -> ProfileSummary {
+    let file = format!("{name}.toml");
+    ProfileSummary {
+        problems: vec![Problem {
+            file: file.clone(),
+            line: 1,
+            column: 1,
+            what: format!("it cannot be read: {why}"),
+            hint: None,
+        }],
+        name,
+        description: String::new(),
+        commands: Vec::new(),
+        file,
+    }
 }
 
 fn summary(name: String, file: &SourceFile<'_>) -> ProfileSummary {

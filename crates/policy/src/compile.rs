@@ -59,14 +59,20 @@ pub fn compile(
     let mut chain = load(&choice, users, &mut version)?;
     request::record(requested, &mut version);
 
-    let mut rules = Rules::built_in(host, choice.name);
+    let mut rules = Rules::built_in(host, choice.name.clone());
     chain.names.pop();
     rules.extended = chain.names;
+    rules.notices.extend(choice.notices);
     rules.notices.extend(project.notice);
     rules.description = chain
         .profiles
         .last()
         .map(|profile| profile.description.clone())
+        .unwrap_or_default();
+    rules.commands = chain
+        .profiles
+        .last()
+        .map(|profile| profile.commands.clone())
         .unwrap_or_default();
     let mut draft = Draft::default();
     for profile in chain.profiles {
@@ -83,6 +89,7 @@ pub fn compile(
     request::apply(&mut rules, requested)?;
     bound_by_organisation(&mut rules, organisation, requested)?;
     deny_places(&mut rules, denials);
+    request::leave_to_the_system(&mut rules);
     rules.digest = version.finish();
     Ok(rules)
 }

@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use crate::Notice;
 use crate::digest::PolicyDigest;
-use crate::error::ProfileError;
+use crate::error::{Problem, ProfileError};
 use crate::origin::{Origin, Sourced};
 use crate::profile::{Profile, is_profile_name};
 use crate::shipped::{self, Shipped};
@@ -18,6 +19,8 @@ pub(crate) const PROFILES_MAX: usize = 32;
 pub(crate) struct Choice<'a> {
     pub(crate) name: Sourced<String>,
     pub(crate) file: Option<&'a SourceFile<'static>>,
+    /// What was passed over on the way.
+    pub(crate) notices: Vec<Notice>,
 }
 
 /// The first to name a profile: the command line, the trusted project, the
@@ -30,7 +33,11 @@ pub(crate) fn choose<'a>(
     by_user: Option<Sourced<String>>,
 ) -> Result<Choice<'a>, ProfileError> {
     let option = Origin::CommandLine("--profile");
-    let named = |name| Choice { name, file: None };
+    let named = |name| Choice {
+        name,
+        file: None,
+        notices: Vec::new(),
+    };
     match &requested.profile {
         Some(RequestedProfile::Named(name)) => {
             return Ok(named(Sourced::new(name.clone(), option)));
@@ -41,6 +48,7 @@ pub(crate) fn choose<'a>(
             return Ok(Choice {
                 name: Sourced::new(name.into_owned(), option),
                 file: Some(file),
+                notices: Vec::new(),
             });
         }
         None => {}
@@ -48,17 +56,23 @@ pub(crate) fn choose<'a>(
     if let Some(name) = by_project {
         return Ok(named(name));
     }
-    if let Some(name) = by_command(program, users)? {
-        return Ok(named(name));
-    }
+    let mut notices = Vec::new();
+    let by_command = by_command(program, users, &mut notices)?;
     let default = || Sourced::built_in("default".to_owned());
-    Ok(named(by_user.unwrap_or_else(default)))
+    Ok(Choice {
+        name: by_command.or(by_user).unwrap_or_else(default),
+        file: None,
+        notices,
+    })
 }
 
-/// The profile that names this program among its `commands`, a user's first.
+/// The profile that names this program among its `commands`, a user's first. A
+/// profile with mistakes stands in the way of those commands that it may name, and
+/// of no others.
 fn by_command(
     program: &OsStr,
     users: &dyn ProfileSource,
+    notices: &mut Vec<Notice>,
 ) -> Result<Option<Sourced<String>>, ProfileError> {
     let Some(command) = Path::new(program).file_name().and_then(OsStr::to_str) else {
         return Ok(None);
@@ -67,7 +81,16 @@ fn by_command(
         let Some(file) = lookup(users, &name)? else {
             continue;
         };
-        let profile = Profile::parse(&file).map_err(ProfileError::Invalid)?;
+        let profile = match Profile::parse(&file) {
+            Ok(profile) => profile,
+            Err(problems) if may_name(&file.content, command) => {
+                return Err(ProfileError::Invalid(problems));
+            }
+            Err(problems) => {
+                notices.extend(problems.first().map(|first| passed_over(&name, first)));
+                continue;
+            }
+        };
         let found = profile
             .commands
             .into_iter()
@@ -83,6 +106,35 @@ fn by_command(
         };
         Sourced::new(profile.name.to_owned(), origin)
     }))
+}
+
+/// Whether a file that cannot be understood may name this command: it stands there
+/// as a word, or an escape sequence may spell it.
+fn may_name(content: &[u8], command: &str) -> bool {
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let stands_alone = |at: usize| {
+        let before = at.checked_sub(1).and_then(|before| content.get(before));
+        let after = content.get(at + command.len());
+        !before.is_some_and(is_of_word) && !after.is_some_and(is_of_word)
+    };
+    let is_there = content
+        .windows(command.len().max(1))
+        .enumerate()
+        .any(|(at, bytes)| bytes == command.as_bytes() && stands_alone(at));
+    is_there || content.contains(&b'\\')
+}
+
+fn passed_over(name: &str, first: &Problem) -> Notice {
+    Notice {
+        text: format!(
+            "the profile {name} has a mistake and is passed over: {}; `atoll profile list` shows it",
+            first.what
+        ),
+        origin: Origin::File {
+            name: first.file.as_str().into(),
+            line: first.line,
+        },
+    }
 }
 
 fn line_of_commands(content: &str) -> u32 {

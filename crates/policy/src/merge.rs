@@ -19,7 +19,6 @@ pub(crate) struct Draft {
     system: Option<Vec<Sourced<PathBuf>>>,
     home: Vec<Sourced<HomePlace>>,
     files: Vec<Sourced<Place>>,
-    keep_caches: bool,
     execute: Option<Vec<Sourced<Place>>>,
 }
 
@@ -56,9 +55,7 @@ pub(crate) fn merge_profile(
     if let Some(system) = settings.system_read {
         draft.system = Some(system.value);
     }
-    if let Some(keep) = settings.home.keep_caches {
-        draft.keep_caches = keep.value;
-    }
+    replace(&mut rules.keep_caches, settings.home.keep_caches);
     if let Some(execute) = settings.execute {
         draft.execute = Some(execute.value);
     }
@@ -155,7 +152,7 @@ pub(crate) fn settle_places(rules: &mut Rules, draft: Draft) -> Result<(), Profi
             .collect()
     };
     let home = rules.host.home.clone();
-    let keep = if draft.keep_caches {
+    let keep = if rules.keep_caches.value {
         Keep::Profile
     } else {
         Keep::Run

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use atoll_model::Reason;
+use atoll_model::{Reason, View, ViewKind};
 
 use crate::origin::Sourced;
 use crate::places::{self, overlap};
@@ -34,6 +34,9 @@ pub(crate) fn of_workspace(rules: &Rules, workspace: &Path) -> Vec<Reason> {
     if let Some(why) = fixed(rules, workspace) {
         reasons.push(reason(what.clone(), why, &BUILT_IN, CHOOSE_ANOTHER));
     }
+    if let Some(refusal) = in_the_system(rules, workspace) {
+        reasons.push(refusal);
+    }
     for denied in &rules.denied_places {
         if let Some(why) = denial(denied, workspace) {
             reasons.push(reason(
@@ -53,6 +56,32 @@ pub(crate) fn of_workspace(rules: &Rules, workspace: &Path) -> Vec<Reason> {
         ));
     }
     reasons
+}
+
+/// What root starts sees the system's directories as parts of one read-only overlay,
+/// in which no workspace can be mounted.
+fn in_the_system(rules: &Rules, workspace: &Path) -> Option<Reason> {
+    let is_above = |view: &&Sourced<View>| {
+        let above = &view.value.inside;
+        view.value.kind == ViewKind::System && workspace != above && workspace.starts_with(above)
+    };
+    let above = rules.views.values().find(is_above)?;
+    (rules.host.uid == 0).then(|| {
+        let system = above.value.inside.display();
+        reason(
+            format!("the workspace {}", workspace.display()),
+            format!(
+                "it lies in {system}, a directory of the system, which is read-only as a whole \
+                 for what root starts"
+            ),
+            &above.origin,
+            format!(
+                "work on a copy: cp -a {} /srv/, then --workspace there; or start Atoll as the \
+                 ordinary user that owns it",
+                workspace.display()
+            ),
+        )
+    })
 }
 
 fn fixed(rules: &Rules, workspace: &Path) -> Option<&'static str> {

@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use atoll_model::{Access, LimitKey, View, ViewKind, WorkspaceMode};
 
@@ -99,6 +100,36 @@ fn apply_read_only(rules: &mut Rules, requested: &Requested) {
         };
         let inside = view.inside.clone();
         rules.views.insert(inside, Sourced::new(view, RO));
+    }
+}
+
+/// What root starts sees the system's directories as read-only wholes, in which
+/// nothing more can be mounted: what was named within one is there already, with the
+/// rights that it has for everybody.
+pub(crate) fn leave_to_the_system(rules: &mut Rules) {
+    if rules.host.uid != 0 {
+        return;
+    }
+    let of = |rules: &Rules, kind: ViewKind| -> Vec<(PathBuf, Origin)> {
+        let views = rules.views.values().filter(|view| view.value.kind == kind);
+        views
+            .map(|view| (view.value.inside.clone(), view.origin.clone()))
+            .collect()
+    };
+    let system = of(rules, ViewKind::System);
+    for (path, origin) in of(rules, ViewKind::Input) {
+        let above = system
+            .iter()
+            .find(|(above, _)| path != *above && path.starts_with(above));
+        if let Some((above, _)) = above {
+            rules.views.remove(&path);
+            let text = format!(
+                "{} is shown as a part of {}: what not everybody may read there cannot be read",
+                path.display(),
+                above.display()
+            );
+            rules.notice(text, origin);
+        }
     }
 }
 

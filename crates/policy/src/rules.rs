@@ -21,8 +21,11 @@ pub struct Rules {
     pub(crate) description: String,
     /// The profiles that it extends, in the order of merging.
     pub(crate) extended: Vec<String>,
+    /// The commands that choose the profile.
+    pub(crate) commands: Vec<Sourced<String>>,
     pub(crate) workspace: Sourced<WorkspaceMode>,
     pub(crate) forbid_live: Sourced<bool>,
+    pub(crate) keep_caches: Sourced<bool>,
     /// By path inside, parents first.
     pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
     pub(crate) denied_places: Vec<Sourced<PathBuf>>,
@@ -42,6 +45,28 @@ impl Rules {
     #[must_use]
     pub fn profile(&self) -> &str {
         &self.profile.value
+    }
+
+    /// Who chose the profile: an option, a line of a file, or `built in`.
+    #[must_use]
+    pub fn chosen_by(&self) -> &Origin {
+        &self.profile.origin
+    }
+
+    /// The profiles that the chosen one extends, in the order of merging.
+    #[must_use]
+    pub fn extends(&self) -> &[String] {
+        &self.extended
+    }
+
+    /// The limits that a file or an option has set, rather than Atoll's defaults.
+    #[must_use]
+    pub fn limits_asked_for(&self) -> Vec<LimitKey> {
+        let of_someone = |(key, origin): (&LimitKey, &Origin)| match origin {
+            Origin::BuiltIn => None,
+            Origin::CommandLine(_) | Origin::File { .. } => Some(*key),
+        };
+        self.limits.origins.iter().filter_map(of_someone).collect()
     }
 
     /// The version of the policy: `sha256:` and the digest of every file and
@@ -65,8 +90,10 @@ impl Rules {
             profile,
             description: String::new(),
             extended: Vec::new(),
+            commands: Vec::new(),
             workspace: Sourced::built_in(WorkspaceMode::CopyOnWrite),
             forbid_live: no(),
+            keep_caches: no(),
             views: BTreeMap::new(),
             denied_places: Vec::new(),
             environment: EnvironmentRules {

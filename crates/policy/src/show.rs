@@ -1,7 +1,9 @@
 //! Rules as text for people and as JSON for programs: every value that is in
 //! force, with where it comes from.
 
-use atoll_model::{Access, Keep, LimitKey, Limits, View, ViewKind, format_bytes, format_duration};
+mod text;
+
+use atoll_model::{Access, Keep, LimitKey, Limits, View, ViewKind};
 use serde_json::{Map, Value, json};
 
 use crate::origin::{Origin, Sourced};
@@ -12,43 +14,12 @@ use crate::settings::workspace_name;
 struct Row {
     section: &'static str,
     key: String,
-    text: String,
     json: Value,
     from: String,
 }
 
 impl Rules {
-    /// Every value in force and where it comes from, one a line, for people.
-    #[must_use]
-    pub fn show(&self) -> String {
-        let rows = self.rows();
-        let width = |of: fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or_default();
-        let key_width = width(|row| row.key.chars().count());
-        let text_width = width(|row| row.text.chars().count()).min(48);
-        let mut out = format!("{} — {}\n", self.profile.value, self.description);
-        let mut section = "";
-        for row in &rows {
-            if row.section != section {
-                section = row.section;
-                out.push_str(&format!("\n{section}\n"));
-            }
-            let (key, text, from) = (&row.key, &row.text, &row.from);
-            out.push_str(&format!("  {key:key_width$}  {text:text_width$}  {from}\n"));
-        }
-        for refusal in &self.refusals {
-            out.push_str(&format!(
-                "\nrefused: {}: {} ({})\n",
-                refusal.what, refusal.why, refusal.rule
-            ));
-        }
-        for notice in &self.notices {
-            out.push_str(&format!("\nnote: {notice}\n"));
-        }
-        out.push_str(&format!("\npolicy {}\n", self.digest));
-        out
-    }
-
-    /// The same as one JSON object: per section a list of `key`, `value`, `from`.
+    /// Every value in force as one JSON object: per section a list of `key`, `value`, `from`.
     /// Sizes are in bytes, times in milliseconds, `cpu` in processors.
     #[must_use]
     pub fn show_json(&self) -> Value {
@@ -145,29 +116,21 @@ impl Rules {
 struct Rows(Vec<Row>);
 
 impl Rows {
-    fn push(&mut self, section: &'static str, key: &str, text: String, json: Value, from: &Origin) {
+    fn push(&mut self, section: &'static str, key: &str, json: Value, from: &Origin) {
         self.0.push(Row {
             section,
             key: key.to_owned(),
-            text,
             json,
             from: from.to_string(),
         });
     }
 
     fn text(&mut self, section: &'static str, key: &str, text: &str, from: &Origin) {
-        self.push(section, key, text.to_owned(), Value::from(text), from);
+        self.push(section, key, Value::from(text), from);
     }
 
     fn flag(&mut self, section: &'static str, key: &str, flag: &Sourced<bool>) {
-        let text = if flag.value { "yes" } else { "no" };
-        self.push(
-            section,
-            key,
-            text.to_owned(),
-            Value::from(flag.value),
-            &flag.origin,
-        );
+        self.push(section, key, Value::from(flag.value), &flag.origin);
     }
 
     fn views(&mut self, rules: &Rules, kind: ViewKind, section: &'static str) {
@@ -191,8 +154,8 @@ impl Rows {
 
     fn limits(&mut self, rules: &Rules) {
         for key in LimitKey::ALL {
-            let (text, json) = limit(&rules.limits.limits, key);
-            self.push("limits", key.name(), text, json, &rules.limits.origin(key));
+            let json = limit(&rules.limits.limits, key);
+            self.push("limits", key.name(), json, &rules.limits.origin(key));
         }
         let unenforced = rules.limits.limits.dangerous_unenforced_limits;
         let flag = Sourced::new(unenforced, rules.limits.unenforced.clone());
@@ -200,35 +163,22 @@ impl Rows {
     }
 }
 
-/// A limit for people and as a number, `null` for none.
-fn limit(limits: &Limits, key: LimitKey) -> (String, Value) {
-    let bytes = |number: u64| (format_bytes(number), Value::from(number));
-    let count = |number: u64| (number.to_string(), Value::from(number));
-    let none = || ("none".to_owned(), Value::Null);
-    let time = |time: Option<std::time::Duration>| match time {
-        Some(time) => {
-            let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            (format_duration(time), Value::from(ms))
-        }
-        None => none(),
+/// A limit as a number, `null` for none.
+fn limit(limits: &Limits, key: LimitKey) -> Value {
+    let time = |time: Option<std::time::Duration>| {
+        time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     };
     match key {
-        LimitKey::Memory => bytes(limits.memory_bytes),
-        LimitKey::Swap => bytes(limits.swap_bytes),
-        LimitKey::Processes => count(limits.processes),
-        LimitKey::OpenFiles => count(limits.open_files),
-        LimitKey::Disk => bytes(limits.disk_bytes),
-        LimitKey::Inodes => count(limits.inodes),
-        LimitKey::Tmp => bytes(limits.tmp_bytes),
-        LimitKey::Cpu => match limits.cpu_millis {
-            Some(millis) => {
-                let processors = millis as f64 / 1_000.0;
-                (format!("{processors}"), Value::from(processors))
-            }
-            None => ("all, at low weight".to_owned(), Value::Null),
-        },
-        LimitKey::WallClock => time(limits.wall_clock),
-        LimitKey::Idle => time(limits.idle),
-        LimitKey::Output => bytes(limits.output_bytes),
+        LimitKey::Memory => json!(limits.memory_bytes),
+        LimitKey::Swap => json!(limits.swap_bytes),
+        LimitKey::Processes => json!(limits.processes),
+        LimitKey::OpenFiles => json!(limits.open_files),
+        LimitKey::Disk => json!(limits.disk_bytes),
+        LimitKey::Inodes => json!(limits.inodes),
+        LimitKey::Tmp => json!(limits.tmp_bytes),
+        LimitKey::Cpu => json!(limits.cpu_millis.map(|millis| millis as f64 / 1_000.0)),
+        LimitKey::WallClock => json!(time(limits.wall_clock)),
+        LimitKey::Idle => json!(time(limits.idle)),
+        LimitKey::Output => json!(limits.output_bytes),
     }
 }

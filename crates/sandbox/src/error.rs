@@ -39,10 +39,7 @@ pub enum SandboxError {
         inner: PathBuf,
     },
     /// A limit that this host cannot hold.
-    #[error(
-        "this host cannot enforce the limit {limit}: {why}. Run as root or with a delegated \
-         control group, drop the limit, or set dangerous.unenforced-limits in the profile"
-    )]
+    #[error("this host cannot enforce the limit {limit}: {why}")]
     Unenforceable {
         /// Which limit.
         limit: &'static str,

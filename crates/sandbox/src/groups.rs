@@ -27,6 +27,20 @@ pub enum Held {
     Nowhere(String),
 }
 
+impl Held {
+    /// Why time of the processor cannot be limited, where that is so.
+    #[must_use]
+    pub fn without_cpu(&self) -> Option<String> {
+        match self {
+            Self::Unified(_) | Self::Separate { cpu: Some(_), .. } => None,
+            Self::Separate { cpu: None, .. } => {
+                Some("no control group of the cpu controller can be used".to_owned())
+            }
+            Self::Nowhere(why) => Some(why.clone()),
+        }
+    }
+}
+
 /// Finds out where this process can make control groups. Nothing is made.
 #[must_use]
 pub fn detect(host: &Host) -> Held {
@@ -175,6 +189,8 @@ impl Groups {
         self.set("pids.max", &limits.processes.to_string())?;
         match limits.cpu_millis {
             None => Ok(()),
+            // Started all the same where that was chosen knowingly.
+            Some(_) if self.all.len() < 3 => Ok(()),
             Some(millis) => {
                 self.set("cpu.cfs_period_us", "100000")?;
                 self.set("cpu.cfs_quota_us", &(millis * 100).to_string())
@@ -201,6 +217,16 @@ impl Groups {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         }
+    }
+
+    /// Whether the kernel counts swap for these groups; they must have been made.
+    pub(crate) fn counts_swap(&self) -> bool {
+        let file = if self.unified {
+            "memory.swap.max"
+        } else {
+            "memory.memsw.limit_in_bytes"
+        };
+        self.memory.join(file).exists()
     }
 
     /// Of version 2: the directory to start in.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use atoll_frame::{
     Identity, Operation, Permission, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
 };
-use atoll_model::{Boundary, Call, Enforcement, Limits, WorkspaceMode};
+use atoll_model::{Boundary, Call, Enforcement, LimitKey, Limits, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
 
@@ -31,6 +31,9 @@ pub struct Native<'a> {
     pub placement: &'a Placement,
     /// The terminal's size, if the program gets one.
     pub terminal: Option<Size>,
+    /// The limits that somebody has asked for: these are held, or nothing starts. What
+    /// Atoll sets by itself is held as far as the host can, and recorded so.
+    pub asked_for: &'a [LimitKey],
 }
 
 const RLIMIT_CORE: u32 = 4;
@@ -61,7 +64,7 @@ pub fn assemble(
             let sandbox = Running {
                 launcher,
                 lines,
-                enforcement: enforcement(groups.as_ref()),
+                enforcement: enforcement(groups.as_ref(), native.held),
                 disk: disk_watch(native.placement, limits),
                 groups,
                 limits: limits.clone(),
@@ -126,6 +129,7 @@ fn launch(
                 .make(&boundary.limits)
                 .map_err(SandboxError::host("the control group could not be made"))?;
         }
+        refuse_unheld_swap(native, &boundary.limits, groups)?;
         socket::send(launcher.line.as_fd(), b"g", &[])
             .map_err(SandboxError::host("the launcher is gone"))?;
         Ok(lines)
@@ -264,18 +268,62 @@ fn resource_limits(
         let processes = limits.processes.saturating_add(others);
         list.push(limit(RLIMIT_NPROC, processes));
         list.push(limit(RLIMIT_DATA, limits.memory_bytes));
-        if let (Some(_), Held::Nowhere(why), false) = (
-            limits.cpu_millis,
-            native.held,
-            limits.dangerous_unenforced_limits,
-        ) {
-            return Err(SandboxError::Unenforceable {
-                limit: "cpu",
-                why: why.clone(),
-            });
+    }
+    match native.held.without_cpu() {
+        Some(why) if limits.cpu_millis.is_some() && !limits.dangerous_unenforced_limits => {
+            Err(SandboxError::Unenforceable { limit: "cpu", why })
+        }
+        Some(_) | None => Ok(list),
+    }
+}
+
+/// A limit of swap that somebody has asked for is held, or nothing starts.
+fn refuse_unheld_swap(
+    native: &Native<'_>,
+    limits: &Limits,
+    groups: Option<&Groups>,
+) -> Result<(), SandboxError> {
+    let is_asked_for = native.asked_for.contains(&LimitKey::Swap);
+    if !is_asked_for || limits.dangerous_unenforced_limits || Swap::of(groups) != Swap::NotHeld {
+        return Ok(());
+    }
+    let why = match native.held {
+        Held::Nowhere(why) => why.clone(),
+        Held::Unified(_) | Held::Separate { .. } => {
+            "the kernel does not count swap for control groups".to_owned()
+        }
+    };
+    Err(SandboxError::Unenforceable { limit: "swap", why })
+}
+
+/// By what swap is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Swap {
+    /// By the sandbox's control group.
+    ByGroups,
+    /// The host has none.
+    HostHasNone,
+    /// By nothing.
+    NotHeld,
+}
+
+impl Swap {
+    fn of(groups: Option<&Groups>) -> Self {
+        let counted = groups.is_some_and(Groups::counts_swap);
+        let swaps = (!counted)
+            .then(|| std::fs::read_to_string("/proc/swaps").ok())
+            .flatten();
+        Self::from_facts(counted, swaps.as_deref())
+    }
+
+    /// `swaps` is the table of proc_swaps(5); without it there may be any.
+    pub(crate) fn from_facts(counted: bool, swaps: Option<&str>) -> Self {
+        match (counted, swaps) {
+            (true, _) => Self::ByGroups,
+            (false, Some(table)) if table.lines().nth(1).is_none() => Self::HostHasNone,
+            (false, _) => Self::NotHeld,
         }
     }
-    Ok(list)
 }
 
 /// Room in memory: one limit for all that is written there.
@@ -288,17 +336,23 @@ fn room(limits: &Limits) -> Room {
 }
 
 /// Who holds which limit, for the record.
-fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
+fn enforcement(groups: Option<&Groups>, held: &Held) -> Vec<Enforcement> {
     let by_groups = groups.map(Groups::name);
+    let cpu = by_groups.filter(|_| held.without_cpu().is_none());
+    let swap = match Swap::of(groups) {
+        Swap::ByGroups => by_groups.unwrap_or("none"),
+        Swap::HostHasNone => "host without swap",
+        Swap::NotHeld => "none",
+    };
     let one = |limit: &str, by: &str| Enforcement {
         limit: limit.to_owned(),
         by: by.to_owned(),
     };
     vec![
         one("memory", by_groups.unwrap_or("supervisor, in part")),
-        one("swap", by_groups.unwrap_or("none")),
+        one("swap", swap),
         one("processes", by_groups.unwrap_or("rlimit")),
-        one("cpu", by_groups.unwrap_or("none")),
+        one("cpu", cpu.unwrap_or("none")),
         one("open-files", "rlimit"),
         one("tmp", "tmpfs"),
         one("disk", "supervisor, in part"),

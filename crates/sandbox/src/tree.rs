@@ -507,7 +507,9 @@ impl Plan {
         };
         give(Path::new("/"), boundary.programs.is_empty(), false, false);
         for program in &boundary.programs {
-            give(program, true, false, false);
+            // Landlock takes files, not the links to them that lists usually name.
+            let real = program.canonicalize();
+            give(real.as_deref().unwrap_or(program), true, false, false);
         }
         for path in ["/tmp", "/var/tmp", "/dev/shm", "/proc"] {
             give(Path::new(path), false, true, false);

@@ -3,6 +3,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use atoll_model::RunId;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -12,7 +13,7 @@ use crate::head::{BootId, FoundHead, Head};
 use crate::lock::{open_lock, wait_for_lock};
 use crate::repair::repair;
 use crate::segment::{SEGMENT_BYTES_MAX, Segment, segment_name};
-use crate::state::LEDGER;
+use crate::state::{LEDGER, RUNS};
 use crate::tail::{FoundTail, Tail, find_tail};
 use crate::{Clock, FileFault, LedgerError, Position, StateDir};
 
@@ -30,6 +31,8 @@ const RECOVERY_LOCK: &str = "recovery";
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
+    /// Where the runs are that the ledger tells of.
+    runs: PathBuf,
     directory: OwnedFd,
     lock: OwnedFd,
     clock: Clock,
@@ -38,6 +41,8 @@ pub(crate) struct Journal {
     /// The end of the ledger as this process left it. Also keeps the threads of
     /// this process apart, which the file lock (shared by them) does not.
     tail: Mutex<Option<Tail>>,
+    /// What this process found lost and recorded so, in words.
+    losses: Mutex<Vec<String>>,
     commit: Commit,
 }
 
@@ -57,12 +62,14 @@ impl Journal {
         let lock = open_lock(&directory, &path, APPEND_LOCK)?;
         Ok(Self {
             path,
+            runs: state.path().join(RUNS),
             directory,
             lock,
             clock,
             boot,
             segment_bytes_max,
             tail: Mutex::new(None),
+            losses: Mutex::new(Vec::new()),
             commit: Commit::default(),
         })
     }
@@ -99,7 +106,7 @@ impl Journal {
     /// The end of the ledger, after setting aside and recording whatever is wrong
     /// with it. The append lock is held.
     fn sound_tail(&self, known: Option<Tail>) -> Result<Tail, LedgerError> {
-        let head = Head::read(&self.directory, &self.path)?;
+        let mut head = Head::read(&self.directory, &self.path)?;
         let found = match known {
             Some(tail) if self.is_current(&tail)? => FoundTail {
                 tail,
@@ -107,11 +114,18 @@ impl Journal {
             },
             _ => find_tail(&self.directory, &self.path, &head)?,
         };
+        // A run is kept only after its opening was appended: without any segment there
+        // are runs only where somebody removed the ledger.
+        let orphans = match &found.tail.segment {
+            Some(_) => 0,
+            None => count_runs(&self.runs),
+        };
         if head == FoundHead::Missing && found.tail.segment.is_none() {
-            Head::empty(self.boot.clone()).write(&self.directory, &self.path, true)?;
-            return Ok(found.tail);
+            let empty = Head::empty(self.boot.clone());
+            empty.write(&self.directory, &self.path, true)?;
+            head = FoundHead::Sound(empty);
         }
-        repair(self, &head, found)
+        repair(self, &head, found, orphans)
     }
 
     fn is_current(&self, tail: &Tail) -> Result<bool, FileFault> {
@@ -232,6 +246,20 @@ impl Journal {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Keeps the words on a loss, for those who tell people.
+    pub(crate) fn remember_loss(&self, remark: Option<String>) {
+        let losses = self.losses.lock();
+        losses
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(remark);
+    }
+
+    /// What this process found lost.
+    pub(crate) fn losses(&self) -> Vec<String> {
+        let losses = self.losses.lock();
+        losses.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -252,6 +280,16 @@ impl Drop for HeldLock<'_> {
         // a copy of the descriptor.
         let _ = rustix::fs::flock(self.lock, FlockOperation::Unlock);
     }
+}
+
+/// How many runs are kept below this directory; none where there is none.
+pub(crate) fn count_runs(runs: &Path) -> u64 {
+    let entries = std::fs::read_dir(runs).into_iter().flatten().flatten();
+    let is_run = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_str().is_some_and(|name| RunId::parse(name).is_ok())
+    };
+    entries.filter(is_run).count() as u64
 }
 
 /// Waits until no append is going on, and keeps others from beginning; for

@@ -146,6 +146,13 @@ impl Ledger {
         &self.interrupted
     }
 
+    /// What an append of this process found lost, recorded, and went on without: a line
+    /// each, for people.
+    #[must_use]
+    pub fn losses(&self) -> Vec<String> {
+        self.journal.losses()
+    }
+
     /// Records a call and its verdict (`run.opened`); it is on disk once the entry
     /// is armed, and nothing may have an effect before. From here to [`Ledger::close`] the run counts as open: when this process
     /// ends before, the next one finds it interrupted.

@@ -31,11 +31,14 @@ enum Cause {
     Rewritten,
     /// Nobody can say any more what was acknowledged.
     HeadLost,
+    /// The ledger is not there, but runs are that it must have told of.
+    Removed,
 }
 
 impl Cause {
-    fn of(head: &FoundHead, found: &FoundTail) -> Option<Self> {
+    fn of(head: &FoundHead, found: &FoundTail, orphans: u64) -> Option<Self> {
         match head {
+            FoundHead::Sound(head) if orphans > 0 && head.size == 0 => Some(Self::Removed),
             FoundHead::Missing | FoundHead::Garbled => Some(Self::HeadLost),
             FoundHead::Sound(head) if head.size > found.tail.size => Some(Self::Cut),
             FoundHead::Sound(head)
@@ -53,24 +56,54 @@ impl Cause {
             Self::Cut => "cut",
             Self::Rewritten => "rewritten",
             Self::HeadLost => "head-lost",
+            Self::Removed => "removed",
+        }
+    }
+
+    /// For people: what is lost. A line that was never acknowledged is no loss.
+    fn remark(self, head: &FoundHead, found: u64, orphans: u64) -> Option<String> {
+        let acknowledged = match head {
+            FoundHead::Sound(head) => head.size,
+            FoundHead::Missing | FoundHead::Garbled => 0,
+        };
+        match self {
+            Self::Torn => None,
+            Self::Cut => Some(format!(
+                "the ledger has lost its end: of {acknowledged} events {found} were there"
+            )),
+            Self::Rewritten => Some("the ledger's last event was exchanged".to_owned()),
+            Self::HeadLost => Some(
+                "the ledger's head was gone or garbled, so nobody can say whether its end is \
+                 whole"
+                    .to_owned(),
+            ),
+            Self::Removed => Some(format!(
+                "the ledger was gone, though runs are kept here ({orphans}); a new one was begun"
+            )),
         }
     }
 }
 
 /// Makes the ledger fit for the next event. Whatever is not an event is set aside
 /// in a file of its own, and what was found is recorded (`ledger.repaired`), so
-/// that a loss stays visible for ever. The append lock is held.
+/// that a loss stays visible for ever. `orphans` are the runs of a ledger without a
+/// segment. The append lock is held.
 pub(crate) fn repair(
     journal: &Journal,
     head: &FoundHead,
     found: FoundTail,
+    orphans: u64,
 ) -> Result<Tail, LedgerError> {
-    let Some(cause) = Cause::of(head, &found) else {
+    let Some(cause) = Cause::of(head, &found, orphans) else {
         return Ok(found.tail);
     };
+    let remark = cause.remark(head, found.tail.size, orphans);
     let mut body = json!({ "cause": cause.name(), "found": place_of(&found.tail) });
     if let (FoundHead::Sound(head), Some(members)) = (head, body.as_object_mut()) {
         members.insert("acknowledged".to_owned(), acknowledged(head));
+    }
+    if let (Cause::Removed, Some(members)) = (cause, body.as_object_mut()) {
+        members.insert("runs".to_owned(), json!(orphans));
     }
     if let (Some(segment), Some(members)) = (&found.remains, body.as_object_mut()) {
         let from = found.tail.segment.as_ref().map_or(0, |sound| sound.bytes);
@@ -86,6 +119,7 @@ pub(crate) fn repair(
     }
     // From here on this is what is acknowledged, also where it is less than before.
     journal.write_head(&tail, cause == Cause::HeadLost)?;
+    journal.remember_loss(remark);
     Ok(tail)
 }
 

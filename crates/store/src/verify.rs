@@ -10,11 +10,11 @@ use sha2::{Digest, Sha256};
 use crate::event::{Event, split_line};
 use crate::hash::Frontier;
 use crate::head::{FoundHead, HEAD, Head};
-use crate::journal::hold_for_reading;
+use crate::journal::{count_runs, hold_for_reading};
 use crate::lines::{Line, LineContent, Lines};
 use crate::read::read_line;
-use crate::segment::segment_name;
-use crate::state::LEDGER;
+use crate::segment::{list_segments, segment_name};
+use crate::state::{LEDGER, RUNS};
 use crate::verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};
 use crate::{FileFault, LedgerError, StateDir, TreeHash};
 
@@ -31,6 +31,7 @@ pub(crate) fn verify(state: &StateDir) -> Result<Verified, VerifyError> {
     // The head comes first: events that follow meanwhile are not missed then.
     let head = read_head(directory.as_ref(), &path)?;
     let mut check = Check::new(path, directory, head);
+    check.orphans = orphans(state, check.directory.as_ref(), &check.path)?;
     let mut lines = Lines::from(state, 1, 0).map_err(LedgerError::from)?;
     check.all(&mut lines)?;
     if lines.place().2 > 0 {
@@ -44,6 +45,18 @@ pub(crate) fn verify(state: &StateDir) -> Result<Verified, VerifyError> {
     }
     let (_, _, unfinished_bytes) = lines.place();
     check.finish(unfinished_bytes)
+}
+
+/// The runs that are kept, where there is no segment that could tell of them.
+fn orphans(state: &StateDir, directory: Option<&OwnedFd>, path: &Path) -> Result<u64, LedgerError> {
+    let segments = match directory {
+        Some(directory) => list_segments(directory, path)?.len(),
+        None => 0,
+    };
+    Ok(match segments {
+        0 => count_runs(&state.path().join(RUNS)),
+        _ => 0,
+    })
 }
 
 /// A head that is just being overwritten can look garbled, so it is looked at
@@ -80,6 +93,8 @@ struct Check {
     sound: u64,
     damage: Vec<Damage>,
     more: u64,
+    /// Runs of a ledger that is not there.
+    orphans: u64,
 }
 
 impl Check {
@@ -100,6 +115,7 @@ impl Check {
             sound: 0,
             damage: Vec::new(),
             more: 0,
+            orphans: 0,
         }
     }
 
@@ -245,6 +261,14 @@ impl Check {
 
     fn finish(mut self, unfinished_bytes: u64) -> Result<Verified, VerifyError> {
         let head_place = Place::file(HEAD.to_owned());
+        // Appends made meanwhile have found it themselves.
+        if self.orphans > 0 && self.next_seq == 0 {
+            let what = format!(
+                "the ledger is gone: runs are kept here ({}), and no event tells of them",
+                self.orphans
+            );
+            self.found(Place::file(segment_name(1)), what, Severity::Lost);
+        }
         match &self.head {
             FoundHead::Sound(head) if head.size > self.next_seq => {
                 let what = format!(

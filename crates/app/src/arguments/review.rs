@@ -12,6 +12,24 @@ Examples:
   atoll diff k7qd src/main.rs    one file of the run whose id contains k7qd
   atoll diff last --no-pager > changes.patch";
 
+const RUNS_EXAMPLES: &str = "\
+Examples:
+  atoll runs                       the last 20
+  atoll runs --state kept          those whose changes wait for a decision
+  atoll runs --workspace . --all   every one of this directory";
+
+/// The states of runs, in a word.
+const STATES: [&str; 8] = [
+    "running",
+    "kept",
+    "written",
+    "applied",
+    "partly-applied",
+    "undone",
+    "interrupted",
+    "failed",
+];
+
 const APPLY_EXAMPLES: &str = "\
 Examples:
   atoll apply last               everything but control files, caches, ignored files
@@ -21,15 +39,28 @@ Examples:
 
 /// List runs, the newest first
 ///
-/// Shown are those that still hold changes, with --all every one.
+/// Shown are the last 20 of which something is kept, with --all every one. What was
+/// discarded is in the ledger only: `atoll ledger show`.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, after_help = RUNS_EXAMPLES)]
 pub struct RunsArguments {
+    /// Only runs whose id contains this. Default: all; so do `list` and `ls`.
+    #[arg(value_name = "RUN")]
+    pub runs: Vec<String>,
+
+    /// Only runs that work on this directory or beneath it.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub workspace: Option<PathBuf>,
+
+    /// Only runs in this state, as kept, applied, interrupted.
+    #[arg(long, value_name = "STATE", value_parser = STATES)]
+    pub state: Option<String>,
+
     /// Print JSON: one array, an object for each run. Default: a table.
     #[arg(long)]
     pub json: bool,
 
-    /// List runs that were applied or discarded, too. Default: those that hold changes.
+    /// List every run of which something is kept. Default: the last 20.
     #[arg(long)]
     pub all: bool,
 }
@@ -66,7 +97,7 @@ pub struct DiffArguments {
     pub json: bool,
 }
 
-/// Write a run's changes into the real directory, so that `undo` can take them back
+/// Write a run's changes to the workspace; `undo` takes them back
 ///
 /// Files that changed outside since the run started are conflicts: they are
 /// shown, and nothing is written. Caches and ignored files stay in the layer
@@ -124,7 +155,7 @@ pub struct DiscardArguments {
     pub run: String,
 }
 
-/// Take back what `apply`, or a live run, wrote into the real directory
+/// Take back what `apply`, or a live run, wrote to the workspace
 ///
 /// What changed there later is named, and nothing is written. Of a live run only
 /// what differed at its end is taken back; where nobody saw its end, only --force
@@ -144,8 +175,9 @@ pub struct UndoArguments {
     pub force: bool,
 }
 
-/// Explain what a run was denied, by which rule, and what would allow it
+/// Explain a run: by which rule, within what, and what was denied
 ///
+/// With commands that would allow it, as far as an option does.
 /// Example: atoll why, atoll why k7qd
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
@@ -153,4 +185,8 @@ pub struct WhyArguments {
     /// The run: its id, a part of it that no other run has, or `last`.
     #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
     pub run: String,
+
+    /// Print JSON: one object, with every event of the run. Default: text.
+    #[arg(long)]
+    pub json: bool,
 }

@@ -34,7 +34,7 @@ Examples:
 
 Afterwards: `atoll diff`, `atoll apply RUN`, `atoll discard RUN`, `atoll why`.";
 
-/// Run a program inside a boundary, on a copy-on-write view of a directory
+/// Run a program inside a boundary; what it writes is kept apart
 ///
 /// The program sees the system read-only, an empty home directory and the
 /// workspace. What it writes there goes to a layer of Atoll's own; the real
@@ -48,16 +48,17 @@ Afterwards: `atoll diff`, `atoll apply RUN`, `atoll discard RUN`, `atoll why`.";
 pub struct RunArguments {
     /// What the program may see, use and change: a profile's name or file
     ///
-    /// Default: `default`, or what the trusted atoll.toml of the project names.
-    /// `atoll profile list` lists them. A value with a `/` or ending in `.toml` is a file.
+    /// Default: what the project's trusted atoll.toml names, else the one for the command
+    /// (as `rust` for cargo), else `default`. `atoll profile list` lists them. A value
+    /// with a `/` or ending in `.toml` is a file.
     /// Example: --profile rust, --profile ./ci.toml
     #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath, verbatim_doc_comment)]
     pub profile: Option<OsString>,
 
     /// The directory to work on
     ///
-    /// Default: the current directory. Never `/`, the home directory itself or one
-    /// that holds Atoll's own state.
+    /// Default: the current directory. Never `/`, the home directory itself, one that
+    /// holds Atoll's own state or, for root, one within /usr, /etc, /opt and such.
     /// Example: --workspace ~/src/project
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, verbatim_doc_comment)]
     pub workspace: Option<PathBuf>,

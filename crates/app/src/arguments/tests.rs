@@ -113,7 +113,10 @@ fn the_other_commands_are_read() {
     );
     check(
         "atoll why",
-        Command::Why(WhyArguments { run: "last".into() }),
+        Command::Why(WhyArguments {
+            run: "last".into(),
+            json: false,
+        }),
     );
     check(
         "atoll apply last --take-back",
@@ -137,6 +140,7 @@ fn the_other_commands_are_read() {
         Command::Profile(ProfileArguments {
             action: ProfileAction::Show(ShowProfileArguments {
                 name: "default".into(),
+                json: false,
             }),
         }),
     );
@@ -211,4 +215,37 @@ fn help_of_run_tells_statuses_limits_and_examples() {
     assert!(help.contains("Examples:\n  atoll run -- "));
     let widest = help.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(100), "a line of {widest:?} characters");
+}
+
+#[test]
+fn lists_of_commands_fit_a_narrow_terminal() {
+    fn check(mut command: clap::Command) {
+        let help = command.render_help().to_string();
+        let commands = help
+            .split("\n\n")
+            .find(|part| part.starts_with("Commands:"));
+        for line in commands.unwrap_or_default().lines() {
+            assert!(line.chars().count() <= 80, "{line:?}");
+        }
+    }
+    let all = definition();
+    for one in all.get_subcommands() {
+        check(one.clone());
+    }
+    check(all);
+}
+
+#[test]
+fn words_of_habit_are_understood() {
+    for line in ["atoll ls", "atoll list", "atoll ps"] {
+        assert!(matches!(read(&words(line)), Ok(Command::Runs(_))), "{line}");
+    }
+    assert!(matches!(
+        read(&words("atoll profiles ls")),
+        Ok(Command::Profile(_))
+    ));
+    assert!(matches!(
+        read(&words("atoll log tail")),
+        Ok(Command::Ledger(_))
+    ));
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-/// Free disk space: what is left of runs that were applied, discarded or killed
+/// Free disk space of runs that were applied, discarded or killed
 ///
 /// Kept changes stay, unless --older-than names an age.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct GcArguments {
     pub dry_run: bool,
 }
 
-/// List, show and check profiles: what a program may see, use and change.
+/// List, show and check profiles: what a program may see and do.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct ProfileArguments {
@@ -38,24 +38,40 @@ pub struct ProfileArguments {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 #[allow(missing_docs)]
 pub enum ProfileAction {
-    /// List the profiles that `run --profile` knows, with where each comes from.
-    List,
+    List(ListProfilesArguments),
     Show(ShowProfileArguments),
     Check(CheckProfileArguments),
 }
 
+/// List the profiles, with the commands that choose them
+///
+/// Those of your own come with their file; one with mistakes is marked, with the first.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment, visible_alias = "ls")]
+pub struct ListProfilesArguments {
+    /// Print JSON: one array, an object for each profile. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Show all that a profile grants on this machine, defaults included
 ///
-/// Example: atoll profile show rust
+/// As a profile file, with where each value comes from in comments: paste what you
+/// want to change into one of your own.
+/// Example: atoll profile show rust > ~/.config/atoll/profiles/mine.toml
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct ShowProfileArguments {
     /// The profile's name, or its file.
     #[arg(value_name = "NAME|FILE", default_value = "default", value_hint = ValueHint::FilePath)]
     pub name: OsString,
+
+    /// Print JSON: one object, each value with where it comes from. Default: a profile file.
+    #[arg(long)]
+    pub json: bool,
 }
 
-/// Check a profile file: unknown keys and unusable values, with line and suggestion
+/// Check a profile file: what is wrong, with line and suggestion
 ///
 /// Example: atoll profile check ./atoll.toml
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -131,7 +147,7 @@ pub struct ShowLedgerArguments {
     pub run: Option<String>,
 }
 
-/// Tell what this machine can enforce, what it cannot, and how to fix that
+/// Tell what this machine enforces, and how to mend what it cannot
 ///
 /// The exit status is 0 when `atoll run` works here, otherwise 1.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use atoll_model::{Ending, Enforcement, LimitHit, RunId, Usage, format_bytes, format_duration};
+use atoll_model::{
+    Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, format_bytes, format_duration,
+};
 
 use super::{Paint, Style, counted, grouped};
 use crate::escape::printable;
@@ -23,8 +25,12 @@ pub struct Summary<'a> {
     pub ending: Ending,
     /// What it used.
     pub usage: Usage,
-    /// How limits were held; those held by `none` are named.
+    /// How limits were held.
     pub enforcement: &'a [Enforcement],
+    /// The limits that a file or an option has set: of these, what was not held is
+    /// named. What a host never holds of the defaults is for `atoll doctor` and
+    /// `atoll why`, not for the end of every run.
+    pub asked_for: &'a [LimitKey],
     /// What it changed.
     pub changes: &'a Changes,
     /// What Atoll saw it being denied; what only the kernel refused is not seen.
@@ -81,15 +87,21 @@ pub struct Denied {
     pub what: String,
     /// How often.
     pub times: u64,
+    /// The limit that it came up against, if it was one.
+    pub limit: Option<LimitKey>,
 }
 
 /// What became of the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Afterwards {
+    /// A person is about to be asked.
+    Undecided,
     /// They wait in the run's layer.
     Kept,
     /// They were written to the workspace.
     Applied,
+    /// Some were written to the workspace.
+    PartlyApplied,
     /// They were thrown away.
     Discarded,
     /// They went straight to the workspace, after a checkpoint.
@@ -121,7 +133,7 @@ impl Changes {
 pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     let mut lines = vec![headline(paint, summary)];
     lines.push(line(paint, "time", &used(&summary.usage)));
-    push_limits(paint, summary.enforcement, &mut lines);
+    push_limits(paint, summary, &mut lines);
     // What was thrown away unseen was not counted.
     if summary.afterwards != Afterwards::Discarded || summary.changes.total() > 0 {
         push_changes(paint, summary, &mut lines);
@@ -136,12 +148,14 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     lines.join("\n")
 }
 
-/// Which limits a program could have passed.
-fn push_limits(paint: Paint, enforcement: &[Enforcement], lines: &mut Vec<String>) {
+/// Which of the limits that were asked for a program could have passed.
+fn push_limits(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
+    let is_asked_for = |limit: &str| summary.asked_for.iter().any(|key| key.name() == limit);
     let named = |held: fn(&str) -> bool| -> String {
-        let names: Vec<String> = enforcement
+        let names: Vec<String> = summary
+            .enforcement
             .iter()
-            .filter(|enforcement| held(&enforcement.by))
+            .filter(|enforcement| held(&enforcement.by) && is_asked_for(&enforcement.limit))
             .map(|enforcement| printable(enforcement.limit.as_bytes()))
             .collect();
         names.join(", ")
@@ -330,11 +344,14 @@ fn push_next(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
         }
         Afterwards::Kept if changed => ("kept, not applied", vec!["diff", "apply", "discard"]),
         Afterwards::Applied if changed => ("applied", vec!["undo"]),
+        Afterwards::PartlyApplied => ("applied in part", vec!["diff", "apply", "undo"]),
         Afterwards::Live if changed => ("written to the workspace", vec!["diff", "undo"]),
         Afterwards::Discarded if changed => ("discarded", vec![]),
-        Afterwards::Kept | Afterwards::Applied | Afterwards::Live | Afterwards::Discarded => {
-            ("", vec![])
-        }
+        Afterwards::Undecided
+        | Afterwards::Kept
+        | Afterwards::Applied
+        | Afterwards::Live
+        | Afterwards::Discarded => ("", vec![]),
     };
     if !summary.denied.is_empty() {
         commands.push("why");

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use atoll_model::{Ending, Enforcement, LimitHit, RunId, Usage};
+use atoll_model::{Ending, Enforcement, LimitHit, LimitKey, RunId, Usage};
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn colours_follow_the_terminal_and_the_environment() {
 const WHOLE_SUMMARY: &str = "\
 atoll: 261121-093012-k7qd failed with status 3
   time     1.2 s, 900 ms of processor, 34 MiB at most
-  limits   not held on this machine: limit-by-none; in part: limit-by-supervisor, in part
+  limits   not held on this machine: cpu; in part: disk
   files    2 added, 1 changed, 9 removed
              + made-here.txt
              + evil\\x1b[2J\\xff
@@ -96,15 +96,25 @@ fn a_summary_tells_what_happened_and_what_to_do() {
         Denied {
             what: "connect to\u{202e} example.org:443".into(),
             times: 1_000,
+            limit: None,
         },
         Denied {
             what: "read ~/.ssh".into(),
             times: 1,
+            limit: None,
         },
     ];
     let removed_sequences = BTreeMap::from([("clipboard", 1), ("query", 2)]);
-    let enforcement = ["cgroup-v2", "none", "supervisor, in part"].map(|by| Enforcement {
-        limit: format!("limit-by-{by}"),
+    let held = [
+        ("memory", "cgroup-v2"),
+        ("cpu", "none"),
+        ("disk", "supervisor, in part"),
+        // Nobody asked for these: they are not for the end of every run.
+        ("swap", "none"),
+        ("inodes", "supervisor, in part"),
+    ];
+    let enforcement = held.map(|(limit, by)| Enforcement {
+        limit: limit.into(),
         by: by.into(),
     });
     let run = run();
@@ -115,6 +125,7 @@ fn a_summary_tells_what_happened_and_what_to_do() {
             ending: Ending::Exited { status: 3 },
             usage: usage(),
             enforcement: &enforcement,
+            asked_for: &[LimitKey::Memory, LimitKey::Cpu, LimitKey::Disk],
             changes: &changes,
             denied: &denied,
             refused_files: 0,
@@ -139,6 +150,7 @@ fn a_summary_of_little_is_short() {
             ..usage()
         },
         enforcement: &[],
+        asked_for: &[],
         changes: &changes,
         denied: &[],
         refused_files: 0,
@@ -178,6 +190,7 @@ fn what_became_of_the_changes_decides_what_comes_next() {
                 ending: Ending::Exited { status: 0 },
                 usage: usage(),
                 enforcement: &[],
+                asked_for: &[],
                 changes: &changes,
                 denied: &[],
                 refused_files: 0,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
 use crate::configuration::Places;
+use crate::delegation;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::render::Style;
@@ -45,6 +46,7 @@ pub fn doctor(arguments: &DoctorArguments, output: &Output) -> Result<u8, Failur
             findings.push(landlock(&host));
             findings.push(user_namespaces(&host));
             findings.push(groups(&host));
+            findings.push(limits(&host));
             findings.push(state(&host, &places));
         }
     }
@@ -151,8 +153,8 @@ fn groups(host: &Host) -> Finding {
         ),
         Held::Nowhere(why) => (
             Grade::Weaker,
-            format!("none: {why}; memory is held per process and by the supervisor"),
-            Some("systemd-run --user --scope -p Delegate=yes atoll run -- COMMAND".to_owned()),
+            format!("none: {why}"),
+            Some(delegation::steps(host).join("\n")),
         ),
     };
     Finding {
@@ -160,6 +162,41 @@ fn groups(host: &Host) -> Finding {
         grade,
         found,
         fix,
+    }
+}
+
+/// What the summary of a run does not repeat each time.
+fn limits(host: &Host) -> Finding {
+    let held = detect_groups(host);
+    let (grade, mut found) = match &held {
+        Held::Unified(_) | Held::Separate { .. } => (
+            Grade::Good,
+            "held, but disk in part: it is watched, and can be passed for a moment".to_owned(),
+        ),
+        Held::Nowhere(_) => (
+            Grade::Weaker,
+            "in part: memory (for each process, and watched), disk (watched); not: swap, cpu"
+                .to_owned(),
+        ),
+    };
+    let counts_swap = match &held {
+        Held::Separate { memory, .. } => memory.join("memory.memsw.limit_in_bytes").exists(),
+        Held::Unified(_) | Held::Nowhere(_) => true,
+    };
+    if !counts_swap {
+        found.push_str("; not: swap, which this kernel does not count");
+    }
+    if let (Held::Separate { .. }, Some(why)) = (&held, held.without_cpu()) {
+        found.push_str(&format!("; not: cpu, because {why}"));
+    }
+    Finding {
+        name: "limits",
+        grade,
+        found,
+        fix: (grade != Grade::Good).then(|| {
+            "a profile or option that asks for swap or cpu is refused here; the others start"
+                .to_owned()
+        }),
     }
 }
 
@@ -210,11 +247,10 @@ fn as_text(finding: &Finding, output: &Output) -> String {
     let sign = output.paint.style(style, &format!("{sign:<8}"));
     let mut text = format!("{sign}{:<16} {}\n", finding.name, finding.found);
     if let Some(fix) = &finding.fix {
-        text.push_str(&format!(
-            "{:<24} {}\n",
-            "",
-            output.paint.style(Style::Faint, fix)
-        ));
+        for line in fix.lines() {
+            let line = output.paint.style(Style::Faint, line);
+            text.push_str(&format!("{:<24} {line}\n", ""));
+        }
     }
     text
 }

@@ -107,7 +107,7 @@ static int unix_socket(int is_abstract) {
 
 // The port in an address that is being judged changes between one's own listener and
 // the host's.
-static struct sockaddr_in shared;
+static volatile struct sockaddr_in shared;
 static int ports[2];
 static void *swap_ports(void *unused) {
     for (unsigned n = 0; !done; n++) shared.sin_port = htons(ports[n & 1]);
@@ -121,7 +121,9 @@ static int address_race(void) {
     if (bind(own, (void *)&at, sizeof at) < 0 || listen(own, 4096) < 0) return answer("listen", -1);
     getsockname(own, (void *)&at, &bytes);
     ports[0] = ntohs(at.sin_port), ports[1] = outside;
-    shared = at_port(ports[0]);
+    at = at_port(ports[0]);
+    memcpy((void *)&shared, &at, sizeof at);
+    fcntl(own, F_SETFL, O_NONBLOCK);
     pthread_t thread;
     pthread_create(&thread, 0, swap_ports, 0);
     int reached = 0;
@@ -134,7 +136,6 @@ static int address_race(void) {
         }
         close(s);
         close(accept4(own, 0, 0, SOCK_NONBLOCK));
-        fcntl(own, F_SETFL, O_NONBLOCK);
     }
     done = 1;
     pthread_join(thread, 0);
@@ -193,11 +194,11 @@ static int listen_swapped(void) {
 }
 
 // The path that is being judged changes between one's own file and the other.
-static char path[512];
+static volatile char path[512];
 static void *swap_paths(void *unused) {
     for (unsigned n = 0; !done; n++) {
         const char *to = n & 1 ? "own" : first;
-        memcpy(path, to, strlen(to) + 1);
+        for (size_t at = 0; at <= strlen(to); at++) path[at] = to[at];
     }
     return unused;
 }
@@ -213,7 +214,7 @@ static void *swap_links(void *unused) {
 static int race(void *(*swap)(void *), const char *name) {
     struct stat before, after;
     stat(first, &before);
-    strcpy(path, "own");
+    strcpy((char *)path, "own");
     symlink("own", "step");
     pthread_t thread;
     pthread_create(&thread, 0, swap, 0);
@@ -377,7 +378,7 @@ int main(int count, char **arguments) {
     if (!strcmp(way, "listen-everywhere")) return listen_everywhere();
     if (!strcmp(way, "listen-unbound")) return listen_unbound();
     if (!strcmp(way, "listen-swapped")) return listen_swapped();
-    if (!strcmp(way, "chmod-race")) return race(swap_paths, path);
+    if (!strcmp(way, "chmod-race")) return race(swap_paths, (char *)path);
     if (!strcmp(way, "link-race")) return race(swap_links, "step");
     if (!strcmp(way, "victim")) return victim();
     return count == 4 ? process(way) : attributes(way);

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::*;
 
 /// A directory, and what the denial says; nothing where it may be a workspace.
@@ -51,6 +53,82 @@ fn some_directories_cannot_be_workspaces() {
             (verdict, why) => panic!("{workspace}: expected {why:?}, got {verdict:?}"),
         }
     }
+}
+
+#[test]
+fn root_does_not_work_within_the_systems_directories() {
+    for (workspace, uid, above) in [
+        ("/etc/nginx", 0, Some("/etc")),
+        ("/usr/local/src/app", 0, Some("/usr")),
+        ("/opt/app", 0, Some("/opt")),
+        ("/srv/app", 0, None),
+        ("/etcetera", 0, None),
+        ("/etc/nginx", 1000, None),
+    ] {
+        let mut world = world();
+        world.call.workspace = PathBuf::from(workspace);
+        world.call.directory = world.call.workspace.clone();
+        world.host.uid = uid;
+        world.call.principal.uid = uid;
+        match (world.decide(), above) {
+            (Verdict::Allow(_), None) => {}
+            (Verdict::Deny(reasons), Some(above)) => {
+                let [reason] = reasons.as_slice() else {
+                    panic!("{workspace}: {reasons:?}")
+                };
+                assert!(
+                    reason.why.contains(&format!("lies in {above},")),
+                    "{reason:?}"
+                );
+                assert!(reason.how_to_ask.contains("cp -a"), "{reason:?}");
+            }
+            (verdict, _) => panic!("{workspace}: {verdict:?}"),
+        }
+    }
+    // Where the profile does not show it, there is nothing in the way.
+    let mut world = world()
+        .profile("p", "system.read = ['/usr', '/lib64', '/etc']")
+        .with("p");
+    world.call.workspace = PathBuf::from("/opt/app");
+    world.call.directory = world.call.workspace.clone();
+    world.host.uid = 0;
+    world.call.principal.uid = 0;
+    assert!(matches!(world.decide(), Verdict::Allow(_)));
+}
+
+#[test]
+fn inputs_within_the_systems_directories_are_left_to_it_for_root() {
+    for (uid, left) in [(0, false), (1000, true)] {
+        let mut world = world()
+            .profile("p", "files.read = ['/etc/ssl', '/srv/x']")
+            .with("p");
+        world.requested.read_only_dirs = vec!["/usr/share".into(), "/srv/y".into()];
+        world.host.uid = uid;
+        world.call.principal.uid = uid;
+        let boundary = world.boundary();
+        let is_there = |path: &str| {
+            boundary
+                .views
+                .iter()
+                .any(|view| view.inside == Path::new(path))
+        };
+        for path in ["/etc/ssl", "/usr/share"] {
+            assert_eq!(is_there(path), left, "{path} for {uid}");
+        }
+        assert!(is_there("/srv/x") && is_there("/srv/y") && is_there("/usr"));
+        assert_eq!(
+            world
+                .notices()
+                .contains("/usr/share is shown as a part of /usr"),
+            !left
+        );
+    }
+    // What is denied stays denied.
+    let mut denied = world().organisation("deny.files = ['/etc/ssl']");
+    denied.requested.read_only_dirs = vec!["/etc/ssl".into()];
+    denied.host.uid = 0;
+    denied.call.principal.uid = 0;
+    assert!(!denied.reasons().is_empty());
 }
 
 #[test]

@@ -164,6 +164,46 @@ fn a_broken_profile_denies_rather_than_falling_back() {
     assert!(world().untrusted_project("nonsense = ").compile().is_ok());
 }
 
+#[test]
+fn a_broken_profile_stops_only_what_it_may_be_meant_for() {
+    for (text, command, stops) in [
+        ("nonsense = 1", "ls", false),
+        ("commands = ['make'\nfalse", "ls", false),
+        ("commands = ['make'\n", "cmake", false),
+        ("commands = ['make'", "make", true),
+        ("commands = [make]", "make", true),
+        (
+            "commands = [\"\"\"\nmake\"\"\"]\nnonsense = 1",
+            "make",
+            true,
+        ),
+        ("commands = [\"m\\u0061ke\"]\nnonsense = 1", "make", true),
+        ("commands = ['make']\nnonsense = 1", "/usr/bin/make", true),
+        ("commands = ['make']\nnonsense = 1", "make.sh", false),
+    ] {
+        let world = world().profile("mine", text).command(command);
+        match world.compile() {
+            Err(ProfileError::Invalid(_)) if stops => {}
+            Ok(rules) if !stops => {
+                let notices = rules.notices();
+                assert_eq!(notices.len(), 1, "{text} {command}");
+                let told = notices[0].to_string();
+                assert!(
+                    told.contains("mine") && told.contains("user/mine.toml:"),
+                    "{told}"
+                );
+            }
+            other => panic!("{text} {command}: {other:?}"),
+        }
+    }
+    // What stands in place of a shipped profile is not passed over for it.
+    let shadow = world().profile("rust", "nonsense = 1").command("cargo");
+    assert!(matches!(shadow.compile(), Err(ProfileError::Invalid(_))));
+    // Another profile is chosen by name: nobody looks at the broken one.
+    let named = world().profile("mine", "x").with("rust").command("make");
+    assert_eq!(named.rules().notices(), []);
+}
+
 struct Unreadable;
 
 impl ProfileSource for Unreadable {

@@ -37,6 +37,70 @@ fn shipped_profiles_show_as_they_did() {
 }
 
 #[test]
+fn what_is_shown_can_be_pasted_into_a_profile() {
+    let of_mine = r#"
+extends = ["permissive"]
+commands = ['x"y']
+workspace = "live"
+home.keep-caches = true
+home.layer = ["a b"]
+files.read = ["~/notes", "/srv/x"]
+environment.set = { A = 't\ "', B = "l\nb" }
+limits = { memory = 5234567, cpu = 1.5, idle = "1h30m500ms", disk = "1500K" }
+programs.execute = ["/usr/bin", "~/bin"]
+dangerous.unenforced-limits = true
+"#;
+    let world = world().profile("mine", of_mine);
+    let names = crate::shipped::ALL.iter().map(|shipped| shipped.name);
+    for name in names.chain(["mine"]) {
+        let shown = world.clone().with(name).rules();
+        let text = shown.show();
+        assert_eq!(check(text.as_bytes(), "pasted.toml"), [], "{text}");
+        let pasted = world
+            .clone()
+            .profile("pasted", &text)
+            .with("pasted")
+            .rules();
+        let in_force = |rules: &Rules| {
+            let mut told = rules.show_json()["rules"].clone();
+            told.as_object_mut().unwrap().remove("profile");
+            for row in told.as_object_mut().unwrap().values_mut() {
+                for one in row.as_array_mut().unwrap() {
+                    one.as_object_mut().unwrap().remove("from");
+                }
+                let rows = row.as_array_mut().unwrap();
+                // Naming again what is passed anyway changes nothing.
+                let mut seen = Vec::new();
+                rows.retain(|one| {
+                    !seen.contains(one) && {
+                        seen.push(one.clone());
+                        true
+                    }
+                });
+            }
+            told
+        };
+        assert_eq!(in_force(&pasted), in_force(&shown), "{text}");
+        assert_eq!(pasted.description, shown.description);
+        let commands = |rules: &Rules| -> Vec<String> {
+            rules.commands.iter().map(|one| one.value.clone()).collect()
+        };
+        assert_eq!(commands(&pasted), commands(&shown));
+        assert_eq!(pasted.keep_caches.value, shown.keep_caches.value);
+    }
+}
+
+#[test]
+fn comments_of_a_shown_profile_stay_comments() {
+    let mut world = world();
+    world.requested.read_only_dirs = vec!["/proc/x\n[dangerous]\nunenforced-limits = true".into()];
+    let text = world.rules().show();
+    assert!(text.contains("refused"), "{text}");
+    assert!(!text.contains("\nunenforced-limits = true"), "{text}");
+    assert_eq!(check(text.as_bytes(), "pasted.toml"), [], "{text}");
+}
+
+#[test]
 fn every_layer_shows_where_a_value_comes_from() {
     let mut world = world()
         .profile(

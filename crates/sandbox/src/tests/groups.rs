@@ -118,6 +118,42 @@ fn without_control_groups_the_reason_is_told() {
     assert_eq!(why(&host), "no memory and pids controllers were found");
 }
 
+#[test]
+fn swap_that_nothing_counts_is_not_called_held() {
+    use crate::native::Swap;
+    let none = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+    let some = format!("{none}/dev/vdb partition 1048572 0 -2\n");
+    for (counted, swaps, expected) in [
+        (true, Some(some.as_str()), Swap::ByGroups),
+        (false, Some(some.as_str()), Swap::NotHeld),
+        (false, Some(none), Swap::HostHasNone),
+        (false, None, Swap::NotHeld),
+    ] {
+        assert_eq!(Swap::from_facts(counted, swaps), expected, "{swaps:?}");
+    }
+    // A kernel without an account of swap has no such file in its groups.
+    for (file, unified) in [
+        ("memory.swap.max", true),
+        ("memory.memsw.limit_in_bytes", false),
+    ] {
+        let place = place(&["memory", "pids"], &[]);
+        let held = match unified {
+            true => Held::Unified(place.path().to_path_buf()),
+            false => Held::Separate {
+                memory: place.path().join("memory"),
+                pids: place.path().join("pids"),
+                cpu: None,
+            },
+        };
+        let planned = Groups::plan(&held, &run(), &limits()).unwrap();
+        let group = planned.directories().first().unwrap();
+        fs::create_dir(group).unwrap();
+        assert!(!planned.counts_swap(), "{file}");
+        fs::write(group.join(file), "").unwrap();
+        assert!(planned.counts_swap(), "{file}");
+    }
+}
+
 fn run() -> RunId {
     RunId::parse("261121-093012-k7qd").unwrap()
 }

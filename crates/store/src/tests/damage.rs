@@ -282,6 +282,51 @@ fn a_ledger_that_was_removed_but_for_its_head_is_found() {
 }
 
 #[test]
+fn a_removed_ledger_is_found_where_runs_are_kept() {
+    for leave_directory in [false, true] {
+        let place = Place::new();
+        let ledger = place.ledger();
+        note(&ledger, 1);
+        create_run(&place.state, &record(1)).unwrap();
+        drop(ledger);
+        let directory = place.file("head").parent().unwrap().to_path_buf();
+        std::fs::remove_dir_all(&directory).unwrap();
+        if leave_directory {
+            std::fs::create_dir(&directory).unwrap();
+        }
+        let damage = place.damage();
+        assert_eq!(damage[0].severity, Severity::Lost, "{damage:?}");
+        assert!(damage[0].what.contains("is gone"), "{damage:?}");
+        let again = place.ledger();
+        assert_eq!(again.losses(), [""; 0]);
+        note(&again, 2);
+        note(&again, 3);
+        assert_eq!(again.losses().len(), 1, "{:?}", again.losses());
+        assert!(again.losses()[0].contains("was gone"));
+        let events = place.events();
+        assert_eq!(
+            place.kinds(),
+            ["ledger.repaired", "test.noted", "test.noted"]
+        );
+        assert_eq!(events[0].body["cause"], "removed");
+        assert_eq!(events[0].body["runs"], 1);
+        // The gap is on record from then on.
+        let damage = place.damage();
+        assert_eq!(damage[0].severity, Severity::Recorded, "{damage:?}");
+        assert_eq!(damage.len(), 1);
+        assert_eq!(place.ledger().losses(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_first_ledger_is_begun_without_a_remark() {
+    let place = Place::new();
+    note(&place.ledger(), 1);
+    assert_eq!(place.kinds(), ["test.noted"]);
+    assert_eq!(place.ledger().losses(), [""; 0]);
+}
+
+#[test]
 fn a_line_without_end_takes_no_memory_and_is_found() {
     let (place, lines) = small(2);
     let mut bytes = lines[0].clone();

@@ -233,9 +233,10 @@ fn a_run_is_opened_once() {
 #[test]
 fn an_entry_that_is_dropped_is_found_interrupted() {
     let place = Place::new();
-    create_run(&place.state, &record(1)).unwrap();
     let ledger = place.ledger();
-    drop(ledger.open_call(&call(1), &allow(), json!({})).unwrap());
+    let entry = ledger.open_call(&call(1), &allow(), json!({})).unwrap();
+    create_run(&place.state, &record(1)).unwrap();
+    drop(entry);
     let next = place.ledger();
     assert_eq!(next.interrupted().len(), 1);
     assert_eq!(next.interrupted()[0].run, run_id(1));

@@ -217,13 +217,13 @@ fn runs_that_are_killed_at_any_moment_end_once() {
 fn a_killed_run_is_found_interrupted_exactly_once() {
     for _ in 0..5 {
         let place = Place::new();
-        create_run(&place.state, &record(1)).unwrap();
         let mut child = helper("hold-run", place.state.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         while !lines.next().unwrap().unwrap().ends_with("armed") {}
+        create_run(&place.state, &record(1)).unwrap();
         // Alive: nobody takes it for interrupted, and it cannot be removed.
         assert!(place.ledger().interrupted().is_empty());
         assert!(matches!(

@@ -1,0 +1,314 @@
+//! `atoll why`: what was decided about a run, by which rule, within which boundary,
+//! what was denied on the way and what would allow it, from the ledger's events.
+
+mod boundary;
+mod remedy;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use atoll_model::{Ending, RunId};
+use atoll_store::{Event, Ledger, read_host_text};
+use serde_json::{Value, json};
+
+use crate::arguments::WhyArguments;
+use crate::conclusion::DENIALS_NOT_SEEN;
+use crate::configuration::Places;
+use crate::failure::{Doing, Failure};
+use crate::finding;
+use crate::output::Output;
+use crate::render::{self, Paint, Report, Style};
+
+/// Tells a run's story from the ledger.
+pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let state = places.read_state()?;
+    let run = finding::find_in_ledger(&state, &arguments.run)?;
+    let mut events = Vec::new();
+    for event in Ledger::show(&state, &run).doing("the ledger cannot be read")? {
+        events.push(event.doing("the ledger is damaged there; atoll ledger verify tells more")?);
+    }
+    if events.is_empty() {
+        return Err(
+            Failure::new(format!("the ledger knows nothing of run {run}"))
+                .advise("atoll runs lists those that are kept"),
+        );
+    }
+    let story = Story {
+        run: &run,
+        events: &events,
+        home: &places.home,
+    };
+    if arguments.json {
+        output.json(&story.json());
+    } else {
+        output.result(&story.text(output.paint));
+    }
+    Ok(0)
+}
+
+/// The events of one run, in the order in which they were written.
+struct Story<'a> {
+    run: &'a RunId,
+    events: &'a [Event],
+    /// What `~` stands for.
+    home: &'a Path,
+}
+
+impl Story<'_> {
+    fn event(&self, kind: &str) -> Option<&Event> {
+        self.events.iter().rev().find(|event| event.kind == kind)
+    }
+
+    /// What an event of this kind says at this place (RFC 6901).
+    fn said(&self, kind: &str, pointer: &str) -> Option<&Value> {
+        self.event(kind)?.body.pointer(pointer)
+    }
+
+    fn decision(&self, member: &str) -> Option<&Value> {
+        self.said("run.opened", "/decision")?.get(member)
+    }
+
+    fn profile(&self) -> String {
+        text(self.decision("profile")).unwrap_or_else(|| "?".to_owned())
+    }
+
+    fn command(&self) -> Vec<OsString> {
+        let words = self
+            .said("run.opened", "/command")
+            .and_then(Value::as_array);
+        let words = words.into_iter().flatten();
+        words.filter_map(read_host_text).collect()
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        serde_json::from_value(self.said("run.closed", "/ending")?.clone()).ok()
+    }
+
+    /// Why it was not allowed; empty when it was.
+    fn reasons(&self) -> Vec<&Value> {
+        let reasons = self
+            .said("run.denied", "/reasons")
+            .and_then(Value::as_array);
+        reasons.into_iter().flatten().collect()
+    }
+
+    /// What Atoll saw denied while it ran, in words.
+    fn denied(&self) -> Vec<String> {
+        let denied = self
+            .said("denials.seen", "/denied")
+            .and_then(Value::as_array);
+        let denied = denied.into_iter().flatten();
+        denied.filter_map(|line| text(Some(line))).collect()
+    }
+
+    /// What was decided, by which profile.
+    fn decided(&self) -> String {
+        let by = self.chosen();
+        match text(self.said("run.opened", "/verdict")).as_deref() {
+            Some("allow") => format!("allowed by {by}"),
+            Some("ask") => format!("not without a person's yes, by {by}; nothing was started"),
+            Some("deny") => format!("denied by {by}; nothing was started"),
+            Some(_) | None => "unknown: its opening is not in the ledger".to_owned(),
+        }
+    }
+
+    fn text(&self, paint: Paint) -> String {
+        let mut report = Report::new(paint);
+        report.title(
+            &format!("Run {}", self.run),
+            &render::command_line(&self.command()),
+        );
+        report.line("asked", &self.asked());
+        report.line("decided", &self.decided());
+        for reason in self.reasons() {
+            self.tell_reason(reason, &mut report);
+        }
+        if self.event("run.denied").is_none() {
+            for line in self.boundary() {
+                report.line("boundary", &line);
+            }
+            report.styled("outcome", &self.ended(), self.ended_style());
+            self.tell_denied(&mut report);
+        }
+        for line in self.afterwards() {
+            report.line("after", &line);
+        }
+        for command in self.remedies() {
+            report.command("allow", &command);
+        }
+        if self.event("run.failed").is_some() {
+            report.command("more", "atoll doctor");
+        }
+        report.command("more", &format!("atoll ledger show {}", self.run));
+        report.command("more", &format!("atoll profile show {}", self.profile()));
+        report.finish()
+    }
+
+    fn asked(&self) -> String {
+        let opened = self.event("run.opened");
+        let when = opened.or_else(|| self.events.first());
+        let when = when.map_or_else(String::new, |event| readable_time(&event.time));
+        let name = text(self.said("run.opened", "/principal/name")).unwrap_or_default();
+        let place = self
+            .said("run.opened", "/directory")
+            .and_then(read_host_text);
+        let place = place.unwrap_or_default();
+        format!("by {name} in {}, {when}", place.to_string_lossy())
+    }
+
+    /// Which profile, and which layer has chosen it.
+    fn chosen(&self) -> String {
+        let profile = self.profile();
+        match text(self.decision("chosen-by")).as_deref() {
+            Some("--profile") => format!("profile {profile} (--profile)"),
+            Some("built in") => format!("profile {profile} (no layer names another)"),
+            Some(by) if by.contains("/atoll.toml:") => {
+                format!("profile {profile} (the trusted project's file: {by})")
+            }
+            Some(by) if by.contains("/config.toml:") => {
+                format!("profile {profile} (your configuration: {by})")
+            }
+            Some(by) => format!("profile {profile} (it is for this command: {by})"),
+            None => format!("profile {profile}"),
+        }
+    }
+
+    fn tell_reason(&self, reason: &Value, report: &mut Report) {
+        let member = |name: &str| text(reason.get(name)).unwrap_or_default();
+        let what = format!("{}: {}", member("what"), member("why"));
+        report.styled("denied", &what, Some(Style::Bad));
+        let rule = member("rule");
+        report.line("rule", &format!("{rule} ({})", layer_of(&rule)));
+        report.line("to do", &member("how_to_ask"));
+    }
+
+    fn ended(&self) -> String {
+        if let Some(ending) = self.ending() {
+            return render::describe_ending(ending);
+        }
+        let failed = |member: &str| text(self.said("run.failed", member));
+        match (failed("/what"), failed("/why")) {
+            (Some(what), Some(why)) => return format!("{what}: {why}"),
+            (Some(what), None) => return what,
+            (None, _) => {}
+        }
+        match text(self.said("run.interrupted", "/why")) {
+            Some(why) => format!("interrupted: {why}"),
+            None => "not yet: it is running, or nobody has noticed its end".to_owned(),
+        }
+    }
+
+    fn ended_style(&self) -> Option<Style> {
+        match self.ending() {
+            Some(Ending::Exited { status: 0 }) => Some(Style::Good),
+            _ if self.event("run.failed").is_some() => Some(Style::Bad),
+            Some(_) | None => None,
+        }
+    }
+
+    fn tell_denied(&self, report: &mut Report) {
+        let denied = self.denied();
+        for line in &denied {
+            report.styled("denied", line, Some(Style::Bad));
+        }
+        let count = self.said("denials.seen", "/count").and_then(Value::as_u64);
+        let more = count.unwrap_or(0).saturating_sub(denied.len() as u64);
+        if more > 0 {
+            report.line("denied", &format!("… and {} more", render::grouped(more)));
+        }
+        let seen = if denied.is_empty() {
+            "nothing that Atoll saw"
+        } else {
+            "that is all that Atoll saw"
+        };
+        report.line(
+            "denied",
+            &format!(
+                "{seen}; what the kernel refuses (network, files, system calls) it does not tell"
+            ),
+        );
+    }
+
+    /// What became of it and its changes later on.
+    fn afterwards(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.said("run.closed", "/details/kept") == Some(&Value::Bool(false)) {
+            lines.push("nothing of it was kept (--discard)".to_owned());
+        }
+        let is_live = text(self.decision("workspace-mode")).as_deref() == Some("live");
+        for event in self.events {
+            let why = text(event.body.get("why")).unwrap_or_default();
+            let what = match event.kind.as_str() {
+                "apply.finished" if is_live => "taken back".to_owned(),
+                "apply.finished" => "applied to the workspace".to_owned(),
+                "apply.failed" => format!("could not be applied: {why}"),
+                "apply.taken-back" => "an apply that was cut short was taken back".to_owned(),
+                "undo.finished" => "taken back".to_owned(),
+                "run.discarded" => "discarded".to_owned(),
+                "run.collected" => "removed by atoll gc".to_owned(),
+                _ => continue,
+            };
+            let line = format!("{what}, {}", readable_time(&event.time));
+            // An apply of several directories is one to a person.
+            if lines.last() != Some(&line) {
+                lines.push(line);
+            }
+        }
+        lines
+    }
+
+    fn json(&self) -> Value {
+        let events: Vec<Value> = self
+            .events
+            .iter()
+            .map(|event| json!({ "time": event.time, "type": event.kind, "body": event.body }))
+            .collect();
+        json!({
+            "run": self.run,
+            "command": self.said("run.opened", "/command"),
+            "workspace": self.said("run.opened", "/workspace"),
+            "verdict": self.said("run.opened", "/verdict"),
+            "decision": self.said("run.opened", "/decision"),
+            "reasons": self.reasons(),
+            "ending": self.said("run.closed", "/ending"),
+            "exit": self.said("run.closed", "/status"),
+            "failed": self.event("run.failed").map(|event| &event.body),
+            "limits-held-by": self.said("run.closed", "/enforcement"),
+            "denied": self.denied(),
+            "denials-not-seen": DENIALS_NOT_SEEN,
+            "allow": self.remedies(),
+            "events": events,
+        })
+    }
+}
+
+/// Which layer of the policy a rule stands in.
+fn layer_of(rule: &str) -> &'static str {
+    let file = rule.rsplit_once(':').map_or(rule, |(file, _)| file);
+    if rule == "built in" {
+        "one of Atoll's own rules, which no profile changes"
+    } else if rule.starts_with("--") {
+        "the command line"
+    } else if file.starts_with("shipped/") {
+        "a profile that comes with Atoll"
+    } else if file.ends_with("/organisation.toml") {
+        "the organisation's file, above all others"
+    } else if file.ends_with("/atoll.toml") {
+        "the project's file"
+    } else {
+        "your own configuration"
+    }
+}
+
+fn text(value: Option<&Value>) -> Option<String> {
+    value.and_then(Value::as_str).map(str::to_owned)
+}
+
+/// `2026-11-21T09:30:12.123456Z` to the second, as people write it.
+fn readable_time(time: &str) -> String {
+    let second = time.split('.').next().unwrap_or(time);
+    format!("{} UTC", second.replace('T', " "))
+}

@@ -1,0 +1,138 @@
+//! The boundary of a run in a few lines.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use atoll_model::{format_bytes, format_duration};
+use atoll_store::read_host_text;
+use serde_json::Value;
+
+use super::{Story, text};
+
+/// Names that are shown of each list; the rest are counted.
+const NAMES_SHOWN_MAX: usize = 6;
+
+impl Story<'_> {
+    pub(super) fn boundary(&self) -> Vec<String> {
+        let Some(mode) = text(self.decision("workspace-mode")) else {
+            return Vec::new();
+        };
+        let workspace = self
+            .said("run.opened", "/workspace")
+            .and_then(read_host_text);
+        let workspace = workspace.unwrap_or_default();
+        let network = text(self.decision("network")).unwrap_or_default();
+        let mut lines = vec![format!(
+            "{} {mode}; the system read-only; network: {network}",
+            workspace.to_string_lossy()
+        )];
+        lines.push(self.home());
+        for (member, words) in [
+            ("files-read", "may also read"),
+            ("programs", "may execute only"),
+            ("terminal", "on the terminal, may use"),
+            ("syscalls", "refused besides"),
+        ] {
+            let names = self.names(member);
+            if !names.is_empty() {
+                lines.push(format!("{words}: {}", in_short(&names)));
+            }
+        }
+        lines.push(self.limits());
+        lines.extend(self.not_held());
+        lines
+    }
+
+    /// A list of names, those in the home from there on.
+    fn names(&self, member: &str) -> Vec<OsString> {
+        let names = self.decision(member).and_then(Value::as_array);
+        let names = names.into_iter().flatten().filter_map(read_host_text);
+        let shown = |name: OsString| match Path::new(&name).strip_prefix(self.home) {
+            Ok(rest) => Path::new("~").join(rest).into_os_string(),
+            Err(_) => name,
+        };
+        names.map(shown).collect()
+    }
+
+    fn home(&self) -> String {
+        let of = |member: &str, words: &str| {
+            let names = self.names(member);
+            (!names.is_empty()).then(|| format!("{words} {}", in_short(&names)))
+        };
+        let parts: Vec<String> = [
+            of("home-read", "to read:"),
+            of("home-layer", "to change in a layer:"),
+            of("home-cache", "as caches:"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        match parts.is_empty() {
+            true => "the home is empty".to_owned(),
+            false => format!("the home is empty but for these, {}", parts.join("; ")),
+        }
+    }
+
+    /// The limits that somebody asked for; the others are the defaults.
+    fn limits(&self) -> String {
+        let asked_for = self.names("limits-asked-for");
+        let words: Vec<String> = asked_for
+            .iter()
+            .filter_map(|key| self.limit(&key.to_string_lossy()))
+            .collect();
+        match words.is_empty() {
+            true => "limits: Atoll's defaults".to_owned(),
+            false => format!("limits: {}; Atoll's defaults besides", words.join(", ")),
+        }
+    }
+
+    fn limit(&self, key: &str) -> Option<String> {
+        let limits = self.decision("limits")?;
+        let number = |member: &str| limits.get(member)?.as_u64();
+        let bytes = || number(&format!("{key}-bytes")).map(format_bytes);
+        let time = || {
+            let time = number(&format!("{key}-ms"))?;
+            Some(format_duration(std::time::Duration::from_millis(time)))
+        };
+        let count = || number(key).map(|count| count.to_string());
+        let processors =
+            || number(&format!("{key}-millis")).map(|it| format!("{}", it as f64 / 1e3));
+        let value = bytes().or_else(time).or_else(count).or_else(processors);
+        Some(format!(
+            "{key} {}",
+            value.unwrap_or_else(|| "none".to_owned())
+        ))
+    }
+
+    /// What this host did not hold, or not wholly.
+    fn not_held(&self) -> Option<String> {
+        let held = self.said("run.closed", "/enforcement")?.as_object()?;
+        let named = |is: fn(&str) -> bool| {
+            let by = |value: &Value| value.as_str().is_some_and(is);
+            let names = held.iter().filter(|(_, value)| by(value));
+            names
+                .map(|(name, _)| name.clone())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let not_at_all = named(|by| by == "none");
+        let in_part = named(|by| by.ends_with(", in part"));
+        let parts: Vec<String> = [("not held here", not_at_all), ("held in part", in_part)]
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(words, names)| format!("{words}: {names}"))
+            .collect();
+        (!parts.is_empty()).then(|| format!("limits {} (atoll doctor tells why)", parts.join("; ")))
+    }
+}
+
+fn in_short(names: &[OsString]) -> String {
+    let shown = names.iter().take(NAMES_SHOWN_MAX);
+    let words: Vec<String> = shown
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    match names.len().saturating_sub(NAMES_SHOWN_MAX) {
+        0 => words.join(", "),
+        more => format!("{} and {more} more", words.join(", ")),
+    }
+}

@@ -1,0 +1,149 @@
+use atoll_store::{Position, TreeHash};
+
+use super::*;
+
+const RUN: &str = "261121-093012-k7qd";
+
+fn event(kind: &str, body: Value) -> Event {
+    Event {
+        position: Position {
+            seq: 0,
+            leaf: TreeHash::ZERO,
+            segment: 1,
+            offset: 0,
+        },
+        prev: TreeHash::ZERO,
+        time: "2026-11-21T09:30:12.123456Z".to_owned(),
+        run: RunId::parse(RUN).ok(),
+        kind: kind.to_owned(),
+        body,
+    }
+}
+
+fn opened(verdict: &str, decision: Value) -> Event {
+    event(
+        "run.opened",
+        json!({
+            "verdict": verdict,
+            "decision": decision,
+            "principal": { "uid": 1, "gid": 1, "name": "ada" },
+            "command": ["make", "a b"],
+            "workspace": "/srv/p",
+            "directory": "/srv/p/sub",
+            "terminal": false,
+        }),
+    )
+}
+
+fn told(events: &[Event]) -> String {
+    let run = RunId::parse(RUN).expect("a run id");
+    let story = Story {
+        run: &run,
+        events,
+        home: Path::new("/home/ada"),
+    };
+    story.text(Paint::new(false))
+}
+
+#[test]
+fn a_denial_names_its_rule_and_layer() {
+    let decision = json!({ "profile": "strict", "policy": "sha256:x", "chosen-by": "--profile" });
+    let reasons = json!([{
+        "what": "--live",
+        "why": "the workspace is never live here",
+        "rule": "shipped/strict.toml:3",
+        "how_to_ask": "leave out --live",
+    }]);
+    let text = told(&[
+        opened("deny", decision),
+        event(
+            "run.denied",
+            json!({ "verdict": "deny", "reasons": reasons }),
+        ),
+    ]);
+    assert_eq!(
+        text,
+        "\
+Run 261121-093012-k7qd  make 'a b'
+  asked     by ada in /srv/p/sub, 2026-11-21 09:30:12 UTC
+  decided   denied by profile strict (--profile); nothing was started
+  denied    --live: the workspace is never live here
+  rule      shipped/strict.toml:3 (a profile that comes with Atoll)
+  to do     leave out --live
+  more      atoll ledger show 261121-093012-k7qd
+            atoll profile show strict
+"
+    );
+}
+
+#[test]
+fn a_limit_that_ended_a_run_comes_with_a_command_that_raises_it() {
+    let decision = json!({
+        "profile": "mine",
+        "chosen-by": "/home/ada/.config/atoll/profiles/mine.toml:2",
+        "workspace-mode": "copy-on-write",
+        "network": "none",
+        "home-read": ["/home/ada/.cargo", "b", "c", "d", "e", "f", "g"],
+        "syscalls": ["deny-sockets"],
+        "limits": { "memory-bytes": 1_610_612_736, "processes": 64, "wall-clock-ms": 1_500, "cpu-millis": 1_500 },
+        "limits-asked-for": ["memory", "processes", "cpu", "wall-clock"],
+    });
+    let closed = json!({
+        "ending": { "how": "limited", "limit": "wall-clock" },
+        "status": 124,
+        "enforcement": { "memory": "supervisor, in part", "swap": "none", "tmp": "tmpfs" },
+        "details": { "exit": 124, "kept": true },
+    });
+    let seen = json!({ "count": 3, "denied": ["one", "two"], "limits": ["memory", "processes"] });
+    let text = told(&[
+        opened("allow", decision),
+        event("run.closed", closed),
+        event("denials.seen", seen),
+        event("run.discarded", json!({ "state": "kept" })),
+    ]);
+    for line in [
+        "  decided   allowed by profile mine (it is for this command:",
+        "  boundary  /srv/p copy-on-write; the system read-only; network: none",
+        "            the home is empty but for these, to read: ~/.cargo, b, c, d, e, f\n            and 1 more",
+        "            refused besides: deny-sockets",
+        "            limits: memory 1.5 GiB, processes 64, cpu 1.5, wall-clock 1.5 s;",
+        "            limits not held here: swap; held in part: memory (atoll doctor tells",
+        "  outcome   ended: the time limit was reached",
+        "  denied    one\n            two\n            … and 1 more\n            that is all",
+        "  after     discarded, 2026-11-21 09:30:12 UTC",
+        "  allow     atoll run --limit memory=3GiB -- make 'a b'",
+        "            atoll run --limit processes=128 -- make 'a b'",
+        "            atoll run --limit wall-clock=3s -- make 'a b'",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn what_is_missing_in_the_ledger_is_told_as_missing() {
+    let text = told(&[event("run.interrupted", json!({ "why": "it died" }))]);
+    for words in [
+        "unknown: its opening",
+        "interrupted: it died",
+        "nothing that Atoll saw",
+    ] {
+        assert!(text.contains(words), "{words:?} is not in\n{text}");
+    }
+    let failed = json!({ "what": "the run did not come to its end", "why": "no space" });
+    let text = told(&[event("run.failed", failed)]);
+    assert!(text.contains("its end: no space"), "{text}");
+}
+
+#[test]
+fn rules_are_named_with_their_layer() {
+    for (rule, layer) in [
+        ("built in", "Atoll's own rules"),
+        ("--ro", "the command line"),
+        ("shipped/strict.toml:3", "comes with Atoll"),
+        ("/etc/atoll/organisation.toml:4", "organisation"),
+        ("/srv/p/atoll.toml:1", "project"),
+        ("/home/ada/.config/atoll/profiles/x.toml:9", "your own"),
+    ] {
+        assert!(layer_of(rule).contains(layer), "{rule}: {}", layer_of(rule));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a verdict was reached on, for the ledger: which profile, chosen by whom, and
+//! the boundary in short. Values of variables are never in it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use atoll_model::{Access, Boundary, Limits, Verdict, ViewKind};
+use atoll_policy::{Grant, Rules};
+use atoll_store::host_text;
+use serde_json::{Map, Value, json};
+
+/// The most that names of places, programs and variables take, bytes: an event has an
+/// end, a profile's lists need none.
+const NAMES_BYTES_MAX: usize = 8 << 10;
+
+/// What the verdict was reached on.
+pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
+    let mut fields = Map::new();
+    fields.insert("profile".to_owned(), json!(rules.profile()));
+    fields.insert("policy".to_owned(), json!(rules.digest()));
+    fields.insert("chosen-by".to_owned(), json!(rules.chosen_by().to_string()));
+    insert_list(&mut fields, "extends", json!(rules.extends()));
+    match verdict {
+        Verdict::Allow(grant) => describe_boundary(rules, grant.boundary(), &mut fields),
+        Verdict::Ask(_) | Verdict::Deny(_) => {}
+    }
+    Value::Object(fields)
+}
+
+fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String, Value>) {
+    fields.insert("mode".to_owned(), json!(boundary.mode));
+    fields.insert("workspace-mode".to_owned(), json!(boundary.workspace));
+    fields.insert("network".to_owned(), json!("none"));
+    fields.insert("limits".to_owned(), limits(&boundary.limits));
+    let asked_for: Vec<&str> = rules
+        .limits_asked_for()
+        .iter()
+        .map(|key| key.name())
+        .collect();
+    insert_list(fields, "limits-asked-for", json!(asked_for));
+    let mut names = Names::default();
+    let mut places = |key: &str, wanted: &dyn Fn(ViewKind, bool) -> bool| {
+        let shown = boundary.views.iter().filter(|view| {
+            let is_layered = match view.access {
+                Access::ReadOnly => false,
+                Access::Layer(_) => true,
+            };
+            wanted(view.kind, is_layered)
+        });
+        let list = names.take(shown.map(|view| view.inside.as_path()));
+        insert_list(fields, key, list);
+    };
+    places("home-read", &|kind, layered| {
+        kind == ViewKind::Home && !layered
+    });
+    places("home-layer", &|kind, layered| {
+        kind == ViewKind::Home && layered
+    });
+    places("home-cache", &|kind, _| kind == ViewKind::Cache);
+    places("files-read", &|kind, _| kind == ViewKind::Input);
+    let programs = names.take(boundary.programs.iter().map(std::path::PathBuf::as_path));
+    insert_list(fields, "programs", programs);
+    let variables = names.take(boundary.environment.iter().map(|(name, _)| Path::new(name)));
+    insert_list(fields, "environment", variables);
+    let terminal = boundary.terminal;
+    let rights = [
+        ("queries", terminal.queries),
+        ("clipboard", terminal.clipboard),
+        ("title", terminal.title),
+    ];
+    insert_list(fields, "terminal", flags(&rights));
+    let refused = [
+        ("deny-debugging", boundary.syscalls.deny_debugging),
+        ("deny-sockets", boundary.syscalls.deny_sockets),
+    ];
+    insert_list(fields, "syscalls", flags(&refused));
+    if names.left_out > 0 {
+        fields.insert("names-left-out".to_owned(), json!(names.left_out));
+    }
+}
+
+/// Names of the host, as many as there is room for.
+#[derive(Default)]
+struct Names {
+    bytes: usize,
+    left_out: u64,
+}
+
+impl Names {
+    fn take<'a>(&mut self, names: impl Iterator<Item = &'a Path>) -> Value {
+        let mut list = Vec::new();
+        for name in names {
+            self.bytes = self.bytes.saturating_add(name.as_os_str().len());
+            if self.bytes > NAMES_BYTES_MAX {
+                self.left_out += 1;
+            } else {
+                list.push(host_text(name));
+            }
+        }
+        Value::Array(list)
+    }
+}
+
+fn insert_list(fields: &mut Map<String, Value>, key: &str, list: Value) {
+    if list.as_array().is_some_and(|list| !list.is_empty()) {
+        fields.insert(key.to_owned(), list);
+    }
+}
+
+fn flags(flags: &[(&str, bool)]) -> Value {
+    let set: Vec<&str> = flags
+        .iter()
+        .filter_map(|(name, is_set)| is_set.then_some(*name))
+        .collect();
+    json!(set)
+}
+
+fn limits(limits: &Limits) -> Value {
+    let milliseconds = |time: Option<Duration>| {
+        time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    };
+    json!({
+        "memory-bytes": limits.memory_bytes,
+        "swap-bytes": limits.swap_bytes,
+        "processes": limits.processes,
+        "open-files": limits.open_files,
+        "disk-bytes": limits.disk_bytes,
+        "inodes": limits.inodes,
+        "tmp-bytes": limits.tmp_bytes,
+        "cpu-millis": limits.cpu_millis,
+        "wall-clock-ms": milliseconds(limits.wall_clock),
+        "idle-ms": milliseconds(limits.idle),
+        "output-bytes": limits.output_bytes,
+        "dangerous-unenforced": limits.dangerous_unenforced_limits,
+    })
+}

@@ -1,0 +1,41 @@
+//! What a run in a fence is given in place of a file tree of its own.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use atoll_sandbox::FencePlace;
+
+use crate::PlaceError;
+use crate::place::{Placing, state_error};
+
+/// What is weaker in a fence, in one line.
+const WEAKER: &str = "this user may make no namespaces here, so the program is only fenced in: it \
+     writes to the workspace directly (a checkpoint was taken first), can see the names of files \
+     it cannot read, and its loopback is the host's; `atoll doctor` says how to get more";
+
+/// Makes what stands in for a home and a /tmp, and says what is weaker.
+///
+/// # Errors
+/// [`PlaceError::Pipe`] for what cannot be covered; where a directory cannot be made.
+pub(crate) fn place(placing: &mut Placing<'_>) -> Result<FencePlace, PlaceError> {
+    if let Some(pipe) = placing.special.iter().find(|path| is_pipe(path)) {
+        return Err(PlaceError::Pipe(pipe.clone()));
+    }
+    let directory = placing.run_dir().join("fence");
+    let make = |name: &str| -> Result<PathBuf, PlaceError> {
+        let path = directory.join(name);
+        std::fs::create_dir_all(&path).map_err(state_error("making", &path))?;
+        path.canonicalize().map_err(state_error("finding", &path))
+    };
+    let place = FencePlace {
+        home: make("home")?,
+        tmp: make("tmp")?,
+    };
+    placing.notices.push(WEAKER.to_owned());
+    Ok(place)
+}
+
+fn is_pipe(path: &Path) -> bool {
+    path.symlink_metadata()
+        .is_ok_and(|facts| facts.file_type().is_fifo())
+}

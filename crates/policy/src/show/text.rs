@@ -1,0 +1,312 @@
+//! Rules as a profile: what is in force, written as TOML that can be pasted into a
+//! file, with where each value comes from as a comment.
+
+use std::path::Path;
+use std::time::Duration;
+
+use atoll_model::{Access, LimitKey, Limits, View, ViewKind, format_bytes};
+
+use crate::origin::{Origin, Sourced};
+use crate::rules::Rules;
+use crate::settings::workspace_name;
+
+/// Comments begin in this column, where what stands before is shorter.
+const COMMENT_COLUMN: usize = 30;
+
+impl Rules {
+    /// Every value in force as a profile that grants the same, with where each comes
+    /// from. What no profile can say (denials, variables of Atoll's own, notices) is in
+    /// comments.
+    #[must_use]
+    pub fn show(&self) -> String {
+        let mut out = Profile(String::new());
+        out.comment(&format!(
+            "profile {}, chosen by {}",
+            self.profile.value, self.profile.origin
+        ));
+        if !self.extended.is_empty() {
+            out.comment(&format!(
+                "with what it extends: {}",
+                self.extended.join(", ")
+            ));
+        }
+        out.comment(&format!("policy {}", self.digest));
+        out.0.push('\n');
+        self.top(&mut out);
+        self.places(&mut out);
+        self.variables(&mut out);
+        self.limits(&mut out);
+        self.rights(&mut out);
+        self.remarks(&mut out);
+        out.0
+    }
+
+    fn top(&self, out: &mut Profile) {
+        out.line(&format!("description = {}", quoted(&self.description)), "");
+        out.list("commands", self.commands.iter().map(text_of));
+        let mode = quoted(workspace_name(self.workspace.value));
+        out.value("workspace", &mode, &self.workspace.origin);
+        out.flag("forbid-live", &self.forbid_live);
+        out.value("network", &quoted("none"), &Origin::BuiltIn);
+    }
+
+    fn places(&self, out: &mut Profile) {
+        let of = |kind: ViewKind| {
+            self.views
+                .values()
+                .filter(move |view| view.value.kind == kind)
+        };
+        out.section("system");
+        out.list_always("read", of(ViewKind::System).map(|view| self.absolute(view)));
+        out.section("home");
+        let of_home = |layered: bool| {
+            of(ViewKind::Home)
+                .filter(move |view| matches!(view.value.access, Access::Layer(_)) == layered)
+                .map(|view| self.in_home(view))
+        };
+        out.list("read", of_home(false));
+        out.list("layer", of_home(true));
+        out.list("cache", of(ViewKind::Cache).map(|view| self.in_home(view)));
+        out.flag("keep-caches", &self.keep_caches);
+        out.section("files");
+        out.list("read", of(ViewKind::Input).map(|view| self.absolute(view)));
+        out.end_section();
+    }
+
+    fn variables(&self, out: &mut Profile) {
+        out.section("environment");
+        let pass = self.environment.pass.iter();
+        out.list(
+            "pass",
+            pass.map(|name| (name.value.as_str().to_owned(), name.origin.clone())),
+        );
+        out.comment("ATOLL_RUN, the run's id, is always set");
+        out.section("environment.set");
+        for (name, value) in &self.environment.set {
+            let text = quoted(&value.value.to_string_lossy());
+            out.value(&quoted_key(name), &text, &value.origin);
+        }
+    }
+
+    fn limits(&self, out: &mut Profile) {
+        out.section("limits");
+        for key in LimitKey::ALL {
+            let (text, remark) = written(&self.limits.limits, key);
+            let from = self.limits.origin(key).to_string();
+            let comment = match remark {
+                Some(remark) => format!("{remark}; {from}"),
+                None => from,
+            };
+            out.line(&format!("{key} = {text}"), &comment);
+        }
+        out.section("dangerous");
+        let unenforced = self.limits.limits.dangerous_unenforced_limits;
+        let flag = Sourced::new(unenforced, self.limits.unenforced.clone());
+        out.flag("unenforced-limits", &flag);
+    }
+
+    fn rights(&self, out: &mut Profile) {
+        out.section("terminal");
+        out.flag("queries", &self.terminal.queries);
+        out.flag("clipboard", &self.terminal.clipboard);
+        out.flag("title", &self.terminal.title);
+        out.section("syscalls");
+        out.flag("deny-debugging", &self.syscalls.deny_debugging);
+        out.flag("deny-sockets", &self.syscalls.deny_sockets);
+        out.section("programs");
+        if self.programs.is_empty() {
+            out.comment("execute: everything in view; built in");
+        }
+        let path = |place: &Sourced<std::path::PathBuf>| {
+            (
+                place.value.to_string_lossy().into_owned(),
+                place.origin.clone(),
+            )
+        };
+        out.list("execute", self.programs.iter().map(path));
+        out.end_section();
+    }
+
+    fn remarks(&self, out: &mut Profile) {
+        for place in &self.denied_places {
+            out.comment(&format!(
+                "denied: {} ({})",
+                place.value.display(),
+                place.origin
+            ));
+        }
+        for pattern in &self.environment.denied {
+            let name = pattern.value.as_str();
+            out.comment(&format!("denied: the variable {name} ({})", pattern.origin));
+        }
+        for refusal in &self.refusals {
+            let (what, why, rule) = (&refusal.what, &refusal.why, &refusal.rule);
+            out.comment(&format!("refused: {what}: {why} ({rule})"));
+        }
+        for notice in &self.notices {
+            out.comment(&format!("note: {notice}"));
+        }
+    }
+
+    fn in_home(&self, view: &Sourced<View>) -> (String, Origin) {
+        let path = &view.value.inside;
+        let path = path.strip_prefix(&self.host.home).unwrap_or(path);
+        (path.to_string_lossy().into_owned(), view.origin.clone())
+    }
+
+    fn absolute(&self, view: &Sourced<View>) -> (String, Origin) {
+        let path: &Path = &view.value.inside;
+        let text = match path.strip_prefix(&self.host.home) {
+            Ok(rest) => format!("~/{}", rest.display()),
+            Err(_) => path.to_string_lossy().into_owned(),
+        };
+        (text, view.origin.clone())
+    }
+}
+
+/// The text of a profile as far as it is written.
+struct Profile(String);
+
+impl Profile {
+    fn section(&mut self, name: &str) {
+        self.end_section();
+        self.0.push_str(&format!("\n[{name}]\n"));
+    }
+
+    /// Takes the head of a section away that nothing came after.
+    fn end_section(&mut self) {
+        let begin = self.0.rfind("\n[").map_or(0, |at| at + 1);
+        let is_empty = self
+            .0
+            .get(begin..)
+            .is_some_and(|last| last.lines().count() == 1);
+        if is_empty && self.0.ends_with("]\n") {
+            self.0.truncate(begin.saturating_sub(1));
+        }
+    }
+
+    fn flag(&mut self, key: &str, flag: &Sourced<bool>) {
+        self.value(key, if flag.value { "true" } else { "false" }, &flag.origin);
+    }
+
+    fn value(&mut self, key: &str, text: &str, from: &Origin) {
+        self.line(&format!("{key} = {text}"), &from.to_string());
+    }
+
+    /// A list, or nothing where it has no entries.
+    fn list(&mut self, key: &str, entries: impl Iterator<Item = (String, Origin)>) {
+        let mut entries = entries.peekable();
+        if entries.peek().is_some() {
+            self.list_always(key, entries);
+        }
+    }
+
+    fn list_always(&mut self, key: &str, entries: impl Iterator<Item = (String, Origin)>) {
+        self.0.push_str(&format!("{key} = [\n"));
+        for (text, from) in entries {
+            self.line(&format!("    {},", quoted(&text)), &from.to_string());
+        }
+        self.0.push_str("]\n");
+    }
+
+    fn line(&mut self, text: &str, comment: &str) {
+        if comment.is_empty() {
+            self.0.push_str(&format!("{text}\n"));
+        } else {
+            let comment = on_one_line(comment);
+            self.0
+                .push_str(&format!("{text:COMMENT_COLUMN$} # {comment}\n"));
+        }
+    }
+
+    fn comment(&mut self, text: &str) {
+        self.0.push_str(&format!("# {}\n", on_one_line(text)));
+    }
+}
+
+/// A comment ends with its line and holds no control characters: what comes from
+/// outside cannot go on as a key.
+fn on_one_line(text: &str) -> String {
+    let shown = text.chars().map(|one| match one.is_control() {
+        true => one.escape_unicode().to_string(),
+        false => one.to_string(),
+    });
+    shown.collect()
+}
+
+fn text_of(text: &Sourced<String>) -> (String, Origin) {
+    (text.value.clone(), text.origin.clone())
+}
+
+fn quoted(text: &str) -> String {
+    // Written by hand, so that no text becomes one of several lines.
+    let mut quoted = String::from("\"");
+    for one in text.chars() {
+        match one {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            one if one.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(one))),
+            one => quoted.push(one),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn quoted_key(name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if !name.is_empty() && name.bytes().all(is_bare) {
+        name.to_owned()
+    } else {
+        quoted(name)
+    }
+}
+
+/// A limit as a file says it, exactly, and in round figures where that helps.
+fn written(limits: &Limits, key: LimitKey) -> (String, Option<String>) {
+    let none = || (quoted("none"), None);
+    let count = |number: u64| (number.to_string(), None);
+    match key {
+        LimitKey::Memory => size(limits.memory_bytes),
+        LimitKey::Swap => size(limits.swap_bytes),
+        LimitKey::Processes => count(limits.processes),
+        LimitKey::OpenFiles => count(limits.open_files),
+        LimitKey::Disk => size(limits.disk_bytes),
+        LimitKey::Inodes => count(limits.inodes),
+        LimitKey::Tmp => size(limits.tmp_bytes),
+        LimitKey::Cpu => match limits.cpu_millis {
+            Some(millis) => (format!("{}", millis as f64 / 1_000.0), None),
+            None => (quoted("none"), Some("all, at low weight".to_owned())),
+        },
+        LimitKey::WallClock => limits.wall_clock.map_or_else(none, time),
+        LimitKey::Idle => limits.idle.map_or_else(none, time),
+        LimitKey::Output => size(limits.output_bytes),
+    }
+}
+
+/// The largest unit that gives a whole number; else bytes, with round figures.
+fn size(bytes: u64) -> (String, Option<String>) {
+    if bytes < 1 << 10 {
+        return (bytes.to_string(), None);
+    }
+    for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        let whole = bytes >> shift;
+        if whole << shift == bytes && whole > 0 {
+            let remark = (whole >= 1 << 10).then(|| format_bytes(bytes));
+            return (quoted(&format!("{whole}{unit}")), remark);
+        }
+    }
+    (bytes.to_string(), Some(format_bytes(bytes)))
+}
+
+fn time(time: Duration) -> (String, Option<String>) {
+    let mut left = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    for (unit, milliseconds) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
+        if left >= milliseconds {
+            text.push_str(&format!("{}{unit}", left / milliseconds));
+            left %= milliseconds;
+        }
+    }
+    (quoted(&text), None)
+}
