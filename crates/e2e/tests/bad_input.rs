@@ -551,6 +551,38 @@ fn root_of_a_user_namespace_is_served_or_refused_clearly() {
     }
 }
 
+/// `$ATOLL` as root of a user namespace that has all ids, and in which no further
+/// one can be made. Its first shell has no rights yet: it got its ids too late.
+const NO_FURTHER_NAMESPACES: &str = "\
+    unshare --user -- sh -c 'until grep -q . /proc/self/uid_map; do sleep 0.01; done
+        exec sh -c \"echo 0 > /proc/sys/user/max_user_namespaces && \
+            exec \\\"$ATOLL\\\" run --discard -- echo started\"' &
+    own=$(readlink /proc/self/ns/user)
+    until [ \"$(readlink /proc/$!/ns/user)\" != \"$own\" ]; do sleep 0.01; done
+    echo 0 0 4294967295 > /proc/$!/gid_map
+    echo 0 0 4294967295 > /proc/$!/uid_map
+    wait $!";
+
+#[test]
+fn a_launcher_that_fails_early_is_told_with_its_reason() {
+    /// It fails while the control groups are made: which of both comes first varies.
+    const ROUNDS: u32 = 25;
+    let world = World::new("a_launcher_that_fails_early_is_told_with_its_reason");
+    if !is_root() {
+        return world.skip("only root can give all ids to a namespace", Avoidable::No);
+    }
+    for _ in 0..ROUNDS {
+        let ran = world.host_shell(NO_FURTHER_NAMESPACES).run();
+        let ran = ran.expect_status(125);
+        assert_eq!(ran.out(), "");
+        ran.is_clear_error([
+            "mapping user ids",
+            "No space left",
+            "user.max_user_namespaces",
+        ]);
+    }
+}
+
 // The ledger.
 
 #[test]
