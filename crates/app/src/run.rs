@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use atoll_gateway::{CallError, Request, call};
 use atoll_model::{Call, InvalidLimit, LimitKey, Reason, RunId, parse_duration, parse_limit};
 use atoll_policy::{Facts, Grant, ProfileError, Requested, Rules, compile, nearest};
-use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_groups};
+use atoll_sandbox::{Host, RunGroup, Signals, Starting, run_groups};
 use atoll_store::{Ledger, Refused, RunRecord, StateDir, settle_run};
 
 use crate::LAUNCHER;
@@ -124,9 +124,14 @@ pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
     if !ledger.interrupted().is_empty()
         && let Ok(host) = Host::read()
     {
-        let held = detect_groups(&host);
-        for interrupted in ledger.interrupted() {
-            remove_leftover_groups(&held, &interrupted.run);
+        let is_interrupted =
+            |group: &RunGroup| ledger.interrupted().iter().any(|one| one.run == group.run);
+        for group in run_groups(&host)
+            .iter()
+            .filter(|group| is_interrupted(group))
+        {
+            // One that still has a process is for `atoll gc`.
+            let _ = group.remove();
         }
     }
     Ok(ledger)
