@@ -299,6 +299,7 @@ const FILES: &[i64] = &[
     61, // getdents64
     34, // mkdirat
     35, // unlinkat
+    38, // renameat
     276, // renameat2
     37, // linkat
     36, // symlinkat
@@ -325,6 +326,7 @@ const FILES: &[i64] = &[
     83, // fdatasync
     81, // sync
     267, // syncfs
+    84, // sync_file_range
     43, // statfs
     44, // fstatfs
     71, // sendfile
@@ -467,6 +469,7 @@ const MEMORY: &[i64] = &[
     237, // set_mempolicy
     235, // mbind
     462, // mseal
+    453, // map_shadow_stack
 ];
 
 #[cfg(target_arch = "x86_64")]
@@ -627,6 +630,8 @@ const LIMITS: &[i64] = &[
 #[cfg(target_arch = "aarch64")]
 #[rustfmt::skip]
 const LIMITS: &[i64] = &[
+    163, // getrlimit
+    164, // setrlimit
     165, // getrusage
     153, // times
     141, // getpriority
