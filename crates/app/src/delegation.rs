@@ -54,9 +54,11 @@ fn by_files(host: &Host) -> Giver {
         return Giver::Unified(mount.path.clone());
     }
     let separate = ["memory", "pids", "cpu"].iter().filter_map(|controller| {
-        let mount = host.mounts.iter().rev().find(|mount| {
-            mount.kind == "cgroup" && mount.options.split(',').any(|one| one == *controller)
-        })?;
+        let mount = host
+            .mounts
+            .iter()
+            .rev()
+            .find(|mount| mount.kind == "cgroup" && mount.has_option(controller))?;
         Some(mount.path.clone())
     });
     let separate: Vec<PathBuf> = separate.collect();

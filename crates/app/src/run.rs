@@ -12,7 +12,7 @@ use atoll_model::{
     Call, InvalidLimit, LimitKey, Mode, Reason, RunId, WorkspaceMode, parse_duration, parse_limit,
 };
 use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, compile, nearest};
-use atoll_sandbox::{Host, Signals, Starting, detect_groups, remove_leftover_groups};
+use atoll_sandbox::{Host, RunGroup, Signals, Starting, run_groups};
 use atoll_store::{Ledger, Refused, RunRecord, RunState, StateDir, list_runs, settle_run};
 
 use crate::LAUNCHER;
@@ -153,9 +153,14 @@ pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
     if !ledger.interrupted().is_empty()
         && let Ok(host) = Host::read()
     {
-        let held = detect_groups(&host);
-        for interrupted in ledger.interrupted() {
-            remove_leftover_groups(&held, &interrupted.run);
+        let is_interrupted =
+            |group: &RunGroup| ledger.interrupted().iter().any(|one| one.run == group.run);
+        for group in run_groups(&host)
+            .iter()
+            .filter(|group| is_interrupted(group))
+        {
+            // One that still has a process is for `atoll gc`.
+            let _ = group.remove();
         }
     }
     Ok(ledger)

@@ -10,6 +10,7 @@ use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
     ProfileSummary, Requested, RequestedProfile, TrustList, check, compile, digest, list,
 };
+use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
     CollectPolicy, Durability, Event, Filter, Ledger, StateDir, VerifyError, collect, host_text,
     plan_collection, run_disk_usage,
@@ -71,6 +72,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     let what = render::counted(plan.runs.len() as u64, "run", "runs");
     if arguments.dry_run {
         output.say(&format!("{what} would be removed.\n"));
+        tell_groups(leftover_groups(&state)?.len(), "would be removed", output);
         return Ok(0);
     }
     let ledger = crate::run::open_ledger(&state)?;
@@ -85,7 +87,33 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         output.warn(&format!("{name} was not removed: {why}"));
     }
     output.say(&format!("{what} removed.\n"));
+    let groups = leftover_groups(&state)?;
+    let removed = groups.iter().filter(|group| group.remove()).count();
+    tell_groups(removed, "removed", output);
     Ok(u8::from(!failed.is_empty()))
+}
+
+/// The control groups of runs whose end the ledger tells of; of others it is not
+/// known whether they are alive.
+fn leftover_groups(state: &StateDir) -> Result<Vec<RunGroup>, Failure> {
+    let mut leftover = Vec::new();
+    let Ok(host) = Host::read() else {
+        // What no run can be made on has no groups of runs.
+        return Ok(leftover);
+    };
+    for group in run_groups(&host) {
+        if Ledger::is_over(state, &group.run).doing("the ledger cannot be read")? {
+            leftover.push(group);
+        }
+    }
+    Ok(leftover)
+}
+
+fn tell_groups(count: usize, what: &str, output: &Output) {
+    if count > 0 {
+        let groups = render::counted(count as u64, "control group", "control groups");
+        output.say(&format!("{groups} {what}.\n"));
+    }
 }
 
 /// Lists, shows or checks profiles.

@@ -8,11 +8,13 @@
     clippy::indexing_slicing
 )]
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use e2e::{Avoidable, Outcome, World, can_be_ordinary_root, is_root, tree};
+use e2e::{Avoidable, Invocation, Outcome, World, can_be_ordinary_root, is_root, tree};
 
 const NONE: [&str; 0] = [];
 
@@ -38,11 +40,15 @@ fn open_again(path: &Path) {
 
 /// Runs a host script as root of a mount namespace; nothing where that cannot be.
 fn in_mount_namespace(world: &World, script: &str) -> Option<Outcome> {
+    mount_script(world, script).map(Invocation::run)
+}
+
+fn mount_script(world: &World, script: &str) -> Option<Invocation> {
     if !is_root() && !can_be_ordinary_root() {
         world.skip("nobody but root can mount here", Avoidable::No);
         return None;
     }
-    Some(world.mount_shell(&format!("set -e\n{script}")).run())
+    Some(world.mount_shell(&format!("set -e\n{script}")))
 }
 
 // The workspace.
@@ -518,21 +524,44 @@ fn state_on_an_overlay_falls_back_to_a_copy_and_says_so() {
     );
 }
 
+/// Names of a workspace and of a mount in it; those that the kernel's list of
+/// mounts has escapes for, and such that are no text.
+const MOUNT_NAMES: [(&[u8], &[u8]); 7] = [
+    (b"plain", b"sub"),
+    (b"with spaces", b"a b"),
+    (b"line\nbreak", b"tab\tand\\backslash"),
+    (b"looks\\040escaped", b"a - b"),
+    (b"\xef\xbf\xbd", b"\xef\xbf\xbd"),
+    (b"not\xfftext", b"sub"),
+    (b"\xfe\xff", b"\xff\xfe #"),
+];
+
 #[test]
 fn a_mount_inside_the_workspace_is_refused_or_shown() {
     let world = World::new("a_mount_inside_the_workspace_is_refused_or_shown");
-    let script = "mkdir sub
-        mount -t tmpfs tmpfs sub
-        echo inner > sub/file
-        \"$ATOLL\" run --keep -- cat sub/file && echo shown || echo status $?";
-    let Some(ended) = in_mount_namespace(&world, script) else {
-        return;
-    };
-    let out = ended.out();
-    if !out.contains("inner") {
-        assert!(out.contains("status 125"), "it is silently wrong\n{ended}");
-        ended.is_clear_error(["sub", "mount"]);
+    let script = "mkdir -p \"$PLACE/$SUB\"
+        cd \"$PLACE\"
+        mount -t tmpfs tmpfs \"$SUB\"
+        echo inner > \"$SUB/file\"
+        \"$ATOLL\" run --keep -- sh -c 'cat \"$1/file\"' sh \"$SUB\" && echo shown || echo status $?";
+    for (place, sub) in MOUNT_NAMES.map(|(place, sub)| (os(place), os(sub))) {
+        let Some(script) = mount_script(&world, script) else {
+            return;
+        };
+        let ended = script.env("PLACE", place).env("SUB", sub).run();
+        let out = ended.out();
+        if !out.contains("inner") {
+            assert!(
+                out.contains("status 125"),
+                "{place:?} is silently wrong\n{ended}"
+            );
+            ended.is_clear_error(["mount of its own"]);
+        }
     }
+}
+
+fn os(name: &'static [u8]) -> &'static OsStr {
+    OsStr::from_bytes(name)
 }
 
 #[test]
@@ -548,6 +577,38 @@ fn root_of_a_user_namespace_is_served_or_refused_clearly() {
         assert_eq!(ran.out(), "started\n");
     } else {
         ran.expect_status(125).is_clear_error(["user namespace"]);
+    }
+}
+
+/// `$ATOLL` as root of a user namespace that has all ids, and in which no further
+/// one can be made. Its first shell has no rights yet: it got its ids too late.
+const NO_FURTHER_NAMESPACES: &str = "\
+    unshare --user -- sh -c 'until grep -q . /proc/self/uid_map; do sleep 0.01; done
+        exec sh -c \"echo 0 > /proc/sys/user/max_user_namespaces && \
+            exec \\\"$ATOLL\\\" run --discard -- echo started\"' &
+    own=$(readlink /proc/self/ns/user)
+    until [ \"$(readlink /proc/$!/ns/user)\" != \"$own\" ]; do sleep 0.01; done
+    echo 0 0 4294967295 > /proc/$!/gid_map
+    echo 0 0 4294967295 > /proc/$!/uid_map
+    wait $!";
+
+#[test]
+fn a_launcher_that_fails_early_is_told_with_its_reason() {
+    /// It fails while the control groups are made: which of both comes first varies.
+    const ROUNDS: u32 = 25;
+    let world = World::new("a_launcher_that_fails_early_is_told_with_its_reason");
+    if !is_root() {
+        return world.skip("only root can give all ids to a namespace", Avoidable::No);
+    }
+    for _ in 0..ROUNDS {
+        let ran = world.host_shell(NO_FURTHER_NAMESPACES).run();
+        let ran = ran.expect_status(125);
+        assert_eq!(ran.out(), "");
+        ran.is_clear_error([
+            "mapping user ids",
+            "No space left",
+            "user.max_user_namespaces",
+        ]);
     }
 }
 

@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use e2e::remains::{descriptors, memory, sockets};
-use e2e::traces::{Traces, alone, contents, end_of, events, verify_ledger};
-use e2e::{World, is_alive};
+use e2e::remains::{alive, descriptors, groups, memory, recorded_runs, sockets};
+use e2e::traces::{Traces, alone, contents, end_of, events, until_none, verify_ledger};
+use e2e::{Avoidable, World, children_of, is_alive, is_root, kill};
 use rustix::process::Signal;
 
 /// Runs that differ in how they end; none of them may leave anything.
@@ -194,6 +196,113 @@ fn two_runs_at_once_are_separate() {
     refused.says(["shared"]);
     assert_eq!(world.read("shared"), "one\n");
     assert!(!world.exists("two"));
+}
+
+/// A control group of the host that an Atoll can be started in, removed with all
+/// beneath it.
+struct OuterGroup(PathBuf);
+
+impl OuterGroup {
+    /// Beneath the own group; where there are separate controllers, in the one of
+    /// memory. Nothing where none can be made.
+    fn make() -> Option<Self> {
+        let list = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = |controller: &str| {
+            let mut lines = list.lines().filter_map(|line| line.split_once(':'));
+            lines.find_map(|(_, rest)| rest.strip_prefix(controller)?.strip_prefix(":/"))
+        };
+        let memory = Path::new("/sys/fs/cgroup/memory");
+        let above = match own("memory") {
+            Some(own) => memory.join(own),
+            None => Path::new("/sys/fs/cgroup").join(own("")?),
+        };
+        let path = above.join(format!("test-of-atoll-{}", std::process::id()));
+        fs::create_dir(&path).ok().map(|()| Self(path))
+    }
+
+    /// Makes an empty one in it that bears the name of a run.
+    fn with_group_of(&self, run: &str) -> PathBuf {
+        let path = self.0.join(format!("atoll-{run}"));
+        fs::create_dir(&path).unwrap();
+        path
+    }
+}
+
+impl Drop for OuterGroup {
+    fn drop(&mut self) {
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn groups_of_an_atoll_that_was_in_another_group_are_removed() {
+    let _alone = alone();
+    let world = World::new("groups_of_an_atoll_that_was_in_another_group_are_removed");
+    let Some(outer) = OuterGroup::make() else {
+        return world.skip("no control group can be made here", Avoidable::No);
+    };
+    for next in [&["run", "--discard", "--", "true"][..], &["gc"]] {
+        let script = "echo $$ > \"$GROUP/cgroup.procs\" || exit 1
+            exec \"$ATOLL\" run --discard -- sh -c 'echo ready; sleep 1000'";
+        let mut running = world.host_shell(script).env("GROUP", &outer.0).start();
+        running.until_stdout("ready");
+        let launcher = children_of(running.pid()).first().unwrap().pid;
+        // Nobody is left to remove anything.
+        kill(running.pid(), Signal::KILL);
+        kill(launcher, Signal::KILL);
+        assert_eq!(end_of(&mut running), Some(137));
+        let left = until_none(alive);
+        assert!(left.is_empty(), "{next:?}: {left:?}");
+        assert!(!groups(&recorded_runs(&world.state())).is_empty());
+        let _ = world.atoll(next).run().success();
+        let left = groups(&recorded_runs(&world.state()));
+        assert!(left.is_empty(), "{next:?}: {left:?}");
+    }
+}
+
+#[test]
+fn groups_of_runs_that_may_be_alive_are_left_alone() {
+    let _alone = alone();
+    let world = World::new("groups_of_runs_that_may_be_alive_are_left_alone");
+    let Some(outer) = OuterGroup::make() else {
+        return world.skip("no control group can be made here", Avoidable::No);
+    };
+    let discard = ["run", "--discard", "--", "true"];
+    let _ = world.atoll(discard).run().success();
+    let over = recorded_runs(&world.state()).pop_last().unwrap();
+    let running = world.run(["--keep"], "echo ready; sleep 1000").start();
+    running.until_stdout("ready");
+    let mut both = recorded_runs(&world.state());
+    both.remove(&over);
+    let living = both.pop_last().unwrap();
+    // The living run's group as it is before its first process, in another place.
+    let of_living = outer.with_group_of(&living);
+    let of_another_ledger = outer.with_group_of("261121-093012-k7qd");
+    let of_none = outer.with_group_of("test");
+    let of_over = outer.with_group_of(&over);
+    let dry = world.atoll(["gc", "--dry-run"]).run().success();
+    dry.says(["1 control group would be removed"]);
+    assert!(of_over.exists());
+    let done = world.atoll(["gc"]).run().success();
+    done.says(["1 control group removed"]);
+    assert!(!of_over.exists());
+    if is_root() {
+        // One of a run of that name which is another user's.
+        let _ = outer.with_group_of(&over);
+        chown(&of_over, Some(61_234), None).unwrap();
+        let _ = world.atoll(["gc"]).run().success();
+        assert!(of_over.exists());
+    }
+    for kept in [of_living, of_another_ledger, of_none] {
+        assert!(kept.exists(), "{}", kept.display());
+    }
+    running.signal(Signal::TERM);
+    let _ = running.wait();
 }
 
 /// Signals that ask a program to end: the signal, its name in a shell.

@@ -113,7 +113,7 @@ pub fn explain(stage: Stage, error: &std::io::Error) -> &'static str {
         (Stage::Namespaces | Stage::Ids, Some(EPERM)) => {
             ". This host forbids user namespaces to ordinary users: `atoll doctor` names the setting"
         }
-        (Stage::Namespaces, Some(ENOSPC)) => {
+        (Stage::Namespaces | Stage::Ids, Some(ENOSPC)) => {
             ". The limit of user namespaces is reached (user.max_user_namespaces), or Atoll runs \
              inside a sandbox that forbids nested ones"
         }

@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use atoll_model::{Limits, RunId};
 
-use crate::Host;
+use crate::{Host, MountPoint};
 
 /// Where groups can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,14 +48,16 @@ pub fn detect(host: &Host) -> Held {
         return Held::Unified(parent);
     }
     let separate = |controller: &str| -> Option<PathBuf> {
-        let mount = host.mounts.iter().rev().find(|mount| {
-            mount.kind == "cgroup" && mount.options.split(',').any(|option| option == controller)
-        })?;
+        let mount = host
+            .mounts
+            .iter()
+            .rev()
+            .find(|mount| mount.kind == "cgroup" && mount.has_option(controller))?;
         let (_, group) = host
             .groups
             .iter()
             .find(|(controllers, _)| controllers.split(',').any(|one| one == controller))?;
-        let directory = mount.path.join(group.strip_prefix("/").ok()?);
+        let directory = within(mount, group)?;
         is_writable(&directory).then_some(directory)
     };
     match (separate("memory"), separate("pids")) {
@@ -89,11 +91,19 @@ fn unified_parent(host: &Host) -> Option<PathBuf> {
             .iter()
             .all(|wanted| list.split_whitespace().any(|one| one == *wanted))
     };
-    let own = mount.path.join(own.strip_prefix("/").ok()?);
+    let own = within(mount, own)?;
     own.ancestors()
         .take_while(|directory| directory.starts_with(&mount.path))
         .find(|directory| has_controllers(directory) && is_writable(directory))
         .map(Path::to_path_buf)
+}
+
+/// Where a group is, if it is in what is mounted there: one outside of the own
+/// namespace of groups has a name that leads up (cgroup_namespaces(7)).
+fn within(mount: &MountPoint, group: &Path) -> Option<PathBuf> {
+    let below = group.strip_prefix("/").ok()?;
+    let leads_up = below.components().any(|part| part == Component::ParentDir);
+    (!leads_up).then(|| mount.path.join(below))
 }
 
 fn is_writable(directory: &Path) -> bool {
@@ -302,13 +312,13 @@ impl Groups {
     /// Removes the groups; their processes must be gone.
     pub(crate) fn remove(&self) {
         for directory in &self.all {
-            remove_when_free(directory);
+            let _ = remove_when_free(directory);
         }
     }
 }
 
-/// Removes a group; one whose last process has just gone is busy for a moment.
-fn remove_when_free(directory: &Path) {
+/// Removes a group, and tells whether it did; one whose last process has just gone is busy for a moment.
+pub(crate) fn remove_when_free(directory: &Path) -> bool {
     const TRIES: u32 = 250;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
     for _ in 0..TRIES {
@@ -316,27 +326,17 @@ fn remove_when_free(directory: &Path) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 std::thread::sleep(PAUSE);
             }
-            _ => return,
+            done => return done.is_ok(),
         }
     }
+    false
 }
 
-/// Removes the groups of a run whose Atoll and launcher both ended before they
-/// could. Groups that still have processes stay; usually there are none.
-pub fn remove_leftover_groups(held: &Held, run: &RunId) {
-    let name = group_name(run);
-    let parents = match held {
-        Held::Nowhere(_) => Vec::new(),
-        Held::Unified(parent) => vec![Some(parent)],
-        Held::Separate { memory, pids, cpu } => vec![Some(memory), Some(pids), cpu.as_ref()],
-    };
-    for parent in parents.into_iter().flatten() {
-        remove_when_free(&parent.join(&name));
-    }
-}
+/// What the names of groups begin with; the run's id follows.
+pub(crate) const PREFIX: &str = "atoll-";
 
 fn group_name(run: &RunId) -> String {
-    format!("atoll-{run}")
+    format!("{PREFIX}{run}")
 }
 
 /// Writes to a file that must exist: `create` would fail differently on cgroupfs.

@@ -1,22 +1,14 @@
 //! What this host is like, read once at each start.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Mode;
 use atoll_sys::process::{self, Namespaces, Side};
 
-use crate::SandboxError;
-
-/// One mount of the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MountPoint {
-    /// Where it is mounted.
-    pub path: PathBuf,
-    /// The kind of file system.
-    pub kind: String,
-    /// The options of the file system itself.
-    pub options: String,
-}
+use crate::mountinfo::parse_mounts;
+use crate::{MountPoint, SandboxError};
 
 /// The facts that a boundary is built on.
 #[derive(Clone, Debug)]
@@ -49,17 +41,16 @@ impl Host {
                  the kernel's lsm= modules"
             ))
         })?;
-        let text = |path: &str| {
+        let read = |path: &str| {
             std::fs::read(path)
-                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
                 .map_err(|error| SandboxError::Kernel(format!("{path} cannot be read: {error}")))
         };
         Ok(Self {
-            mounts: parse_mounts(&text("/proc/self/mountinfo")?),
-            groups: parse_groups(&text("/proc/self/cgroup")?),
+            mounts: parse_mounts(&read("/proc/self/mountinfo")?),
+            groups: parse_groups(&read("/proc/self/cgroup")?),
             landlock,
             is_root: rustix::process::geteuid().is_root()
-                && maps_everything(&text("/proc/self/uid_map")?),
+                && maps_everything(&String::from_utf8_lossy(&read("/proc/self/uid_map")?)),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         })
@@ -151,55 +142,17 @@ pub(crate) fn maps_everything(map: &str) -> bool {
     })
 }
 
-/// Reads mountinfo (proc_pid_mountinfo(5)).
-pub(crate) fn parse_mounts(text: &str) -> Vec<MountPoint> {
-    let parse = |line: &str| -> Option<MountPoint> {
-        let (before, after) = line.split_once(" - ")?;
-        let path = before.split(' ').nth(4)?;
-        let mut after = after.split(' ');
-        let kind = after.next()?.to_owned();
-        let options = after.nth(1).unwrap_or_default().to_owned();
-        Some(MountPoint {
-            path: unescape(path),
-            kind,
-            options,
-        })
+/// Reads /proc/self/cgroup (cgroups(7)). A name in it need not be text, but for
+/// the end of a line it can hold anything.
+pub(crate) fn parse_groups(list: &[u8]) -> Vec<(String, PathBuf)> {
+    let parse = |line: &[u8]| {
+        let mut fields = line.splitn(3, |byte| *byte == b':').skip(1);
+        let controllers = String::from_utf8_lossy(fields.next()?).into_owned();
+        Some((
+            controllers,
+            PathBuf::from(OsStr::from_bytes(fields.next()?)),
+        ))
     };
-    text.lines().filter_map(parse).collect()
-}
-
-/// Undoes the octal escapes of mountinfo: space, tab, newline, backslash.
-fn unescape(text: &str) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let octal = tail
-            .get(..3)
-            .filter(|_| *first == b'\\')
-            .and_then(|digits| {
-                let digits = std::str::from_utf8(digits).ok()?;
-                u8::from_str_radix(digits, 8).ok()
-            });
-        match octal {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = tail.get(3..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
-}
-
-/// Reads /proc/self/cgroup (cgroups(7)).
-pub(crate) fn parse_groups(text: &str) -> Vec<(String, PathBuf)> {
-    let parse = |line: &str| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        Some((fields.next()?.to_owned(), PathBuf::from(fields.next()?)))
-    };
-    text.lines().filter_map(parse).collect()
+    let lines = list.split(|byte| *byte == b'\n');
+    lines.filter_map(parse).collect()
 }

@@ -16,6 +16,8 @@ mod fence;
 mod groups;
 mod host;
 mod launcher;
+mod leftovers;
+mod mountinfo;
 mod native;
 mod owners;
 mod placement;
@@ -26,9 +28,11 @@ mod unshown;
 
 pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};
-pub use groups::{Held, detect as detect_groups, remove_leftover_groups};
-pub use host::{Host, MountPoint};
+pub use groups::{Held, detect as detect_groups};
+pub use host::Host;
 pub use launcher::{Departing, Starting};
+pub use leftovers::{RunGroup, run_groups};
+pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
 pub use owners::unmapped_mounts;
 pub use placement::{

@@ -17,7 +17,7 @@ use crate::disk::DiskWatch;
 use crate::groups::{Groups, Held};
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
-use crate::session::{Assembled, Lines};
+use crate::session::{Assembled, Lines, last_words};
 use crate::{Host, Placement, Running, SandboxError, Size, WorkspacePlace, fence, tree};
 
 /// What the native backend needs besides the grant.
@@ -137,8 +137,10 @@ fn launch(
     match begun {
         Ok(lines) => Ok((launcher, lines)),
         Err(error) => {
+            // That nobody listens any more is told by what was said before that.
+            let told = last_words(&launcher.line);
             drop(launcher.let_go());
-            Err(error)
+            Err(told.unwrap_or(error))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report};
+use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Stage};
 use atoll_model::{Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage};
 use atoll_policy::Grant;
 use atoll_store::Armed;
@@ -503,12 +503,9 @@ impl Session<'_> {
         }
     }
 
-    fn fail(&mut self, stage: atoll_frame::Stage, error: i32, detail: &[u8]) {
-        self.failure.get_or_insert_with(|| SandboxError::Making {
-            stage,
-            error: io::Error::from_raw_os_error(error),
-            detail: String::from_utf8_lossy(detail).into_owned(),
-        });
+    fn fail(&mut self, stage: Stage, error: i32, detail: &[u8]) {
+        self.failure
+            .get_or_insert_with(|| making(stage, error, detail));
     }
 
     fn end(&mut self, ending: Ending) {
@@ -743,6 +740,35 @@ impl Ready {
         if let Some(flag) = flag {
             *flag = true;
         }
+    }
+}
+
+/// The failure that the launcher has reported, if it has: one that ended before it
+/// was told to go can be found so by writing to it, which tells nothing of why.
+pub(crate) fn last_words(line: &OwnedFd) -> Option<SandboxError> {
+    let says_more = || descriptor::wait_readable([Some(line.as_fd())], Some(0));
+    while matches!(says_more(), Ok([true])) {
+        match hear(line) {
+            Ok(Some((
+                Report::Failed {
+                    stage,
+                    error,
+                    detail,
+                },
+                _,
+            ))) => return Some(making(stage, error, &detail)),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return None,
+        }
+    }
+    None
+}
+
+fn making(stage: Stage, error: i32, detail: &[u8]) -> SandboxError {
+    SandboxError::Making {
+        stage,
+        error: io::Error::from_raw_os_error(error),
+        detail: String::from_utf8_lossy(detail).into_owned(),
     }
 }
 

@@ -4,6 +4,8 @@
 mod disk;
 mod groups;
 mod host;
+mod leftovers;
+mod mountinfo;
 mod placement;
 mod session;
 mod tree;
@@ -32,7 +34,7 @@ fn mount(path: &Path, kind: &str, options: &str) -> MountPoint {
     MountPoint {
         path: path.to_path_buf(),
         kind: kind.to_owned(),
-        options: options.to_owned(),
+        options: options.into(),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::canonical::CanonicalError;
 use crate::entry::{Recorded, opened_body, outcome_body};
-use crate::event::Draft;
+use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
 use crate::lock::LockFault;
 use crate::open_runs::OpenRuns;
@@ -267,6 +267,19 @@ impl Ledger {
     /// [`LedgerError`] when the ledger cannot be opened for reading.
     pub fn tail(state: &StateDir, count: usize) -> Result<Events, LedgerError> {
         Events::from_last(state, count)
+    }
+
+    /// Whether the end of a run is recorded: nothing of it lives then.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be read to where that would be.
+    pub fn is_over(state: &StateDir, run: &RunId) -> Result<bool, LedgerError> {
+        for event in Self::show(state, run)? {
+            if CLOSING_KINDS.contains(&event?.kind.as_str()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The events of one run, oldest first.

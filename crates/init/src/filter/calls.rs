@@ -213,7 +213,7 @@ const FILES: &[Call] = &[
     call("unlink", 87, NONE),
     call("unlinkat", 263, 35),
     call("rename", 82, NONE),
-    call("renameat", 264, NONE),
+    call("renameat", 264, 38),
     call("renameat2", 316, 276),
     call("link", 86, NONE),
     call("linkat", 265, 37),
@@ -250,7 +250,7 @@ const FILES: &[Call] = &[
     call("fdatasync", 75, 83),
     call("sync", 162, 81),
     call("syncfs", 306, 267),
-    call("sync_file_range", 277, NONE),
+    call("sync_file_range", 277, 84),
     call("statfs", 137, 43),
     call("fstatfs", 138, 44),
     call("sendfile", 40, 71),
@@ -403,8 +403,8 @@ const IDENTITY: &[Call] = &[
 ];
 
 const LIMITS: &[Call] = &[
-    call("getrlimit", 97, NONE),
-    call("setrlimit", 160, NONE),
+    call("getrlimit", 97, 163),
+    call("setrlimit", 160, 164),
     call("getrusage", 98, 165),
     call("times", 100, 153),
     call("getpriority", 140, 141),

@@ -100,6 +100,11 @@ fn version_1_is_used_where_memory_and_pids_are() {
     // A group outside of what is mounted here.
     host.groups = groups(&[("memory", "/elsewhere"), ("pids", "/own")]);
     assert!(matches!(detect(&host), Held::Nowhere(_)));
+    // One outside of the own namespace, whose name leads out of the mount.
+    for outside in ["/..", "/../elsewhere", "/../memory/own"] {
+        host.groups = groups(&[("memory", outside), ("pids", "/own")]);
+        assert!(matches!(detect(&host), Held::Nowhere(_)), "{outside}");
+    }
     // "memory" is a word of the options, not a part of one.
     host.groups = groups(&all);
     host.mounts = vec![one("memory", "rw,memory_like"), one("pids", "rw,pids")];

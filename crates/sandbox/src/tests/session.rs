@@ -13,7 +13,7 @@ use atoll_sys::{descriptor, process, socket};
 use super::limits;
 use crate::disk::DiskWatch;
 use crate::launcher::Launcher;
-use crate::session::Lines;
+use crate::session::{Lines, last_words};
 use crate::{Attachment, Reaction, Running, SandboxError, Stream};
 
 /// The other ends of a session's lines.
@@ -265,6 +265,50 @@ fn failures_come_with_their_cause() {
     });
     let text = result.unwrap_err().to_string();
     assert!(text.starts_with("mapping user ids"), "{text}");
+}
+
+#[test]
+fn a_launcher_that_ended_before_its_time_is_asked_for_its_reason() {
+    let failed = |error| Report::Failed {
+        stage: Stage::Ids,
+        error,
+        detail: Vec::new(),
+    };
+    /// What the launcher says before its end, and what of it is told.
+    type Case<'a> = (Vec<Report>, Option<&'a str>);
+    let cases: [Case; 4] = [
+        (vec![failed(1)], Some("mapping user ids")),
+        (
+            vec![Report::Started { pid: 7 }, failed(1)],
+            Some("mapping user ids"),
+        ),
+        (vec![Report::Started { pid: 7 }], None),
+        (Vec::new(), None),
+    ];
+    // A message that it never read makes its end known in another way.
+    for (unread, (said, expected)) in [false, true].into_iter().flat_map(|unread| {
+        let cases = cases.clone();
+        cases.into_iter().map(move |case| (unread, case))
+    }) {
+        let (line, far) = socket::pair().unwrap();
+        if unread {
+            socket::send(line.as_fd(), b"s", &[]).unwrap();
+        }
+        for report in &said {
+            socket::send(far.as_fd(), &report.to_bytes(), &[]).unwrap();
+        }
+        drop(far);
+        assert!(socket::send(line.as_fd(), b"g", &[]).is_err());
+        let told = last_words(&line).map(|error| error.to_string());
+        let is_right = match (&told, expected) {
+            (Some(told), Some(expected)) => told.starts_with(expected),
+            (told, expected) => told.is_none() && expected.is_none(),
+        };
+        assert!(is_right, "{said:?}, {unread}: {told:?}");
+    }
+    // One that lives and says nothing is not waited for.
+    let (line, _far) = socket::pair().unwrap();
+    assert!(last_words(&line).is_none());
 }
 
 #[test]

@@ -250,6 +250,35 @@ fn an_entry_that_is_dropped_is_found_interrupted() {
 }
 
 #[test]
+fn a_run_is_over_once_its_end_is_recorded() {
+    let place = Place::new();
+    let is_over = |number| Ledger::is_over(&place.state, &run_id(number)).unwrap();
+    assert!(!is_over(1), "nothing is recorded");
+    let ledger = place.ledger();
+    let opened = |number: u32, verdict: &Verdict<&'static str>| {
+        ledger.open_call(&call(number), verdict, json!({})).unwrap()
+    };
+    let (allowed, denied) = (allow(), Verdict::Deny(vec![reason()]));
+    let alive = opened(1, &allowed);
+    let closed = opened(2, &allowed).arm(allow()).unwrap();
+    let failed = opened(3, &allowed).arm(allow()).unwrap();
+    let refused = opened(4, &denied).arm(denied);
+    let left = opened(5, &allowed);
+    assert!(refused.is_err());
+    let before: Vec<bool> = (1..=6).map(is_over).collect();
+    assert_eq!(before, [false, false, false, true, false, false]);
+    ledger.close(closed, &outcome(0), json!({})).unwrap();
+    ledger
+        .close_failed(failed, "make the sandbox", "why")
+        .unwrap();
+    drop(left);
+    assert_eq!(place.ledger().interrupted().len(), 1);
+    let after: Vec<bool> = (1..=6).map(is_over).collect();
+    assert_eq!(after, [false, true, true, true, true, false]);
+    drop(alive);
+}
+
+#[test]
 fn a_closed_run_whose_marker_stayed_is_not_interrupted() {
     let place = Place::new();
     let ledger = place.ledger();
