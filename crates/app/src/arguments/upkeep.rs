@@ -115,7 +115,7 @@ pub struct LedgerArguments {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 #[allow(missing_docs)]
 pub enum LedgerAction {
-    /// Check every event's digest and the chain; a changed bit, a cut or a swap is found.
+    /// Check digests and the chain: finds a changed bit, a cut, a swap.
     Verify,
     Tail(TailLedgerArguments),
     Show(ShowLedgerArguments),
