@@ -1,5 +1,6 @@
 //! What this host can enforce, why not more, and what helps.
 
+use atoll_model::Mode;
 use atoll_sandbox::{Held, Host, detect_groups};
 use serde_json::{Value, json};
 
@@ -108,10 +109,19 @@ fn user_namespaces(host: &Host) -> Finding {
         found: found.to_owned(),
         fix: None,
     };
+    // Without them a fence is left, if Landlock is able to hold one.
+    let is_fenced = host.mode().is_ok();
     let missing = |found: &str, fix: &str| Finding {
         name,
-        grade: Grade::Missing,
-        found: found.to_owned(),
+        grade: if is_fenced {
+            Grade::Weaker
+        } else {
+            Grade::Missing
+        },
+        found: match is_fenced {
+            true => format!("{found}: programs are only fenced in (docs/fence.md)"),
+            false => found.to_owned(),
+        },
         fix: Some(fix.to_owned()),
     };
     if setting("/proc/sys/user/max_user_namespaces") == Some(0) {
@@ -129,7 +139,8 @@ fn user_namespaces(host: &Host) -> Finding {
             "sysctl -w kernel.unprivileged_userns_clone=1",
         );
     }
-    if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
+    let restricted = setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1);
+    if restricted && !matches!(host.mode(), Ok(Mode::Full)) {
         return missing(
             "AppArmor gives ordinary users' namespaces no rights \
              (kernel.apparmor_restrict_unprivileged_userns is 1)",
