@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::check_int;
+use crate::check;
 
 /// A system call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn next(listener: BorrowedFd<'_>) -> io::Result<Option<Waiting>> {
         let received = libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut one);
         (received, one)
     };
-    match check_int(received) {
+    match check(received) {
         Ok(_) => Ok(Some(Waiting {
             id: one.id,
             thread: one.pid,
@@ -86,7 +86,7 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<(
     };
     // SAFETY: the kernel reads one whole record.
     let sent = unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &raw const response) };
-    match check_int(sent) {
+    match check(sent) {
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
         _ => Ok(()),
     }

@@ -2,11 +2,15 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
+use rustix::fs::Mode;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Pid, setpgid};
+
+use crate::check;
 use crate::descriptor::owned;
-use crate::{check, check_int};
 
 /// Which namespaces a new process gets of its own (clone(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +173,7 @@ impl Program {
 pub fn fork(body: impl FnOnce() -> u8) -> io::Result<u32> {
     // SAFETY: the caller is single-threaded (init and the launcher are), so
     // the child may do what the parent may.
-    match check_int(unsafe { libc::fork() })? {
+    match check(unsafe { libc::fork() })? {
         0 => {
             let status = body();
             exit_now(status)
@@ -205,22 +209,12 @@ pub fn spawn_from_memory(
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<u32> {
     // Numbers above every target, so that no copy overwrites a source.
-    let first_free = 32_i32;
-    let mut raised = Vec::new();
-    for descriptor in descriptors
+    let raise = |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, 32);
+    let program = raise(program.as_fd())?;
+    let raised: Vec<OwnedFd> = descriptors
         .iter()
-        .copied()
-        .chain([program_borrowed(program)])
-    {
-        // SAFETY: F_DUPFD_CLOEXEC takes an integer.
-        let raw = check_int(unsafe {
-            libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first_free)
-        })?;
-        raised.push(owned(raw));
-    }
-    let Some(program) = raised.pop() else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
+        .map(|fd| raise(*fd))
+        .collect::<Result<_, _>>()?;
     let path = CString::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
         .map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut actions = Actions::new()?;
@@ -232,7 +226,7 @@ pub fn spawn_from_memory(
     let environment = [ptr::null_mut()];
     let mut pid = 0;
     // SAFETY: all pointers live through the call; both lists end with null.
-    let error = unsafe {
+    prepared(unsafe {
         libc::posix_spawn(
             &raw mut pid,
             path.as_ptr(),
@@ -241,16 +235,16 @@ pub fn spawn_from_memory(
             arguments.as_ptr(),
             environment.as_ptr(),
         )
-    };
-    if error == 0 {
-        Ok(pid as u32)
-    } else {
-        Err(io::Error::from_raw_os_error(error))
-    }
+    })?;
+    Ok(pid as u32)
 }
 
-fn program_borrowed(program: &OwnedFd) -> BorrowedFd<'_> {
-    std::os::fd::AsFd::as_fd(program)
+/// What posix_spawn and its kin return is the error itself.
+fn prepared(error: libc::c_int) -> io::Result<()> {
+    match error {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 /// What posix_spawn does to descriptors; freed when dropped.
@@ -261,18 +255,13 @@ impl Actions {
         // SAFETY: init fills the zeroed record.
         let mut actions = Self(unsafe { std::mem::zeroed() });
         // SAFETY: as above.
-        match unsafe { libc::posix_spawn_file_actions_init(&raw mut actions.0) } {
-            0 => Ok(actions),
-            error => Err(io::Error::from_raw_os_error(error)),
-        }
+        prepared(unsafe { libc::posix_spawn_file_actions_init(&raw mut actions.0) })?;
+        Ok(actions)
     }
 
     fn copy(&mut self, from: RawFd, to: RawFd) -> io::Result<()> {
         // SAFETY: the record was initialised by `new`.
-        match unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.0, from, to) } {
-            0 => Ok(()),
-            error => Err(io::Error::from_raw_os_error(error)),
-        }
+        prepared(unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.0, from, to) })
     }
 }
 
@@ -288,29 +277,25 @@ struct Attributes(libc::posix_spawnattr_t);
 
 impl Attributes {
     fn fresh_signals_own_group() -> io::Result<Self> {
+        let none = signal_set(&[])?;
+        let flags = libc::POSIX_SPAWN_SETSIGMASK
+            | libc::POSIX_SPAWN_SETSIGDEF
+            | libc::POSIX_SPAWN_SETPGROUP;
         // SAFETY: every call gets the record that init filled, and signal sets
-        // that sigemptyset and sigfillset filled.
+        // that signal_set and sigfillset filled.
         unsafe {
             let mut attributes = Self(std::mem::zeroed());
-            let mut none: libc::sigset_t = std::mem::zeroed();
             let mut all: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut none);
             libc::sigfillset(&raw mut all);
-            let flags = libc::POSIX_SPAWN_SETSIGMASK
-                | libc::POSIX_SPAWN_SETSIGDEF
-                | libc::POSIX_SPAWN_SETPGROUP;
             let record = &raw mut attributes.0;
-            for error in [
-                libc::posix_spawnattr_init(record),
-                libc::posix_spawnattr_setsigmask(record, &raw const none),
-                libc::posix_spawnattr_setsigdefault(record, &raw const all),
-                libc::posix_spawnattr_setpgroup(record, 0),
-                libc::posix_spawnattr_setflags(record, flags as libc::c_short),
-            ] {
-                if error != 0 {
-                    return Err(io::Error::from_raw_os_error(error));
-                }
-            }
+            prepared(libc::posix_spawnattr_init(record))?;
+            prepared(libc::posix_spawnattr_setsigmask(record, &raw const none))?;
+            prepared(libc::posix_spawnattr_setsigdefault(record, &raw const all))?;
+            prepared(libc::posix_spawnattr_setpgroup(record, 0))?;
+            prepared(libc::posix_spawnattr_setflags(
+                record,
+                flags as libc::c_short,
+            ))?;
             Ok(attributes)
         }
     }
@@ -425,7 +410,7 @@ pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: integers only.
-    match check_int(unsafe { libc::kill(-(group as libc::pid_t), signal) }) {
+    match check(unsafe { libc::kill(-(group as libc::pid_t), signal) }) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
         other => other.map(drop),
     }
@@ -436,8 +421,8 @@ pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn lead_group(pid: u32) -> io::Result<()> {
-    // SAFETY: integers only.
-    check_int(unsafe { libc::setpgid(pid as libc::pid_t, 0) }).map(drop)
+    let pid = i32::try_from(pid).map_err(|_| Errno::SRCH)?;
+    Ok(setpgid(Pid::from_raw(pid), None)?)
 }
 
 /// A descriptor that becomes readable when one of these signals arrives; they
@@ -446,22 +431,28 @@ pub fn lead_group(pid: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn signals_as_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
-    // SAFETY: the set is filled by sigemptyset and sigaddset and lives through
-    // the calls.
+    let set = signal_set(signals)?;
+    change_signal_mask(libc::SIG_BLOCK, &set)?;
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the set lives through the call.
+    check(unsafe { libc::signalfd(-1, &raw const set, flags) }).map(owned)
+}
+
+fn signal_set(signals: &[i32]) -> io::Result<libc::sigset_t> {
+    // SAFETY: sigemptyset fills the record before anything is added.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         for signal in signals {
-            check_int(libc::sigaddset(&raw mut set, *signal))?;
+            check(libc::sigaddset(&raw mut set, *signal))?;
         }
-        check_int(libc::sigprocmask(
-            libc::SIG_BLOCK,
-            &raw const set,
-            ptr::null_mut(),
-        ))?;
-        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        check_int(libc::signalfd(-1, &raw const set, flags)).map(owned)
+        Ok(set)
     }
+}
+
+fn change_signal_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: the set lives through the call, the one before is not asked for.
+    check(unsafe { libc::sigprocmask(how, set, ptr::null_mut()) }).map(drop)
 }
 
 /// The next signal that such a descriptor has seen.
@@ -469,19 +460,14 @@ pub fn signals_as_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's.
 pub fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>> {
-    // SAFETY: signalfd_siginfo is plain data that read fills.
-    let mut facts: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-    let bytes = size_of::<libc::signalfd_siginfo>();
-    // SAFETY: the pointer and length describe `facts`.
-    let got = unsafe { libc::read(descriptor.as_raw_fd(), (&raw mut facts).cast(), bytes) };
-    if got == bytes as isize {
-        return Ok(Some(facts.ssi_signo as i32));
-    }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-        _ => Err(error),
-    }
+    let mut facts = [0; size_of::<libc::signalfd_siginfo>()];
+    match rustix::io::read(descriptor, &mut facts) {
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+        read => read?,
+    };
+    // The record starts with the signal's number; it is read whole or not at all.
+    let [one, two, three, four, ..] = facts;
+    Ok(Some(i32::from_ne_bytes([one, two, three, four])))
 }
 
 /// Lets every signal through again and gives each its default effect, as a
@@ -490,22 +476,13 @@ pub fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>> {
 /// # Errors
 /// The kernel's.
 pub fn reset_signals() -> io::Result<()> {
-    // SAFETY: integers, and a set that sigemptyset filled.
-    unsafe {
-        for number in 1..=64 {
-            if number != libc::SIGKILL && number != libc::SIGSTOP {
-                libc::signal(number, libc::SIG_DFL);
-            }
+    for number in 1..=64 {
+        if number != libc::SIGKILL && number != libc::SIGSTOP {
+            // SAFETY: SIG_DFL is a valid disposition.
+            unsafe { libc::signal(number, libc::SIG_DFL) };
         }
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        check_int(libc::sigprocmask(
-            libc::SIG_SETMASK,
-            &raw const set,
-            ptr::null_mut(),
-        ))?;
     }
-    Ok(())
+    change_signal_mask(libc::SIG_SETMASK, &signal_set(&[])?)
 }
 
 /// Gives a signal no effect.
@@ -520,8 +497,7 @@ pub fn ignore_signal(number: i32) {
 /// # Errors
 /// The kernel's.
 pub fn set_name(name: &CStr) -> io::Result<()> {
-    // SAFETY: the name is a C string.
-    check_int(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) }).map(drop)
+    Ok(rustix::thread::set_name(name)?)
 }
 
 /// Where the program starts.
@@ -529,13 +505,11 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn change_directory(path: &CStr) -> io::Result<()> {
-    // SAFETY: the path is a C string.
-    check_int(unsafe { libc::chdir(path.as_ptr()) }).map(drop)
+    Ok(rustix::process::chdir(path)?)
 }
 
 /// Sets the bits that new files do not get; returns the ones before.
 #[must_use]
 pub fn change_mode_mask(mask: u32) -> u32 {
-    // SAFETY: umask cannot fail.
-    unsafe { libc::umask(mask) }
+    rustix::process::umask(Mode::from_bits_retain(mask)).bits()
 }
