@@ -5,25 +5,16 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
-use rustix::process::{
-    DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal,
-};
-use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, Gid, ThreadNameSpaceType, Uid,
-    clear_ambient_capability_set, move_into_thread_name_spaces,
-    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
-    set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
-};
+use rustix::process::{self, DumpableBehavior, Signal};
+use rustix::thread::{self, CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+use rustix::thread::{Gid, ThreadNameSpaceType, Uid};
 
 use crate::check;
 
-/// User id 0 is a number like any other, for good (capabilities(7)).
-const SECURE_BITS: CapabilitiesSecureBits = CapabilitiesSecureBits::NO_ROOT
-    .union(CapabilitiesSecureBits::NO_ROOT_LOCKED)
-    .union(CapabilitiesSecureBits::NO_SETUID_FIXUP)
-    .union(CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED)
-    .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE)
-    .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED);
+/// User id 0 is a number like any other, no capability outlives a change of ids,
+/// none is raised: each for good, which are all bits but one (capabilities(7)).
+const SECURE_BITS: CapabilitiesSecureBits =
+    CapabilitiesSecureBits::from_bits_retain(0xff).difference(CapabilitiesSecureBits::KEEP_CAPS);
 
 /// Becomes another user and group, without any supplementary group.
 ///
@@ -33,9 +24,9 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     // These change this thread only, which is all there is: glibc's functions
     // would look for other threads first.
-    set_thread_groups(&[])?;
-    set_thread_res_gid(gid, gid, gid)?;
-    Ok(set_thread_res_uid(uid, uid, uid)?)
+    thread::set_thread_groups(&[])?;
+    thread::set_thread_res_gid(gid, gid, gid)?;
+    Ok(thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
 /// Gives up every capability and every way to gain one: the bounding and the
@@ -46,14 +37,14 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
 pub fn drop_all_rights() -> io::Result<()> {
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
-        match remove_capability_from_bounding_set(capability) {
+        match thread::remove_capability_from_bounding_set(capability) {
             // The end of the capabilities that this kernel knows.
             Err(Errno::INVAL) if number > 0 => break,
             removed => removed?,
         }
     }
-    set_capabilities_secure_bits(SECURE_BITS)?;
-    clear_ambient_capability_set()?;
+    thread::set_capabilities_secure_bits(SECURE_BITS)?;
+    thread::clear_ambient_capability_set()?;
     clear_capability_sets()?;
     forbid_new_privileges()
 }
@@ -68,7 +59,7 @@ pub fn clear_capability_sets() -> io::Result<()> {
         permitted: CapabilitySet::empty(),
         inheritable: CapabilitySet::empty(),
     };
-    Ok(set_capabilities(None, nothing)?)
+    Ok(thread::set_capabilities(None, nothing)?)
 }
 
 /// No program that is executed from now on gains rights (PR_SET_NO_NEW_PRIVS).
@@ -76,7 +67,7 @@ pub fn clear_capability_sets() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn forbid_new_privileges() -> io::Result<()> {
-    Ok(set_no_new_privs(true)?)
+    Ok(thread::set_no_new_privs(true)?)
 }
 
 /// Keeps this process out of reach of ptrace(2) and /proc/PID/mem of processes
@@ -85,7 +76,9 @@ pub fn forbid_new_privileges() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn forbid_inspection() -> io::Result<()> {
-    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+    Ok(process::set_dumpable_behavior(
+        DumpableBehavior::NotDumpable,
+    )?)
 }
 
 /// Ends this process when the thread that made it ends.
@@ -96,7 +89,9 @@ pub fn forbid_inspection() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn die_with_parent() -> io::Result<()> {
-    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+    Ok(process::set_parent_process_death_signal(Some(
+        Signal::KILL,
+    ))?)
 }
 
 /// Joins a namespace that a descriptor stands for; `kind` is a `CLONE_NEW*` flag.
@@ -106,7 +101,7 @@ pub fn die_with_parent() -> io::Result<()> {
 pub fn join_namespace(namespace: BorrowedFd<'_>, kind: libc::c_int) -> io::Result<()> {
     // setns(2) takes a namespace as it takes a thread, and the same flags.
     let kind = ThreadNameSpaceType::from_bits_retain(kind as u32);
-    Ok(move_into_thread_name_spaces(namespace, kind)?)
+    Ok(thread::move_into_thread_name_spaces(namespace, kind)?)
 }
 
 /// Moves into new namespaces of these kinds.

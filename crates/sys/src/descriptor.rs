@@ -4,11 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags, fchmod, fchown,
-    fcntl_add_seals, fcntl_get_seals, fstat, memfd_create, mkdirat, openat, openat2, statvfs,
-    symlinkat, unlinkat,
-};
+use rustix::fs::{self, AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags};
 use rustix::io::{Errno, FdFlags, fcntl_setfd, pread, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Gid, Uid};
@@ -29,8 +25,8 @@ const SEALS: SealFlags = SealFlags::SEAL
 pub fn sealed_memory(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Required where vm.memfd_noexec is set; kernels before 6.3 do not know it.
-    let fd = match memfd_create(name, flags | MemfdFlags::EXEC) {
-        Err(Errno::INVAL) => memfd_create(name, flags)?,
+    let fd = match fs::memfd_create(name, flags | MemfdFlags::EXEC) {
+        Err(Errno::INVAL) => fs::memfd_create(name, flags)?,
         made => made?,
     };
     write_all(&fd, content)?;
@@ -44,16 +40,13 @@ pub fn sealed_memory(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
 fn seal(fd: &OwnedFd) -> io::Result<()> {
     const TRIES: u32 = 20;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
-    let mut tries = 0;
-    loop {
-        match fcntl_add_seals(fd, SEALS) {
-            Err(Errno::BUSY) if tries < TRIES => {
-                tries += 1;
-                std::thread::sleep(PAUSE);
-            }
+    for _ in 0..TRIES {
+        match fs::fcntl_add_seals(fd, SEALS) {
+            Err(Errno::BUSY) => std::thread::sleep(PAUSE),
             done => return Ok(done?),
         }
     }
+    Ok(fs::fcntl_add_seals(fd, SEALS)?)
 }
 
 /// Whether an anonymous file is sealed against every change.
@@ -61,7 +54,7 @@ fn seal(fd: &OwnedFd) -> io::Result<()> {
 /// # Errors
 /// The kernel's, as EINVAL for a descriptor that cannot be sealed.
 pub fn is_sealed(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    Ok(fcntl_get_seals(fd)?.contains(SEALS))
+    Ok(fs::fcntl_get_seals(fd)?.contains(SEALS))
 }
 
 /// Writes everything, going on after interruptions.
@@ -119,9 +112,9 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// # Errors
 /// ELOOP where a symbolic link stands on the way; otherwise the kernel's.
 pub fn open_place(directory: Option<BorrowedFd<'_>>, path: &CStr) -> io::Result<OwnedFd> {
+    let (directory, mode) = (directory.unwrap_or(CWD), Mode::empty());
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let directory = directory.unwrap_or(CWD);
-    Ok(openat2(directory, path, flags, Mode::empty(), NO_LINKS)?)
+    Ok(fs::openat2(directory, path, flags, mode, NO_LINKS)?)
 }
 
 /// Opens a path beneath `root`, never leaving it and never following a link.
@@ -137,7 +130,7 @@ pub fn open_beneath(
 ) -> io::Result<OwnedFd> {
     let (flags, mode) = (open_flags(flags), Mode::from_bits_retain(mode));
     let resolve = NO_LINKS | ResolveFlags::BENEATH;
-    Ok(openat2(root, path, flags, mode, resolve)?)
+    Ok(fs::openat2(root, path, flags, mode, resolve)?)
 }
 
 const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
@@ -162,7 +155,7 @@ pub struct Identity {
 /// # Errors
 /// The kernel's.
 pub fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
-    let facts = fstat(fd)?;
+    let facts = fs::fstat(fd)?;
     Ok(Identity {
         device: facts.st_dev,
         inode: facts.st_ino,
@@ -176,7 +169,7 @@ pub fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
 /// # Errors
 /// The kernel's.
 pub fn open_for_writing(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
-    Ok(openat(CWD, path, open_flags(flags), Mode::empty())?)
+    Ok(fs::openat(CWD, path, open_flags(flags), Mode::empty())?)
 }
 
 /// Removes an empty directory beneath an open one.
@@ -184,7 +177,7 @@ pub fn open_for_writing(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> 
 /// # Errors
 /// The kernel's.
 pub fn remove_directory(root: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
-    Ok(unlinkat(root, path, AtFlags::REMOVEDIR)?)
+    Ok(fs::unlinkat(root, path, AtFlags::REMOVEDIR)?)
 }
 
 /// Makes a directory beneath an open one; one that is there already is fine.
@@ -192,7 +185,7 @@ pub fn remove_directory(root: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn make_directory(root: BorrowedFd<'_>, path: &CStr, mode: u32) -> io::Result<()> {
-    match mkdirat(root, path, Mode::from_bits_retain(mode)) {
+    match fs::mkdirat(root, path, Mode::from_bits_retain(mode)) {
         Err(Errno::EXIST) => Ok(()),
         other => Ok(other?),
     }
@@ -203,7 +196,7 @@ pub fn make_directory(root: BorrowedFd<'_>, path: &CStr, mode: u32) -> io::Resul
 /// # Errors
 /// The kernel's.
 pub fn make_link(root: BorrowedFd<'_>, path: &CStr, to: &CStr) -> io::Result<()> {
-    Ok(symlinkat(to, root, path)?)
+    Ok(fs::symlinkat(to, root, path)?)
 }
 
 /// How much of the file system at a path is in use, bytes (statvfs(3)).
@@ -211,11 +204,9 @@ pub fn make_link(root: BorrowedFd<'_>, path: &CStr, to: &CStr) -> io::Result<()>
 /// # Errors
 /// The kernel's.
 pub fn bytes_in_use(path: &CStr) -> io::Result<u64> {
-    let facts = statvfs(path)?;
-    Ok(facts
-        .f_blocks
-        .saturating_sub(facts.f_bfree)
-        .saturating_mul(facts.f_frsize))
+    let facts = fs::statvfs(path)?;
+    let blocks = facts.f_blocks.saturating_sub(facts.f_bfree);
+    Ok(blocks.saturating_mul(facts.f_frsize))
 }
 
 /// Changes who owns what a descriptor stands for.
@@ -223,11 +214,8 @@ pub fn bytes_in_use(path: &CStr) -> io::Result<u64> {
 /// # Errors
 /// The kernel's.
 pub fn change_owner(fd: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
-    Ok(fchown(
-        fd,
-        Some(Uid::from_raw(uid)),
-        Some(Gid::from_raw(gid)),
-    )?)
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    Ok(fs::fchown(fd, Some(uid), Some(gid))?)
 }
 
 /// Changes the permissions of what a descriptor stands for.
@@ -235,7 +223,7 @@ pub fn change_owner(fd: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn change_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
-    Ok(fchmod(fd, Mode::from_bits_retain(mode))?)
+    Ok(fs::fchmod(fd, Mode::from_bits_retain(mode))?)
 }
 
 /// Makes descriptor number `number` a copy of `fd` that survives exec.

@@ -33,7 +33,6 @@ pub enum Answer {
 const RECEIVE: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
 const SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
 const IS_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
-const CONTINUE: u32 = 1;
 
 /// Takes the next call that waits, or waits for one; `None` for one whose caller
 /// has just ended, or was interrupted.
@@ -54,10 +53,8 @@ pub fn next(listener: BorrowedFd<'_>) -> io::Result<Option<Waiting>> {
             call: one.data.nr as u32,
             arguments: one.data.args,
         })),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::ENOENT | libc::EINTR) => Ok(None),
-            _ => Err(error),
-        },
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -76,7 +73,7 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<(
     let (val, error, flags) = match answer {
         Answer::Value(value) => (value, 0, 0),
         Answer::Error(number) => (0, -number, 0),
-        Answer::Continue => (0, 0, CONTINUE),
+        Answer::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
     };
     let response = libc::seccomp_notif_resp {
         id,

@@ -52,8 +52,11 @@ pub fn make(kind: &CStr, options: &[FsOption<'_>], attributes: Attributes) -> io
         }
     }
     fsconfig_create(&context)?;
-    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
-    Ok(fsmount(&context, flags, attributes.0)?)
+    Ok(fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        attributes.0,
+    )?)
 }
 
 /// Makes a detached copy of the mount at a place, without the mounts beneath it.

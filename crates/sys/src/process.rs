@@ -71,17 +71,12 @@ pub fn divide(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Res
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = cgroup.as_raw_fd() as u64;
     }
+    let bytes = size_of::<libc::clone_args>();
     // SAFETY: without CLONE_VM the child has its own copy of everything; the
     // caller is single-threaded (asserted by the launcher at its start), so no
     // lock can be held by a thread that does not exist in the child. Where it is
     // not, the child takes no lock: it makes system calls and ends.
-    let pid = check(unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            &raw const arguments,
-            size_of::<libc::clone_args>(),
-        )
-    })?;
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, bytes) })?;
     if pid == 0 {
         return Ok(Side::Child);
     }
@@ -143,17 +138,13 @@ impl Program {
     /// where no candidate exists, else what the last one met.
     #[must_use]
     pub fn execute(&self) -> io::Error {
+        let arguments = self.argument_pointers.as_ptr();
+        let environment = self.environment_pointers.as_ptr();
         let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
         for candidate in &self.candidates {
             // SAFETY: all pointers are to C strings that `self` owns, each
             // list ends with null.
-            unsafe {
-                libc::execve(
-                    candidate.as_ptr(),
-                    self.argument_pointers.as_ptr(),
-                    self.environment_pointers.as_ptr(),
-                )
-            };
+            unsafe { libc::execve(candidate.as_ptr(), arguments, environment) };
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) => {}
@@ -215,8 +206,7 @@ pub fn spawn_from_memory(
         .iter()
         .map(|fd| raise(*fd))
         .collect::<Result<_, _>>()?;
-    let path = CString::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
-        .map_err(|_| io::ErrorKind::InvalidInput)?;
+    let path = CString::new(format!("/proc/self/fd/{}", program.as_raw_fd()))?;
     let mut actions = Actions::new()?;
     for (number, descriptor) in raised.iter().enumerate() {
         actions.copy(descriptor.as_raw_fd(), number as RawFd)?;
@@ -253,10 +243,11 @@ struct Actions(libc::posix_spawn_file_actions_t);
 impl Actions {
     fn new() -> io::Result<Self> {
         // SAFETY: init fills the zeroed record.
-        let mut actions = Self(unsafe { std::mem::zeroed() });
-        // SAFETY: as above.
-        prepared(unsafe { libc::posix_spawn_file_actions_init(&raw mut actions.0) })?;
-        Ok(actions)
+        unsafe {
+            let mut actions = Self(std::mem::zeroed());
+            prepared(libc::posix_spawn_file_actions_init(&raw mut actions.0))?;
+            Ok(actions)
+        }
     }
 
     fn copy(&mut self, from: RawFd, to: RawFd) -> io::Result<()> {
@@ -346,31 +337,28 @@ pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<Waited>> {
     // Who waits for one waits for its end; stops are for who watches over all.
     let stops = if pid.is_none() { libc::WUNTRACED } else { 0 };
     let flags = stops | libc::__WALL | if block { 0 } else { libc::WNOHANG };
-    loop {
+    let pid = loop {
         // SAFETY: both records live through the call.
-        let got = unsafe { libc::wait4(which, &raw mut status, flags, &raw mut usage) };
-        if got == 0 {
-            return Ok(None);
+        match check(unsafe { libc::wait4(which, &raw mut status, flags, &raw mut usage) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            waited => break waited?,
         }
-        if got > 0 {
-            let change = if libc::WIFSTOPPED(status) {
-                Change::Stopped(libc::WSTOPSIG(status) as u8)
-            } else if libc::WIFSIGNALED(status) {
-                Change::Signalled(libc::WTERMSIG(status) as u8)
-            } else {
-                Change::Exited(libc::WEXITSTATUS(status) as u8)
-            };
-            return Ok(Some(Waited {
-                pid: got as u32,
-                change,
-                cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
-                memory_peak_bytes: usage.ru_maxrss as u64 * 1024,
-            }));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
+    };
+    Ok((pid != 0).then(|| Waited {
+        pid: pid as u32,
+        change: change(status),
+        cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
+        memory_peak_bytes: usage.ru_maxrss as u64 * 1024,
+    }))
+}
+
+fn change(status: libc::c_int) -> Change {
+    if libc::WIFSTOPPED(status) {
+        Change::Stopped(libc::WSTOPSIG(status) as u8)
+    } else if libc::WIFSIGNALED(status) {
+        Change::Signalled(libc::WTERMSIG(status) as u8)
+    } else {
+        Change::Exited(libc::WEXITSTATUS(status) as u8)
     }
 }
 
@@ -384,21 +372,10 @@ fn microseconds(time: libc::timeval) -> u64 {
 /// # Errors
 /// The kernel's.
 pub fn signal(process: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
-    let none = ptr::null::<libc::siginfo_t>();
+    let (process, none) = (process.as_raw_fd(), ptr::null::<libc::siginfo_t>());
     // SAFETY: integers and a null pointer, which is allowed.
-    let sent = check(unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            process.as_raw_fd(),
-            signal,
-            none,
-            0,
-        )
-    });
-    match sent {
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        other => other.map(drop),
-    }
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, signal, none, 0) };
+    fine_if_gone(check(sent).map(drop))
 }
 
 /// Sends a signal to every process of a group. A group that is gone is fine.
@@ -410,9 +387,14 @@ pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: integers only.
-    match check(unsafe { libc::kill(-(group as libc::pid_t), signal) }) {
+    let sent = unsafe { libc::kill(-(group as libc::pid_t), signal) };
+    fine_if_gone(check(sent).map(drop))
+}
+
+fn fine_if_gone(sent: io::Result<()>) -> io::Result<()> {
+    match sent {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        other => other.map(drop),
+        sent => sent,
     }
 }
 
