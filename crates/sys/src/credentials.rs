@@ -2,36 +2,31 @@
 //! gained again.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use crate::{check, check_int};
+use rustix::io::Errno;
+use rustix::process::{self, DumpableBehavior, Signal};
+use rustix::thread::{self, CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+use rustix::thread::{Gid, ThreadNameSpaceType, Uid};
 
-/// The highest capability that a kernel could know; asking beyond the last
-/// known one ends the loop below.
-const CAPABILITIES_MAX: libc::c_ulong = 63;
+use crate::check;
 
-/// SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP and SECBIT_NO_CAP_AMBIENT_RAISE, each
-/// with its lock (capabilities(7)): user id 0 is a number like any other.
-const SECURE_BITS: libc::c_ulong = 0b1110_1111;
+/// User id 0 is a number like any other, no capability outlives a change of ids,
+/// none is raised: each for good, which are all bits but one (capabilities(7)).
+const SECURE_BITS: CapabilitiesSecureBits =
+    CapabilitiesSecureBits::from_bits_retain(0xff).difference(CapabilitiesSecureBits::KEEP_CAPS);
 
 /// Becomes another user and group, without any supplementary group.
 ///
 /// # Errors
 /// EPERM without the right to, EINVAL for ids without a place in the namespace.
 pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
-    // The raw calls change this thread only, which is all there is: glibc's
-    // wrappers would look for other threads first.
-    // SAFETY: integers and an empty list.
-    unsafe {
-        check(libc::syscall(
-            libc::SYS_setgroups,
-            0,
-            std::ptr::null::<libc::gid_t>(),
-        ))?;
-        check(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
-        check(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
-    }
-    Ok(())
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    // These change this thread only, which is all there is: glibc's functions
+    // would look for other threads first.
+    thread::set_thread_groups(&[])?;
+    thread::set_thread_res_gid(gid, gid, gid)?;
+    Ok(thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
 /// Gives up every capability and every way to gain one: the bounding and the
@@ -40,28 +35,16 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's; nothing may be started after one.
 pub fn drop_all_rights() -> io::Result<()> {
-    // SAFETY: prctl with integers.
-    unsafe {
-        let mut capability = 0;
-        while capability <= CAPABILITIES_MAX
-            && libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == 0
-        {
-            capability += 1;
+    for number in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match thread::remove_capability_from_bounding_set(capability) {
+            // The end of the capabilities that this kernel knows.
+            Err(Errno::INVAL) if number > 0 => break,
+            removed => removed?,
         }
-        // EINVAL is the end of the capabilities that this kernel knows.
-        let error = io::Error::last_os_error().raw_os_error();
-        if capability == 0 || (capability <= CAPABILITIES_MAX && error != Some(libc::EINVAL)) {
-            return Err(io::Error::last_os_error());
-        }
-        check_int(libc::prctl(libc::PR_SET_SECUREBITS, SECURE_BITS, 0, 0, 0))?;
-        check_int(libc::prctl(
-            libc::PR_CAP_AMBIENT,
-            libc::PR_CAP_AMBIENT_CLEAR_ALL,
-            0,
-            0,
-            0,
-        ))?;
     }
+    thread::set_capabilities_secure_bits(SECURE_BITS)?;
+    thread::clear_ambient_capability_set()?;
     clear_capability_sets()?;
     forbid_new_privileges()
 }
@@ -71,19 +54,12 @@ pub fn drop_all_rights() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn clear_capability_sets() -> io::Result<()> {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: libc::c_int,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = Header {
-        version: VERSION_3,
-        pid: 0,
+    let nothing = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
     };
-    let nothing = [0_u32; 6];
-    // SAFETY: version 3 reads one header and two records of three words.
-    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, nothing.as_ptr()) }).map(drop)
+    Ok(thread::set_capabilities(None, nothing)?)
 }
 
 /// No program that is executed from now on gains rights (PR_SET_NO_NEW_PRIVS).
@@ -91,8 +67,7 @@ pub fn clear_capability_sets() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn forbid_new_privileges() -> io::Result<()> {
-    // SAFETY: prctl with integers.
-    check_int(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
+    Ok(thread::set_no_new_privs(true)?)
 }
 
 /// Keeps this process out of reach of ptrace(2) and /proc/PID/mem of processes
@@ -101,8 +76,9 @@ pub fn forbid_new_privileges() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn forbid_inspection() -> io::Result<()> {
-    // SAFETY: prctl with integers.
-    check_int(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
+    Ok(process::set_dumpable_behavior(
+        DumpableBehavior::NotDumpable,
+    )?)
 }
 
 /// Ends this process when the thread that made it ends.
@@ -113,8 +89,9 @@ pub fn forbid_inspection() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn die_with_parent() -> io::Result<()> {
-    // SAFETY: prctl with integers.
-    check_int(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }).map(drop)
+    Ok(process::set_parent_process_death_signal(Some(
+        Signal::KILL,
+    ))?)
 }
 
 /// Joins a namespace that a descriptor stands for; `kind` is a `CLONE_NEW*` flag.
@@ -122,8 +99,9 @@ pub fn die_with_parent() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn join_namespace(namespace: BorrowedFd<'_>, kind: libc::c_int) -> io::Result<()> {
-    // SAFETY: integers only.
-    check_int(unsafe { libc::setns(namespace.as_raw_fd(), kind) }).map(drop)
+    // setns(2) takes a namespace as it takes a thread, and the same flags.
+    let kind = ThreadNameSpaceType::from_bits_retain(kind as u32);
+    Ok(thread::move_into_thread_name_spaces(namespace, kind)?)
 }
 
 /// Moves into new namespaces of these kinds.
@@ -132,7 +110,7 @@ pub fn join_namespace(namespace: BorrowedFd<'_>, kind: libc::c_int) -> io::Resul
 /// The kernel's.
 pub fn leave_namespaces(kinds: libc::c_int) -> io::Result<()> {
     // SAFETY: integers only.
-    check_int(unsafe { libc::unshare(kinds) }).map(drop)
+    check(unsafe { libc::unshare(kinds) }).map(drop)
 }
 
 /// The name of this host as seen in its namespace.
@@ -140,8 +118,7 @@ pub fn leave_namespaces(kinds: libc::c_int) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn set_host_name(name: &[u8]) -> io::Result<()> {
-    // SAFETY: the pointer and length describe `name`.
-    check_int(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }).map(drop)
+    Ok(rustix::system::sethostname(name)?)
 }
 
 /// Sets the soft and the hard limit of a resource (setrlimit(2)); where the
@@ -151,26 +128,17 @@ pub fn set_host_name(name: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn limit_resource(resource: u32, value: u64) -> io::Result<u64> {
-    let mut now = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let both = |limit| libc::rlimit {
+        rlim_cur: limit,
+        rlim_max: limit,
     };
-    // SAFETY: `now` lives through both calls.
-    unsafe {
-        check_int(libc::getrlimit(resource, &raw mut now))?;
-        let held = value.min(now.rlim_max);
-        let wanted = libc::rlimit {
-            rlim_cur: value,
-            rlim_max: value,
-        };
-        if libc::setrlimit(resource, &raw const wanted) == 0 {
-            return Ok(value);
-        }
-        let lower = libc::rlimit {
-            rlim_cur: held,
-            rlim_max: held,
-        };
-        check_int(libc::setrlimit(resource, &raw const lower))?;
-        Ok(held)
-    }
+    let mut now = both(0);
+    // SAFETY: `now` lives through the call.
+    check(unsafe { libc::getrlimit(resource, &raw mut now) })?;
+    let set = |limit| {
+        let wanted = both(limit);
+        // SAFETY: `wanted` lives through the call.
+        check(unsafe { libc::setrlimit(resource, &raw const wanted) }).map(|_| limit)
+    };
+    set(value).or_else(|_| set(value.min(now.rlim_max)))
 }

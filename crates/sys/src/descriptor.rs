@@ -4,7 +4,18 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::{check, check_int};
+use rustix::fs::{self, AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, pread, retry_on_intr};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Gid, Uid};
+
+use crate::check;
+
+/// Against every change, of the seals too.
+const SEALS: SealFlags = SealFlags::SEAL
+    .union(SealFlags::SHRINK)
+    .union(SealFlags::GROW)
+    .union(SealFlags::WRITE);
 
 /// Copies `content` into an anonymous file that nobody can change any more
 /// (memfd_create(2), seals of fcntl(2)). It is closed on exec.
@@ -12,17 +23,12 @@ use crate::{check, check_int};
 /// # Errors
 /// The kernel's: no memory, or too many open files.
 pub fn sealed_memory(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
-    // MFD_EXEC is required where vm.memfd_noexec is set; kernels before 6.3
-    // do not know the flag.
-    const MFD_EXEC: libc::c_uint = 0x10;
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: `name` is a valid C string for the length of both calls.
-    let mut raw = unsafe { libc::memfd_create(name.as_ptr(), flags | MFD_EXEC) };
-    if raw < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
-        // SAFETY: as above.
-        raw = unsafe { libc::memfd_create(name.as_ptr(), flags) };
-    }
-    let fd = owned(check_int(raw)?);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Required where vm.memfd_noexec is set; kernels before 6.3 do not know it.
+    let fd = match fs::memfd_create(name, flags | MemfdFlags::EXEC) {
+        Err(Errno::INVAL) => fs::memfd_create(name, flags)?,
+        made => made?,
+    };
     write_all(&fd, content)?;
     seal(&fd)?;
     Ok(fd)
@@ -34,19 +40,13 @@ pub fn sealed_memory(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
 fn seal(fd: &OwnedFd) -> io::Result<()> {
     const TRIES: u32 = 20;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
-    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
-    let mut tries = 0;
-    loop {
-        // SAFETY: F_ADD_SEALS takes an integer and touches no memory of ours.
-        let sealed = check_int(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) });
-        match sealed {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries < TRIES => {
-                tries += 1;
-                std::thread::sleep(PAUSE);
-            }
-            done => return done.map(drop),
+    for _ in 0..TRIES {
+        match fs::fcntl_add_seals(fd, SEALS) {
+            Err(Errno::BUSY) => std::thread::sleep(PAUSE),
+            done => return Ok(done?),
         }
     }
+    Ok(fs::fcntl_add_seals(fd, SEALS)?)
 }
 
 /// Whether an anonymous file is sealed against every change.
@@ -54,10 +54,7 @@ fn seal(fd: &OwnedFd) -> io::Result<()> {
 /// # Errors
 /// The kernel's, as EINVAL for a descriptor that cannot be sealed.
 pub fn is_sealed(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    let all = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
-    // SAFETY: F_GET_SEALS takes no further argument.
-    let seals = check_int(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) })?;
-    Ok(seals & all == all)
+    Ok(fs::fcntl_get_seals(fd)?.contains(SEALS))
 }
 
 /// Writes everything, going on after interruptions.
@@ -66,13 +63,9 @@ pub fn is_sealed(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// The kernel's, WriteZero when a write makes no progress.
 pub fn write_all(fd: &OwnedFd, mut content: &[u8]) -> io::Result<()> {
     while !content.is_empty() {
-        // SAFETY: the pointer and length describe `content`.
-        let written =
-            unsafe { libc::write(fd.as_raw_fd(), content.as_ptr().cast(), content.len()) };
-        match written {
+        match retry_on_intr(|| rustix::io::write(fd, content))? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
-            1.. => content = content.get(written as usize..).unwrap_or_default(),
-            _ => interrupted_or(io::Error::last_os_error())?,
+            written => content = content.get(written..).unwrap_or_default(),
         }
     }
     Ok(())
@@ -83,14 +76,7 @@ pub fn write_all(fd: &OwnedFd, mut content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The kernel's, but for an interruption, after which it reads again.
 pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        // SAFETY: the pointer and length describe `buffer`.
-        let got = unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
-        match got {
-            0.. => return Ok(got as usize),
-            _ => interrupted_or(io::Error::last_os_error())?,
-        }
-    }
+    Ok(retry_on_intr(|| rustix::io::read(fd, &mut *buffer))?)
 }
 
 /// Reads a whole anonymous file from its start, at most `bytes_max`.
@@ -101,21 +87,11 @@ pub fn read_from_start(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<Vec<u
     let mut content = Vec::new();
     let mut block = [0_u8; 16 * 1024];
     loop {
-        let offset = content.len() as libc::off_t;
-        // SAFETY: the pointer and length describe `block`.
-        let got = unsafe {
-            libc::pread(
-                fd.as_raw_fd(),
-                block.as_mut_ptr().cast(),
-                block.len(),
-                offset,
-            )
-        };
-        match got {
-            0 => return Ok(content),
-            1.. => content.extend_from_slice(block.get(..got as usize).unwrap_or_default()),
-            _ => interrupted_or(io::Error::last_os_error())?,
+        let got = retry_on_intr(|| pread(fd, &mut block, content.len() as u64))?;
+        if got == 0 {
+            return Ok(content);
         }
+        content.extend_from_slice(block.get(..got).unwrap_or_default());
         if content.len() > bytes_max {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -127,10 +103,7 @@ pub fn read_from_start(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<Vec<u
 /// # Errors
 /// The kernel's.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends: [RawFd; 2] = [-1; 2];
-    // SAFETY: `ends` has room for the two descriptors that pipe2 writes.
-    check_int(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
-    Ok((owned(ends[0]), owned(ends[1])))
+    Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }
 
 /// Opens the object at an absolute or relative path without following any
@@ -139,13 +112,9 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// # Errors
 /// ELOOP where a symbolic link stands on the way; otherwise the kernel's.
 pub fn open_place(directory: Option<BorrowedFd<'_>>, path: &CStr) -> io::Result<OwnedFd> {
-    open_strictly(
-        directory,
-        path,
-        libc::O_PATH | libc::O_CLOEXEC,
-        0,
-        libc::RESOLVE_NO_SYMLINKS,
-    )
+    let (directory, mode) = (directory.unwrap_or(CWD), Mode::empty());
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(fs::openat2(directory, path, flags, mode, NO_LINKS)?)
 }
 
 /// Opens a path beneath `root`, never leaving it and never following a link.
@@ -159,34 +128,15 @@ pub fn open_beneath(
     flags: libc::c_int,
     mode: u32,
 ) -> io::Result<OwnedFd> {
-    let resolve = libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_BENEATH;
-    open_strictly(Some(root), path, flags | libc::O_CLOEXEC, mode, resolve)
+    let (flags, mode) = (open_flags(flags), Mode::from_bits_retain(mode));
+    let resolve = NO_LINKS | ResolveFlags::BENEATH;
+    Ok(fs::openat2(root, path, flags, mode, resolve)?)
 }
 
-fn open_strictly(
-    directory: Option<BorrowedFd<'_>>,
-    path: &CStr,
-    flags: libc::c_int,
-    mode: u32,
-    resolve: u64,
-) -> io::Result<OwnedFd> {
-    // SAFETY: open_how is plain data for which zeroes are the defaults.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = flags as u64;
-    how.mode = u64::from(mode);
-    how.resolve = resolve | libc::RESOLVE_NO_MAGICLINKS;
-    // SAFETY: the path is a C string, `how` lives through the call and its
-    // size is given.
-    let raw = check(unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            directory.map_or(libc::AT_FDCWD, |fd| fd.as_raw_fd()),
-            path.as_ptr(),
-            &raw const how,
-            size_of::<libc::open_how>(),
-        )
-    })?;
-    Ok(owned(raw as RawFd))
+const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
+
+fn open_flags(flags: libc::c_int) -> OFlags {
+    OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC
 }
 
 /// What identifies a file: device and inode, and whether it is a directory.
@@ -205,14 +155,11 @@ pub struct Identity {
 /// # Errors
 /// The kernel's.
 pub fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
-    // SAFETY: stat is plain data that fstat fills.
-    let mut facts: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `facts` lives through the call.
-    check_int(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut facts) })?;
+    let facts = fs::fstat(fd)?;
     Ok(Identity {
         device: facts.st_dev,
         inode: facts.st_ino,
-        is_directory: facts.st_mode & libc::S_IFMT == libc::S_IFDIR,
+        is_directory: FileType::from_raw_mode(facts.st_mode).is_dir(),
     })
 }
 
@@ -222,8 +169,7 @@ pub fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
 /// # Errors
 /// The kernel's.
 pub fn open_for_writing(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: the path is a C string; without O_CREAT no mode is read.
-    check_int(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) }).map(owned)
+    Ok(fs::openat(CWD, path, open_flags(flags), Mode::empty())?)
 }
 
 /// Removes an empty directory beneath an open one.
@@ -231,9 +177,7 @@ pub fn open_for_writing(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> 
 /// # Errors
 /// The kernel's.
 pub fn remove_directory(root: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
-    // SAFETY: the path is a C string.
-    check_int(unsafe { libc::unlinkat(root.as_raw_fd(), path.as_ptr(), libc::AT_REMOVEDIR) })
-        .map(drop)
+    Ok(fs::unlinkat(root, path, AtFlags::REMOVEDIR)?)
 }
 
 /// Makes a directory beneath an open one; one that is there already is fine.
@@ -241,10 +185,9 @@ pub fn remove_directory(root: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn make_directory(root: BorrowedFd<'_>, path: &CStr, mode: u32) -> io::Result<()> {
-    // SAFETY: the path is a C string.
-    match check_int(unsafe { libc::mkdirat(root.as_raw_fd(), path.as_ptr(), mode) }) {
-        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
-        other => other.map(drop),
+    match fs::mkdirat(root, path, Mode::from_bits_retain(mode)) {
+        Err(Errno::EXIST) => Ok(()),
+        other => Ok(other?),
     }
 }
 
@@ -253,8 +196,7 @@ pub fn make_directory(root: BorrowedFd<'_>, path: &CStr, mode: u32) -> io::Resul
 /// # Errors
 /// The kernel's.
 pub fn make_link(root: BorrowedFd<'_>, path: &CStr, to: &CStr) -> io::Result<()> {
-    // SAFETY: both are C strings.
-    check_int(unsafe { libc::symlinkat(to.as_ptr(), root.as_raw_fd(), path.as_ptr()) }).map(drop)
+    Ok(fs::symlinkat(to, root, path)?)
 }
 
 /// How much of the file system at a path is in use, bytes (statvfs(3)).
@@ -262,14 +204,9 @@ pub fn make_link(root: BorrowedFd<'_>, path: &CStr, to: &CStr) -> io::Result<()>
 /// # Errors
 /// The kernel's.
 pub fn bytes_in_use(path: &CStr) -> io::Result<u64> {
-    // SAFETY: statvfs is plain data that the call fills.
-    let mut facts: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is a C string, `facts` lives through the call.
-    check_int(unsafe { libc::statvfs(path.as_ptr(), &raw mut facts) })?;
-    Ok(facts
-        .f_blocks
-        .saturating_sub(facts.f_bfree)
-        .saturating_mul(facts.f_frsize))
+    let facts = fs::statvfs(path)?;
+    let blocks = facts.f_blocks.saturating_sub(facts.f_bfree);
+    Ok(blocks.saturating_mul(facts.f_frsize))
 }
 
 /// Changes who owns what a descriptor stands for.
@@ -277,8 +214,8 @@ pub fn bytes_in_use(path: &CStr) -> io::Result<u64> {
 /// # Errors
 /// The kernel's.
 pub fn change_owner(fd: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
-    // SAFETY: no memory is involved.
-    check_int(unsafe { libc::fchown(fd.as_raw_fd(), uid, gid) }).map(drop)
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    Ok(fs::fchown(fd, Some(uid), Some(gid))?)
 }
 
 /// Changes the permissions of what a descriptor stands for.
@@ -286,8 +223,7 @@ pub fn change_owner(fd: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn change_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
-    // SAFETY: no memory is involved.
-    check_int(unsafe { libc::fchmod(fd.as_raw_fd(), mode) }).map(drop)
+    Ok(fs::fchmod(fd, Mode::from_bits_retain(mode))?)
 }
 
 /// Makes descriptor number `number` a copy of `fd` that survives exec.
@@ -297,12 +233,11 @@ pub fn change_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
 pub fn place_at(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     if fd.as_raw_fd() == number {
         // dup2 onto itself would leave close-on-exec set.
-        // SAFETY: F_SETFD takes an integer.
-        return check_int(unsafe { libc::fcntl(number, libc::F_SETFD, 0) }).map(drop);
+        return Ok(fcntl_setfd(fd, FdFlags::empty())?);
     }
     // SAFETY: dup2 touches no memory; what stood at `number` before is the
     // caller's to give up.
-    check_int(unsafe { libc::dup2(fd.as_raw_fd(), number) }).map(drop)
+    check(unsafe { libc::dup2(fd.as_raw_fd(), number) }).map(drop)
 }
 
 /// Closes a descriptor of which this process has inherited a copy that it does
@@ -313,7 +248,7 @@ pub fn place_at(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
 pub fn close(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: used only in a new process that never returns, for a number that
     // none of its values owns.
-    check_int(unsafe { libc::close(fd.as_raw_fd()) }).map(drop)
+    check(unsafe { libc::close(fd.as_raw_fd()) }).map(drop)
 }
 
 /// Closes every descriptor from `first` on (close_range(2)).
@@ -321,9 +256,7 @@ pub fn close(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn close_from(first: u32) -> io::Result<()> {
-    // SAFETY: the caller runs no code afterwards that holds one of them: this
-    // is used right before exec and by the launcher at its start.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) }).map(drop)
+    close_range(first, 0)
 }
 
 /// Closes every descriptor from `first` on at the next exec.
@@ -331,16 +264,13 @@ pub fn close_from(first: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
-    // SAFETY: integers only.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first,
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    })
-    .map(drop)
+    close_range(first, libc::CLOSE_RANGE_CLOEXEC)
+}
+
+fn close_range(first: u32, flags: libc::c_uint) -> io::Result<()> {
+    // SAFETY: the caller runs no code afterwards that holds one of them: this
+    // is used right before exec and by the launcher at its start.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(drop)
 }
 
 /// Takes over a descriptor that this process was started with.
@@ -349,7 +279,7 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
 /// EBADF when nothing is open at that number.
 pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: F_SETFD takes an integer and fails for a closed number.
-    check_int(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     Ok(owned(number))
 }
 
@@ -370,17 +300,9 @@ pub fn wait_readable<const N: usize>(
     });
     let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
     // SAFETY: `set` lives through the call and its length is given.
-    if unsafe { libc::poll(set.as_mut_ptr(), N as libc::nfds_t, timeout) } < 0 {
-        interrupted_or(io::Error::last_os_error())?;
-        return Ok([false; N]);
-    }
-    Ok(set.map(|one| one.revents != 0))
-}
-
-fn interrupted_or(error: io::Error) -> io::Result<()> {
-    match error.kind() {
-        io::ErrorKind::Interrupted => Ok(()),
-        _ => Err(error),
+    match check(unsafe { libc::poll(set.as_mut_ptr(), N as libc::nfds_t, timeout) }) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; N]),
+        polled => polled.map(|_| set.map(|one| one.revents != 0)),
     }
 }
 

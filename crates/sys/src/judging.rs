@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::check_int;
+use crate::check;
 
 /// A system call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,6 @@ pub enum Answer {
 const RECEIVE: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
 const SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
 const IS_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
-const CONTINUE: u32 = 1;
 
 /// Takes the next call that waits, or waits for one; `None` for one whose caller
 /// has just ended, or was interrupted.
@@ -47,17 +46,15 @@ pub fn next(listener: BorrowedFd<'_>) -> io::Result<Option<Waiting>> {
         let received = libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut one);
         (received, one)
     };
-    match check_int(received) {
+    match check(received) {
         Ok(_) => Ok(Some(Waiting {
             id: one.id,
             thread: one.pid,
             call: one.data.nr as u32,
             arguments: one.data.args,
         })),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::ENOENT | libc::EINTR) => Ok(None),
-            _ => Err(error),
-        },
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -76,7 +73,7 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<(
     let (val, error, flags) = match answer {
         Answer::Value(value) => (value, 0, 0),
         Answer::Error(number) => (0, -number, 0),
-        Answer::Continue => (0, 0, CONTINUE),
+        Answer::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
     };
     let response = libc::seccomp_notif_resp {
         id,
@@ -86,7 +83,7 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<(
     };
     // SAFETY: the kernel reads one whole record.
     let sent = unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &raw const response) };
-    match check_int(sent) {
+    match check(sent) {
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
         _ => Ok(()),
     }

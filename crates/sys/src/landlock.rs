@@ -4,6 +4,8 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use libc::{SYS_landlock_add_rule, SYS_landlock_create_ruleset, SYS_landlock_restrict_self};
+
 use crate::check;
 use crate::descriptor::owned;
 
@@ -47,17 +49,11 @@ impl Rights {
 /// # Errors
 /// ENOSYS or EOPNOTSUPP where it is absent or switched off.
 pub fn version() -> io::Result<u32> {
-    const CREATE_RULESET_VERSION: u32 = 1;
+    const TELL_VERSION: u32 = 1;
+    let none = std::ptr::null::<u8>();
     // SAFETY: with this flag no attribute is read.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            std::ptr::null::<u8>(),
-            0,
-            CREATE_RULESET_VERSION,
-        )
-    })
-    .map(|version| version as u32)
+    let version = unsafe { libc::syscall(SYS_landlock_create_ruleset, none, 0, TELL_VERSION) };
+    check(version).map(|version| version as u32)
 }
 
 /// What becomes of TCP ports.
@@ -83,7 +79,7 @@ impl Ruleset {
     /// Starts a set that gives nothing yet.
     ///
     /// # Errors
-    /// The kernel's; EINVAL where ports are to be refused by a version before 4.
+    /// The kernel's; E2BIG where ports are to be refused by one before version 4.
     pub fn new(version: u32, ports: Ports) -> io::Result<Self> {
         #[repr(C)]
         struct Attributes {
@@ -91,46 +87,24 @@ impl Ruleset {
             network: u64,
             scoped: u64,
         }
-        let mut handled = FIRST;
-        if version >= 2 {
-            handled |= REFER;
-        }
-        if version >= 3 {
-            handled |= TRUNCATE;
-        }
-        if version >= 5 {
-            handled |= IOCTL_DEV;
-        }
-        let network = match ports {
-            Ports::Free => 0,
-            Ports::Refused => 0b11,
-        };
-        let scoped = if version >= 6 { 0b11 } else { 0 };
+        let since = |first: u32, bits: u64| if version >= first { bits } else { 0 };
         let attributes = Attributes {
-            files: handled,
-            network,
-            scoped,
+            files: FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV),
+            network: match ports {
+                Ports::Free => 0,
+                Ports::Refused => 0b11,
+            },
+            scoped: since(6, 0b11),
         };
-        let bytes = if version >= 6 {
-            24
-        } else if version >= 4 {
-            16
-        } else {
-            8
-        };
-        // SAFETY: `attributes` lives through the call; its first `bytes` bytes
-        // are what that version reads.
+        // A kernel that knows less of it refuses whatever is not zero in the rest.
+        let bytes = size_of::<Attributes>();
+        // SAFETY: `attributes` lives through the call and its size is given.
         let raw = check(unsafe {
-            libc::syscall(
-                libc::SYS_landlock_create_ruleset,
-                &raw const attributes,
-                bytes,
-                0,
-            )
+            libc::syscall(SYS_landlock_create_ruleset, &raw const attributes, bytes, 0)
         })?;
         Ok(Self {
             descriptor: owned(raw as RawFd),
-            handled,
+            handled: attributes.files,
         })
     }
 
@@ -150,7 +124,7 @@ impl Ruleset {
             allowed: u64,
             parent: RawFd,
         }
-        const RULE_PATH_BENEATH: u32 = 1;
+        const PATH_BENEATH: u32 = 1;
         let of_kind = if is_directory { u64::MAX } else { OF_FILES };
         let rule = PathBeneath {
             allowed: rights.0 & self.handled & of_kind,
@@ -159,15 +133,10 @@ impl Ruleset {
         if rule.allowed == 0 {
             return Ok(());
         }
+        let set = self.descriptor.as_raw_fd();
         // SAFETY: `rule` lives through the call, which reads it.
         check(unsafe {
-            libc::syscall(
-                libc::SYS_landlock_add_rule,
-                self.descriptor.as_raw_fd(),
-                RULE_PATH_BENEATH,
-                &raw const rule,
-                0,
-            )
+            libc::syscall(SYS_landlock_add_rule, set, PATH_BENEATH, &raw const rule, 0)
         })
         .map(drop)
     }
@@ -188,14 +157,8 @@ impl Ruleset {
     /// # Errors
     /// EPERM unless new privileges were forbidden before.
     pub fn enter(&self) -> io::Result<()> {
+        let set = self.descriptor.as_raw_fd();
         // SAFETY: integers only.
-        check(unsafe {
-            libc::syscall(
-                libc::SYS_landlock_restrict_self,
-                self.descriptor.as_raw_fd(),
-                0,
-            )
-        })
-        .map(drop)
+        check(unsafe { libc::syscall(SYS_landlock_restrict_self, set, 0) }).map(drop)
     }
 }

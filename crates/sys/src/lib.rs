@@ -1,6 +1,7 @@
 //! System calls that a boundary is built from.
 //!
-//! This is the only crate of Atoll with `unsafe`. Each function wraps one
+//! This is the only crate of Atoll with `unsafe`, and that only where rustix has
+//! no safe function that does exactly the same. Each function wraps one
 //! system call (or one fixed sequence that makes no sense apart) in safe types;
 //! none of them knows what a sandbox is for. Errors are the kernel's own, as
 //! [`std::io::Error`].
@@ -20,18 +21,9 @@ pub mod terminal;
 
 use std::io;
 
-/// Turns the kernel's "negative means error" into a result.
-fn check(returned: libc::c_long) -> io::Result<libc::c_long> {
-    if returned < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(returned)
-    }
-}
-
-/// The same for functions that return an `int`.
-fn check_int(returned: libc::c_int) -> io::Result<libc::c_int> {
-    if returned < 0 {
+/// Turns "negative means error", of the kernel and of libc, into a result.
+fn check<Number: Default + PartialOrd>(returned: Number) -> io::Result<Number> {
+    if returned < Number::default() {
         Err(io::Error::last_os_error())
     } else {
         Ok(returned)

@@ -3,33 +3,36 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::descriptor::owned;
-use crate::{check, check_int};
+use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount,
+    fsopen, mount_change, move_mount, open_tree, unmount,
+};
+use rustix::process::{chdir, fchdir, pivot_root};
 
-const FSCONFIG_SET_FLAG: u32 = 0;
-const FSCONFIG_SET_STRING: u32 = 1;
-const FSCONFIG_CMD_CREATE: u32 = 6;
+use crate::check;
 
 /// Attributes of a mount (mount_setattr(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes(u64);
+pub struct Attributes(MountAttrFlags);
 
 impl Attributes {
     /// Nothing can be written.
-    pub const READ_ONLY: Self = Self(libc::MOUNT_ATTR_RDONLY);
+    pub const READ_ONLY: Self = Self(MountAttrFlags::MOUNT_ATTR_RDONLY);
     /// Set-user-id bits have no effect.
-    pub const NO_SETUID: Self = Self(libc::MOUNT_ATTR_NOSUID);
+    pub const NO_SETUID: Self = Self(MountAttrFlags::MOUNT_ATTR_NOSUID);
     /// Device nodes cannot be opened.
-    pub const NO_DEVICES: Self = Self(libc::MOUNT_ATTR_NODEV);
+    pub const NO_DEVICES: Self = Self(MountAttrFlags::MOUNT_ATTR_NODEV);
     /// Nothing can be executed.
-    pub const NO_EXECUTION: Self = Self(libc::MOUNT_ATTR_NOEXEC);
+    pub const NO_EXECUTION: Self = Self(MountAttrFlags::MOUNT_ATTR_NOEXEC);
 
     /// Both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self(self.0.union(other.0))
     }
 }
 
@@ -41,42 +44,19 @@ pub type FsOption<'a> = (&'a CStr, Option<&'a CStr>);
 /// # Errors
 /// The kernel's; EINVAL for an option that this kernel does not know.
 pub fn make(kind: &CStr, options: &[FsOption<'_>], attributes: Attributes) -> io::Result<OwnedFd> {
-    // SAFETY: `kind` is a C string.
-    let raw = check(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), 1) })?;
-    let context = owned(raw as RawFd);
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
-        let (command, value) = match value {
-            None => (FSCONFIG_SET_FLAG, std::ptr::null()),
-            Some(value) => (FSCONFIG_SET_STRING, value.as_ptr()),
-        };
-        // SAFETY: key and value are C strings or null, as the command wants.
-        check(unsafe {
-            libc::syscall(
-                libc::SYS_fsconfig,
-                context.as_raw_fd(),
-                command,
-                key.as_ptr(),
-                value,
-                0,
-            )
-        })?;
+        match value {
+            None => fsconfig_set_flag(&context, *key)?,
+            Some(value) => fsconfig_set_string(&context, *key, *value)?,
+        }
     }
-    let none = std::ptr::null::<libc::c_char>();
-    // SAFETY: CMD_CREATE takes neither key nor value.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_fsconfig,
-            context.as_raw_fd(),
-            FSCONFIG_CMD_CREATE,
-            none,
-            none,
-            0,
-        )
-    })?;
-    // SAFETY: integers only.
-    let raw =
-        check(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), 1, attributes.0) })?;
-    Ok(owned(raw as RawFd))
+    fsconfig_create(&context)?;
+    Ok(fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        attributes.0,
+    )?)
 }
 
 /// Makes a detached copy of the mount at a place, without the mounts beneath it.
@@ -84,22 +64,13 @@ pub fn make(kind: &CStr, options: &[FsOption<'_>], attributes: Attributes) -> io
 /// # Errors
 /// The kernel's; EINVAL where what lies beneath must not be uncovered.
 pub fn copy(place: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    open_tree(place, 0)
+    Ok(open_tree(place, c"", COPY)?)
 }
 
-fn open_tree(place: BorrowedFd<'_>, further: libc::c_long) -> io::Result<OwnedFd> {
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
-    // SAFETY: the path is an empty C string.
-    let raw = check(unsafe {
-        libc::syscall(
-            libc::SYS_open_tree,
-            place.as_raw_fd(),
-            c"".as_ptr(),
-            flags as libc::c_long | libc::c_long::from(libc::AT_EMPTY_PATH) | further,
-        )
-    })?;
-    Ok(owned(raw as RawFd))
-}
+/// A copy of what a descriptor stands for, which needs no path.
+const COPY: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
+    .union(OpenTreeFlags::OPEN_TREE_CLOEXEC)
+    .union(OpenTreeFlags::AT_EMPTY_PATH);
 
 /// Makes a detached copy of the mount at a place with all mounts beneath it,
 /// each with these attributes.
@@ -107,7 +78,7 @@ fn open_tree(place: BorrowedFd<'_>, further: libc::c_long) -> io::Result<OwnedFd
 /// # Errors
 /// The kernel's.
 pub fn copy_whole(place: BorrowedFd<'_>, attributes: Attributes) -> io::Result<OwnedFd> {
-    let copied = open_tree(place, libc::c_long::from(libc::AT_RECURSIVE))?;
+    let copied = open_tree(place, c"", COPY | OpenTreeFlags::AT_RECURSIVE)?;
     set_attributes(copied.as_fd(), attributes, None, libc::AT_RECURSIVE)?;
     Ok(copied)
 }
@@ -133,7 +104,7 @@ fn set_attributes(
     further: libc::c_int,
 ) -> io::Result<()> {
     let change = libc::mount_attr {
-        attr_set: attributes.0 | ids.map_or(0, |_| libc::MOUNT_ATTR_IDMAP),
+        attr_set: u64::from(attributes.0.bits()) | ids.map_or(0, |_| libc::MOUNT_ATTR_IDMAP),
         attr_clr: 0,
         propagation: 0,
         userns_fd: ids.map_or(0, |fd| fd.as_raw_fd() as u64),
@@ -158,21 +129,11 @@ fn set_attributes(
 /// # Errors
 /// The kernel's.
 pub fn attach(mount: BorrowedFd<'_>, root: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
-    const FROM_EMPTY_PATH: libc::c_long = 0x4;
-    const TO_EMPTY_PATH: libc::c_long = 0x40;
-    let flags = FROM_EMPTY_PATH | if path.is_empty() { TO_EMPTY_PATH } else { 0 };
-    // SAFETY: both paths are C strings.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_move_mount,
-            mount.as_raw_fd(),
-            c"".as_ptr(),
-            root.as_raw_fd(),
-            path.as_ptr(),
-            flags,
-        )
-    })
-    .map(drop)
+    let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    if path.is_empty() {
+        flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    }
+    Ok(move_mount(mount, c"", root, path, flags)?)
 }
 
 /// The number of the mount that a place is on (statx(2)).
@@ -180,19 +141,7 @@ pub fn attach(mount: BorrowedFd<'_>, root: BorrowedFd<'_>, path: &CStr) -> io::R
 /// # Errors
 /// The kernel's.
 pub fn number(place: BorrowedFd<'_>) -> io::Result<u64> {
-    // SAFETY: statx is plain data that the call fills.
-    let mut facts: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is an empty C string, `facts` lives through the call.
-    check_int(unsafe {
-        libc::statx(
-            place.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            libc::STATX_MNT_ID,
-            &raw mut facts,
-        )
-    })?;
-    Ok(facts.stx_mnt_id)
+    Ok(statx(place, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
 /// Detaches a mount from where it is attached; who uses it may go on.
@@ -200,10 +149,8 @@ pub fn number(place: BorrowedFd<'_>) -> io::Result<u64> {
 /// # Errors
 /// The kernel's.
 pub fn detach(mount: BorrowedFd<'_>) -> io::Result<()> {
-    let path = std::ffi::CString::new(format!("/proc/self/fd/{}", mount.as_raw_fd()))
-        .map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: the path is a C string.
-    check_int(unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) }).map(drop)
+    let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+    Ok(unmount(path, UnmountFlags::DETACH)?)
 }
 
 /// Cuts this mount namespace off from mounts made elsewhere, and the other way round.
@@ -211,18 +158,8 @@ pub fn detach(mount: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn make_all_private() -> io::Result<()> {
-    let none = std::ptr::null::<libc::c_char>();
-    // SAFETY: for a change of propagation only the target is read.
-    check_int(unsafe {
-        libc::mount(
-            none,
-            c"/".as_ptr(),
-            none,
-            libc::MS_REC | libc::MS_PRIVATE,
-            std::ptr::null(),
-        )
-    })
-    .map(drop)
+    let flags = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    Ok(mount_change(c"/", flags)?)
 }
 
 /// Makes `root` the root of this mount namespace and lets the old one go with
@@ -231,18 +168,10 @@ pub fn make_all_private() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn become_root(root: &OwnedFd) -> io::Result<()> {
-    // SAFETY: integers and C strings only.
-    unsafe {
-        check_int(libc::fchdir(root.as_raw_fd()))?;
-        check(libc::syscall(
-            libc::SYS_pivot_root,
-            c".".as_ptr(),
-            c".".as_ptr(),
-        ))?;
-        check_int(libc::umount2(c".".as_ptr(), libc::MNT_DETACH))?;
-        check_int(libc::chdir(c"/".as_ptr()))?;
-    }
-    Ok(())
+    fchdir(root)?;
+    pivot_root(c".", c".")?;
+    unmount(c".", UnmountFlags::DETACH)?;
+    Ok(chdir(c"/")?)
 }
 
 /// A new directory tree in memory, detached: the start of a root.

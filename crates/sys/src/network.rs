@@ -1,21 +1,19 @@
 //! The one network device of a sandbox: its loopback.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 
-use crate::check_int;
-use crate::descriptor::owned;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::check;
 
 /// Switches the loopback device of this network namespace on (netdevice(7)).
 ///
 /// # Errors
 /// The kernel's; EPERM without rights over the namespace.
 pub fn loopback_up() -> io::Result<()> {
-    // SAFETY: integers only.
-    let raw: RawFd = check_int(unsafe {
-        libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)
-    })?;
-    let socket = owned(raw);
+    let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     // SAFETY: ifreq is plain data for which zeroes are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
@@ -23,6 +21,6 @@ pub fn loopback_up() -> io::Result<()> {
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: `request` lives through the call, which reads it.
-    check_int(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })
         .map(drop)
 }

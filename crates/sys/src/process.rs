@@ -2,11 +2,15 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
+use rustix::fs::Mode;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Pid, setpgid};
+
+use crate::check;
 use crate::descriptor::owned;
-use crate::{check, check_int};
 
 /// Which namespaces a new process gets of its own (clone(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,17 +71,12 @@ pub fn divide(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Res
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = cgroup.as_raw_fd() as u64;
     }
+    let bytes = size_of::<libc::clone_args>();
     // SAFETY: without CLONE_VM the child has its own copy of everything; the
     // caller is single-threaded (asserted by the launcher at its start), so no
     // lock can be held by a thread that does not exist in the child. Where it is
     // not, the child takes no lock: it makes system calls and ends.
-    let pid = check(unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            &raw const arguments,
-            size_of::<libc::clone_args>(),
-        )
-    })?;
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, bytes) })?;
     if pid == 0 {
         return Ok(Side::Child);
     }
@@ -139,17 +138,13 @@ impl Program {
     /// where no candidate exists, else what the last one met.
     #[must_use]
     pub fn execute(&self) -> io::Error {
+        let arguments = self.argument_pointers.as_ptr();
+        let environment = self.environment_pointers.as_ptr();
         let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
         for candidate in &self.candidates {
             // SAFETY: all pointers are to C strings that `self` owns, each
             // list ends with null.
-            unsafe {
-                libc::execve(
-                    candidate.as_ptr(),
-                    self.argument_pointers.as_ptr(),
-                    self.environment_pointers.as_ptr(),
-                )
-            };
+            unsafe { libc::execve(candidate.as_ptr(), arguments, environment) };
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) => {}
@@ -169,7 +164,7 @@ impl Program {
 pub fn fork(body: impl FnOnce() -> u8) -> io::Result<u32> {
     // SAFETY: the caller is single-threaded (init and the launcher are), so
     // the child may do what the parent may.
-    match check_int(unsafe { libc::fork() })? {
+    match check(unsafe { libc::fork() })? {
         0 => {
             let status = body();
             exit_now(status)
@@ -205,24 +200,13 @@ pub fn spawn_from_memory(
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<u32> {
     // Numbers above every target, so that no copy overwrites a source.
-    let first_free = 32_i32;
-    let mut raised = Vec::new();
-    for descriptor in descriptors
+    let raise = |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, 32);
+    let program = raise(program.as_fd())?;
+    let raised: Vec<OwnedFd> = descriptors
         .iter()
-        .copied()
-        .chain([program_borrowed(program)])
-    {
-        // SAFETY: F_DUPFD_CLOEXEC takes an integer.
-        let raw = check_int(unsafe {
-            libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first_free)
-        })?;
-        raised.push(owned(raw));
-    }
-    let Some(program) = raised.pop() else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let path = CString::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
-        .map_err(|_| io::ErrorKind::InvalidInput)?;
+        .map(|fd| raise(*fd))
+        .collect::<Result<_, _>>()?;
+    let path = CString::new(format!("/proc/self/fd/{}", program.as_raw_fd()))?;
     let mut actions = Actions::new()?;
     for (number, descriptor) in raised.iter().enumerate() {
         actions.copy(descriptor.as_raw_fd(), number as RawFd)?;
@@ -232,7 +216,7 @@ pub fn spawn_from_memory(
     let environment = [ptr::null_mut()];
     let mut pid = 0;
     // SAFETY: all pointers live through the call; both lists end with null.
-    let error = unsafe {
+    prepared(unsafe {
         libc::posix_spawn(
             &raw mut pid,
             path.as_ptr(),
@@ -241,16 +225,16 @@ pub fn spawn_from_memory(
             arguments.as_ptr(),
             environment.as_ptr(),
         )
-    };
-    if error == 0 {
-        Ok(pid as u32)
-    } else {
-        Err(io::Error::from_raw_os_error(error))
-    }
+    })?;
+    Ok(pid as u32)
 }
 
-fn program_borrowed(program: &OwnedFd) -> BorrowedFd<'_> {
-    std::os::fd::AsFd::as_fd(program)
+/// What posix_spawn and its kin return is the error itself.
+fn prepared(error: libc::c_int) -> io::Result<()> {
+    match error {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 /// What posix_spawn does to descriptors; freed when dropped.
@@ -259,20 +243,16 @@ struct Actions(libc::posix_spawn_file_actions_t);
 impl Actions {
     fn new() -> io::Result<Self> {
         // SAFETY: init fills the zeroed record.
-        let mut actions = Self(unsafe { std::mem::zeroed() });
-        // SAFETY: as above.
-        match unsafe { libc::posix_spawn_file_actions_init(&raw mut actions.0) } {
-            0 => Ok(actions),
-            error => Err(io::Error::from_raw_os_error(error)),
+        unsafe {
+            let mut actions = Self(std::mem::zeroed());
+            prepared(libc::posix_spawn_file_actions_init(&raw mut actions.0))?;
+            Ok(actions)
         }
     }
 
     fn copy(&mut self, from: RawFd, to: RawFd) -> io::Result<()> {
         // SAFETY: the record was initialised by `new`.
-        match unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.0, from, to) } {
-            0 => Ok(()),
-            error => Err(io::Error::from_raw_os_error(error)),
-        }
+        prepared(unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.0, from, to) })
     }
 }
 
@@ -288,29 +268,25 @@ struct Attributes(libc::posix_spawnattr_t);
 
 impl Attributes {
     fn fresh_signals_own_group() -> io::Result<Self> {
+        let none = signal_set(&[])?;
+        let flags = libc::POSIX_SPAWN_SETSIGMASK
+            | libc::POSIX_SPAWN_SETSIGDEF
+            | libc::POSIX_SPAWN_SETPGROUP;
         // SAFETY: every call gets the record that init filled, and signal sets
-        // that sigemptyset and sigfillset filled.
+        // that signal_set and sigfillset filled.
         unsafe {
             let mut attributes = Self(std::mem::zeroed());
-            let mut none: libc::sigset_t = std::mem::zeroed();
             let mut all: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut none);
             libc::sigfillset(&raw mut all);
-            let flags = libc::POSIX_SPAWN_SETSIGMASK
-                | libc::POSIX_SPAWN_SETSIGDEF
-                | libc::POSIX_SPAWN_SETPGROUP;
             let record = &raw mut attributes.0;
-            for error in [
-                libc::posix_spawnattr_init(record),
-                libc::posix_spawnattr_setsigmask(record, &raw const none),
-                libc::posix_spawnattr_setsigdefault(record, &raw const all),
-                libc::posix_spawnattr_setpgroup(record, 0),
-                libc::posix_spawnattr_setflags(record, flags as libc::c_short),
-            ] {
-                if error != 0 {
-                    return Err(io::Error::from_raw_os_error(error));
-                }
-            }
+            prepared(libc::posix_spawnattr_init(record))?;
+            prepared(libc::posix_spawnattr_setsigmask(record, &raw const none))?;
+            prepared(libc::posix_spawnattr_setsigdefault(record, &raw const all))?;
+            prepared(libc::posix_spawnattr_setpgroup(record, 0))?;
+            prepared(libc::posix_spawnattr_setflags(
+                record,
+                flags as libc::c_short,
+            ))?;
             Ok(attributes)
         }
     }
@@ -361,31 +337,28 @@ pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<Waited>> {
     // Who waits for one waits for its end; stops are for who watches over all.
     let stops = if pid.is_none() { libc::WUNTRACED } else { 0 };
     let flags = stops | libc::__WALL | if block { 0 } else { libc::WNOHANG };
-    loop {
+    let pid = loop {
         // SAFETY: both records live through the call.
-        let got = unsafe { libc::wait4(which, &raw mut status, flags, &raw mut usage) };
-        if got == 0 {
-            return Ok(None);
+        match check(unsafe { libc::wait4(which, &raw mut status, flags, &raw mut usage) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            waited => break waited?,
         }
-        if got > 0 {
-            let change = if libc::WIFSTOPPED(status) {
-                Change::Stopped(libc::WSTOPSIG(status) as u8)
-            } else if libc::WIFSIGNALED(status) {
-                Change::Signalled(libc::WTERMSIG(status) as u8)
-            } else {
-                Change::Exited(libc::WEXITSTATUS(status) as u8)
-            };
-            return Ok(Some(Waited {
-                pid: got as u32,
-                change,
-                cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
-                memory_peak_bytes: usage.ru_maxrss as u64 * 1024,
-            }));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
+    };
+    Ok((pid != 0).then(|| Waited {
+        pid: pid as u32,
+        change: change(status),
+        cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
+        memory_peak_bytes: usage.ru_maxrss as u64 * 1024,
+    }))
+}
+
+fn change(status: libc::c_int) -> Change {
+    if libc::WIFSTOPPED(status) {
+        Change::Stopped(libc::WSTOPSIG(status) as u8)
+    } else if libc::WIFSIGNALED(status) {
+        Change::Signalled(libc::WTERMSIG(status) as u8)
+    } else {
+        Change::Exited(libc::WEXITSTATUS(status) as u8)
     }
 }
 
@@ -399,21 +372,10 @@ fn microseconds(time: libc::timeval) -> u64 {
 /// # Errors
 /// The kernel's.
 pub fn signal(process: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
-    let none = ptr::null::<libc::siginfo_t>();
+    let (process, none) = (process.as_raw_fd(), ptr::null::<libc::siginfo_t>());
     // SAFETY: integers and a null pointer, which is allowed.
-    let sent = check(unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            process.as_raw_fd(),
-            signal,
-            none,
-            0,
-        )
-    });
-    match sent {
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        other => other.map(drop),
-    }
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, signal, none, 0) };
+    fine_if_gone(check(sent).map(drop))
 }
 
 /// Sends a signal to every process of a group. A group that is gone is fine.
@@ -425,9 +387,14 @@ pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: integers only.
-    match check_int(unsafe { libc::kill(-(group as libc::pid_t), signal) }) {
+    let sent = unsafe { libc::kill(-(group as libc::pid_t), signal) };
+    fine_if_gone(check(sent).map(drop))
+}
+
+fn fine_if_gone(sent: io::Result<()>) -> io::Result<()> {
+    match sent {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        other => other.map(drop),
+        sent => sent,
     }
 }
 
@@ -436,8 +403,8 @@ pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn lead_group(pid: u32) -> io::Result<()> {
-    // SAFETY: integers only.
-    check_int(unsafe { libc::setpgid(pid as libc::pid_t, 0) }).map(drop)
+    let pid = i32::try_from(pid).map_err(|_| Errno::SRCH)?;
+    Ok(setpgid(Pid::from_raw(pid), None)?)
 }
 
 /// A descriptor that becomes readable when one of these signals arrives; they
@@ -446,22 +413,28 @@ pub fn lead_group(pid: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn signals_as_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
-    // SAFETY: the set is filled by sigemptyset and sigaddset and lives through
-    // the calls.
+    let set = signal_set(signals)?;
+    change_signal_mask(libc::SIG_BLOCK, &set)?;
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the set lives through the call.
+    check(unsafe { libc::signalfd(-1, &raw const set, flags) }).map(owned)
+}
+
+fn signal_set(signals: &[i32]) -> io::Result<libc::sigset_t> {
+    // SAFETY: sigemptyset fills the record before anything is added.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         for signal in signals {
-            check_int(libc::sigaddset(&raw mut set, *signal))?;
+            check(libc::sigaddset(&raw mut set, *signal))?;
         }
-        check_int(libc::sigprocmask(
-            libc::SIG_BLOCK,
-            &raw const set,
-            ptr::null_mut(),
-        ))?;
-        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        check_int(libc::signalfd(-1, &raw const set, flags)).map(owned)
+        Ok(set)
     }
+}
+
+fn change_signal_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: the set lives through the call, the one before is not asked for.
+    check(unsafe { libc::sigprocmask(how, set, ptr::null_mut()) }).map(drop)
 }
 
 /// The next signal that such a descriptor has seen.
@@ -469,19 +442,14 @@ pub fn signals_as_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's.
 pub fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>> {
-    // SAFETY: signalfd_siginfo is plain data that read fills.
-    let mut facts: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-    let bytes = size_of::<libc::signalfd_siginfo>();
-    // SAFETY: the pointer and length describe `facts`.
-    let got = unsafe { libc::read(descriptor.as_raw_fd(), (&raw mut facts).cast(), bytes) };
-    if got == bytes as isize {
-        return Ok(Some(facts.ssi_signo as i32));
-    }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-        _ => Err(error),
-    }
+    let mut facts = [0; size_of::<libc::signalfd_siginfo>()];
+    match rustix::io::read(descriptor, &mut facts) {
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+        read => read?,
+    };
+    // The record starts with the signal's number; it is read whole or not at all.
+    let [one, two, three, four, ..] = facts;
+    Ok(Some(i32::from_ne_bytes([one, two, three, four])))
 }
 
 /// Lets every signal through again and gives each its default effect, as a
@@ -490,22 +458,13 @@ pub fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>> {
 /// # Errors
 /// The kernel's.
 pub fn reset_signals() -> io::Result<()> {
-    // SAFETY: integers, and a set that sigemptyset filled.
-    unsafe {
-        for number in 1..=64 {
-            if number != libc::SIGKILL && number != libc::SIGSTOP {
-                libc::signal(number, libc::SIG_DFL);
-            }
+    for number in 1..=64 {
+        if number != libc::SIGKILL && number != libc::SIGSTOP {
+            // SAFETY: SIG_DFL is a valid disposition.
+            unsafe { libc::signal(number, libc::SIG_DFL) };
         }
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        check_int(libc::sigprocmask(
-            libc::SIG_SETMASK,
-            &raw const set,
-            ptr::null_mut(),
-        ))?;
     }
-    Ok(())
+    change_signal_mask(libc::SIG_SETMASK, &signal_set(&[])?)
 }
 
 /// Gives a signal no effect.
@@ -520,8 +479,7 @@ pub fn ignore_signal(number: i32) {
 /// # Errors
 /// The kernel's.
 pub fn set_name(name: &CStr) -> io::Result<()> {
-    // SAFETY: the name is a C string.
-    check_int(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) }).map(drop)
+    Ok(rustix::thread::set_name(name)?)
 }
 
 /// Where the program starts.
@@ -529,13 +487,11 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn change_directory(path: &CStr) -> io::Result<()> {
-    // SAFETY: the path is a C string.
-    check_int(unsafe { libc::chdir(path.as_ptr()) }).map(drop)
+    Ok(rustix::process::chdir(path)?)
 }
 
 /// Sets the bits that new files do not get; returns the ones before.
 #[must_use]
 pub fn change_mode_mask(mask: u32) -> u32 {
-    // SAFETY: umask cannot fail.
-    unsafe { libc::umask(mask) }
+    rustix::process::umask(Mode::from_bits_retain(mask)).bits()
 }

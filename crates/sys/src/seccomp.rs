@@ -5,6 +5,8 @@
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
+use libc::{SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV};
+
 use crate::check;
 use crate::descriptor::owned;
 
@@ -303,12 +305,8 @@ fn demand(condition: &Condition) -> Vec<Instruction> {
 fn skip_unless(guard: &Guard, count: usize) -> Vec<Instruction> {
     let mut program = vec![load(guard.argument), instruction(MASK, guard.mask)];
     for (index, value) in guard.values.iter().enumerate() {
-        program.push(branch(
-            JUMP_EQUAL,
-            *value,
-            (guard.values.len() - index) as u8,
-            0,
-        ));
+        let skip = (guard.values.len() - index) as u8;
+        program.push(branch(JUMP_EQUAL, *value, skip, 0));
     }
     program.push(instruction(JUMP, count as u32));
     program
@@ -325,12 +323,7 @@ const fn refusal(error: u16) -> Instruction {
 }
 
 const fn instruction(code: u16, operand: u32) -> Instruction {
-    Instruction {
-        code,
-        if_true: 0,
-        if_false: 0,
-        operand,
-    }
+    branch(code, operand, 0, 0)
 }
 
 const fn branch(code: u16, operand: u32, if_true: u8, if_false: u8) -> Instruction {
@@ -357,22 +350,15 @@ pub fn install(program: &[Instruction]) -> io::Result<()> {
 /// # Errors
 /// Those of [`install`]; EBUSY where a filter has a listener already.
 pub fn install_with_listener(program: &[Instruction]) -> io::Result<OwnedFd> {
-    const NEW_LISTENER: libc::c_ulong = 1 << 3;
-    const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
-    set_filter(program, NEW_LISTENER | WAIT_KILLABLE).map(|raw| owned(raw as RawFd))
+    let flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    set_filter(program, flags).map(|raw| owned(raw as RawFd))
 }
 
 fn set_filter(program: &[Instruction], flags: libc::c_ulong) -> io::Result<libc::c_long> {
     const SET_MODE_FILTER: u32 = 1;
-    #[repr(C)]
-    struct Program {
-        length: u16,
-        instructions: *const Instruction,
-    }
-    let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let header = Program {
-        length,
-        instructions: program.as_ptr(),
+    let header = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: program.as_ptr().cast_mut().cast(),
     };
     // SAFETY: header and instructions live through the call, which copies them.
     check(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const header) })

@@ -66,10 +66,8 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
             descriptors.extend(carried);
         }
     }
-    if got
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
+    let cut = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
+    if got.flags.intersects(cut) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok((got.bytes, descriptors))

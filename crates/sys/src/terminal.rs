@@ -55,8 +55,6 @@ pub fn lead_session(terminal: Option<BorrowedFd<'_>>) -> io::Result<()> {
 /// The kernel's.
 pub fn set_foreground(terminal: BorrowedFd<'_>, group: u32) -> io::Result<()> {
     let group = i32::try_from(group).ok().and_then(Pid::from_raw);
-    Ok(tcsetpgrp(
-        terminal,
-        group.ok_or(io::ErrorKind::InvalidInput)?,
-    )?)
+    let group = group.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(tcsetpgrp(terminal, group)?)
 }

@@ -153,6 +153,26 @@ fn landlock_gives_what_was_allowed_and_nothing_else() {
     }
 }
 
+#[test]
+fn landlock_refuses_ports_or_says_that_it_cannot() {
+    let Ok(known) = landlock::version() else {
+        return super::skipped("no Landlock");
+    };
+    for version in 1..=known {
+        in_child(|| {
+            let rules = Ruleset::new(version, Ports::Refused);
+            if known < 4 {
+                assert_eq!(number(rules.map(drop)), libc::E2BIG);
+                return;
+            }
+            credentials::forbid_new_privileges().unwrap();
+            rules.unwrap().enter().unwrap();
+            let bound = std::net::TcpListener::bind("127.0.0.1:0");
+            assert_eq!(number(bound.map(drop)), libc::EACCES);
+        });
+    }
+}
+
 /// What a process under those rules meets.
 fn confined(path: &dyn Fn(&str) -> std::path::PathBuf, version: u32) {
     let denied = libc::EACCES;
