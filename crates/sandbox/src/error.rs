@@ -41,7 +41,7 @@ pub enum SandboxError {
     /// A limit that this host cannot hold.
     #[error(
         "this host cannot enforce the limit {limit}: {why}. Run as root or with a delegated \
-         control group, drop the limit, or set dangerous.unenforced-limits in the profile"
+         control group (`atoll doctor` tells how), drop the limit, or set dangerous.unenforced-limits in the profile"
     )]
     Unenforceable {
         /// Which limit.
@@ -116,7 +116,7 @@ pub fn explain(stage: Stage, error: &std::io::Error) -> &'static str {
         (Stage::Namespaces | Stage::Ids, Some(EPERM)) => {
             ". This host forbids user namespaces to ordinary users: `atoll doctor` names the setting"
         }
-        (Stage::Namespaces, Some(ENOSPC)) => {
+        (Stage::Namespaces | Stage::Ids, Some(ENOSPC)) => {
             ". The limit of user namespaces is reached (user.max_user_namespaces), or Atoll runs \
              inside a sandbox that forbids nested ones"
         }

@@ -1,5 +1,4 @@
-//! Control groups (cgroups(7)): version 2 where it has the controllers, version
-//! 1 where those are there (also on hybrid hosts), none where neither is ours.
+//! The control groups of one sandbox (cgroups(7)): made, limited, read, removed.
 
 use std::fs;
 use std::io;
@@ -7,91 +6,19 @@ use std::path::{Path, PathBuf};
 
 use atoll_model::{Limits, RunId};
 
-use crate::Host;
+use crate::held::{CONTROLLERS, First, Held, ON, Unified};
 
-/// Where groups can be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// Version 2, beneath this directory.
-    Unified(PathBuf),
-    /// Version 1: the directories of the controllers that are there.
-    Separate {
-        /// `memory`.
-        memory: PathBuf,
-        /// `pids`.
-        pids: PathBuf,
-        /// `cpu`, which only some limits need.
-        cpu: Option<PathBuf>,
-    },
-    /// Nowhere, and why.
-    Nowhere(String),
-}
-
-/// Finds out where this process can make control groups. Nothing is made.
-#[must_use]
-pub fn detect(host: &Host) -> Held {
-    if let Some(parent) = unified_parent(host) {
-        return Held::Unified(parent);
-    }
-    let separate = |controller: &str| -> Option<PathBuf> {
-        let mount = host.mounts.iter().rev().find(|mount| {
-            mount.kind == "cgroup" && mount.options.split(',').any(|option| option == controller)
-        })?;
-        let (_, group) = host
-            .groups
-            .iter()
-            .find(|(controllers, _)| controllers.split(',').any(|one| one == controller))?;
-        let directory = mount.path.join(group.strip_prefix("/").ok()?);
-        is_writable(&directory).then_some(directory)
-    };
-    match (separate("memory"), separate("pids")) {
-        (Some(memory), Some(pids)) => Held::Separate {
-            memory,
-            pids,
-            cpu: separate("cpu"),
-        },
-        _ if host.uid == 0 => Held::Nowhere("no memory and pids controllers were found".to_owned()),
-        _ => Held::Nowhere("no control group is delegated to this user".to_owned()),
-    }
-}
-
-/// The directory of version 2 beneath which a group with the controllers can be
-/// made: as root the top, else the nearest group that systemd has delegated.
-fn unified_parent(host: &Host) -> Option<PathBuf> {
-    let mount = host
-        .mounts
-        .iter()
-        .rev()
-        .find(|mount| mount.kind == "cgroup2")?;
-    let (_, own) = host
-        .groups
-        .iter()
-        .find(|(controllers, _)| controllers.is_empty())?;
-    let has_controllers = |directory: &Path| {
-        let Ok(list) = fs::read_to_string(directory.join("cgroup.subtree_control")) else {
-            return false;
-        };
-        ["memory", "pids"]
-            .iter()
-            .all(|wanted| list.split_whitespace().any(|one| one == *wanted))
-    };
-    let own = mount.path.join(own.strip_prefix("/").ok()?);
-    own.ancestors()
-        .take_while(|directory| directory.starts_with(&mount.path))
-        .find(|directory| has_controllers(directory) && is_writable(directory))
-        .map(Path::to_path_buf)
-}
-
-fn is_writable(directory: &Path) -> bool {
-    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
-}
+/// The group beside the sandboxes' that holds Atoll's own processes, where they had
+/// to leave the delegated one. It stays: whoever is in it cannot remove it.
+const OWN_GROUP: &str = "atoll";
 
 /// The groups of one sandbox; removed by [`Groups::remove`].
 #[derive(Debug)]
 pub(crate) struct Groups {
     memory: PathBuf,
     all: Vec<PathBuf>,
-    unified: bool,
+    unified: Option<Unified>,
+    limits_cpu: bool,
 }
 
 /// What a sandbox's groups counted.
@@ -109,15 +36,17 @@ impl Groups {
         let name = group_name(run);
         let groups = match held {
             Held::Nowhere(_) => return None,
-            Held::Unified(parent) => {
-                let group = parent.join(&name);
+            Held::Unified(unified) => {
+                let group = unified.parent.join(&name);
                 Self {
                     memory: group.clone(),
                     all: vec![group],
-                    unified: true,
+                    limits_cpu: unified.cpu,
+                    unified: Some(unified.clone()),
                 }
             }
             Held::Separate { memory, pids, cpu } => {
+                let limits_cpu = cpu.is_some();
                 let cpu = cpu.as_ref().filter(|_| limits.cpu_millis.is_some());
                 let all = [Some(memory), Some(pids), cpu];
                 let all: Vec<PathBuf> = all
@@ -128,11 +57,34 @@ impl Groups {
                 Self {
                     memory: memory.join(&name),
                     all,
-                    unified: false,
+                    limits_cpu,
+                    unified: None,
                 }
             }
         };
         Some(groups)
+    }
+
+    /// Takes Atoll's own processes, these two, out of the way where that is needed:
+    /// a group passes no controllers on while it has processes of its own. Not later
+    /// than the launcher has others to be taken along.
+    pub(crate) fn leave(&self, launcher: u32) -> io::Result<()> {
+        let Some(unified) = &self.unified else {
+            return Ok(());
+        };
+        match unified.first {
+            First::Nothing | First::SwitchOn => return Ok(()),
+            First::Leave => {}
+        }
+        let own = unified.parent.join(OWN_GROUP);
+        match fs::create_dir(&own) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        for pid in [launcher, std::process::id()] {
+            write_existing(&own.join("cgroup.procs"), &pid.to_string())?;
+        }
+        Ok(())
     }
 
     /// Makes them; nothing is left of them when that fails.
@@ -145,10 +97,16 @@ impl Groups {
     }
 
     fn create(&self, limits: &Limits) -> io::Result<()> {
+        if let Some(unified) = &self.unified {
+            match unified.first {
+                First::Nothing => {}
+                First::SwitchOn | First::Leave => switch_on(&unified.parent)?,
+            }
+        }
         for directory in &self.all {
             fs::create_dir(directory)?;
         }
-        if self.unified {
+        if self.unified.is_some() {
             self.limit_unified(limits)
         } else {
             self.limit_separate(limits)
@@ -160,7 +118,7 @@ impl Groups {
         self.set_where_known("memory.swap.max", &limits.swap_bytes.to_string())?;
         self.set_where_known("memory.oom.group", "1")?;
         self.set("pids.max", &limits.processes.to_string())?;
-        match limits.cpu_millis {
+        match limits.cpu_millis.filter(|_| self.limits_cpu) {
             Some(millis) => self.set("cpu.max", &format!("{} 100000", millis * 100)),
             // A busy sandbox leaves the person's own programs the larger part.
             None => self.set_where_known("cpu.weight", "50"),
@@ -173,7 +131,7 @@ impl Groups {
         let with_swap = memory.saturating_add(limits.swap_bytes);
         self.set_where_known("memory.memsw.limit_in_bytes", &with_swap.to_string())?;
         self.set("pids.max", &limits.processes.to_string())?;
-        match limits.cpu_millis {
+        match limits.cpu_millis.filter(|_| self.limits_cpu) {
             None => Ok(()),
             Some(millis) => {
                 self.set("cpu.cfs_period_us", "100000")?;
@@ -186,7 +144,7 @@ impl Groups {
     fn set(&self, file: &str, value: &str) -> io::Result<()> {
         let controller = file.split('.').next().unwrap_or_default();
         let directory = match controller {
-            _ if self.unified => self.all.first(),
+            _ if self.unified.is_some() => self.all.first(),
             "memory" => self.all.first(),
             "pids" => self.all.get(1),
             _ => self.all.get(2),
@@ -207,13 +165,13 @@ impl Groups {
     pub(crate) fn unified(&self) -> Option<&Path> {
         self.all
             .first()
-            .filter(|_| self.unified)
+            .filter(|_| self.unified.is_some())
             .map(PathBuf::as_path)
     }
 
     /// Of version 1: the `tasks` files to join.
     pub(crate) fn tasks(&self) -> Vec<PathBuf> {
-        if self.unified {
+        if self.unified.is_some() {
             return Vec::new();
         }
         self.all
@@ -229,11 +187,24 @@ impl Groups {
 
     /// Who holds the limits.
     pub(crate) fn name(&self) -> &'static str {
-        if self.unified {
+        if self.unified.is_some() {
             "cgroup-v2"
         } else {
             "cgroup-v1"
         }
+    }
+
+    /// Who holds the limit of the processor's time.
+    pub(crate) fn cpu_by(&self) -> &'static str {
+        if self.limits_cpu { self.name() } else { "none" }
+    }
+
+    /// Whether the limits are still there: a controller that is switched off above
+    /// takes its limit along, and nobody is told.
+    pub(crate) fn hold(&self) -> bool {
+        let file = |name: &str| self.all.iter().any(|group| group.join(name).exists());
+        let cpu = !self.limits_cpu || file("cpu.max");
+        self.unified.is_none() || (file("memory.max") && file("pids.max") && cpu)
     }
 
     /// What was used so far.
@@ -256,7 +227,7 @@ impl Groups {
             counts?.trim().parse().ok()
         };
         let processes_refused = self.all.iter().find_map(refused).unwrap_or(0);
-        if self.unified {
+        if self.unified.is_some() {
             Counted {
                 processes_refused,
                 memory_peak_bytes: number("memory.peak"),
@@ -281,18 +252,36 @@ impl Groups {
     }
 }
 
+/// Switches the controllers on for the groups beneath a directory.
+fn switch_on(parent: &Path) -> io::Result<()> {
+    let list = parent.join(ON);
+    let on = CONTROLLERS.map(|name| format!("+{name}")).join(" ");
+    patiently(|| write_existing(&list, &on))?;
+    // Not every limit needs it, and tasks with real-time priority can stand against it.
+    let _ = write_existing(&list, "+cpu");
+    Ok(())
+}
+
 /// Removes a group; one whose last process has just gone is busy for a moment.
 fn remove_when_free(directory: &Path) {
+    // What is not there, or not ours, stays as it is.
+    let _ = patiently(|| fs::remove_dir(directory));
+}
+
+/// Tries again while a group is busy: with processes that are about to end, or with
+/// those of another Atoll that is about to leave it.
+fn patiently(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     const TRIES: u32 = 250;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
-    for _ in 0..TRIES {
-        match fs::remove_dir(directory) {
+    for _ in 1..TRIES {
+        match attempt() {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 std::thread::sleep(PAUSE);
             }
-            _ => return,
+            other => return other,
         }
     }
+    attempt()
 }
 
 /// Removes the groups of a run whose Atoll and launcher both ended before they
@@ -301,7 +290,7 @@ pub fn remove_leftover_groups(held: &Held, run: &RunId) {
     let name = group_name(run);
     let parents = match held {
         Held::Nowhere(_) => Vec::new(),
-        Held::Unified(parent) => vec![Some(parent)],
+        Held::Unified(unified) => vec![Some(&unified.parent)],
         Held::Separate { memory, pids, cpu } => vec![Some(memory), Some(pids), cpu.as_ref()],
     };
     for parent in parents.into_iter().flatten() {

@@ -13,6 +13,7 @@ mod attachment;
 mod disk;
 mod error;
 mod groups;
+mod held;
 mod host;
 mod launcher;
 mod native;
@@ -25,7 +26,8 @@ mod unshown;
 
 pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};
-pub use groups::{Held, detect as detect_groups, remove_leftover_groups};
+pub use groups::remove_leftover_groups;
+pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{Host, MountPoint};
 pub use launcher::{Departing, Starting};
 pub use native::{Native, assemble};

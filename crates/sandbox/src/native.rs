@@ -12,7 +12,8 @@ use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
 
 use crate::disk::DiskWatch;
-use crate::groups::{Groups, Held};
+use crate::groups::Groups;
+use crate::held::Held;
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::{Assembled, Lines};
@@ -88,6 +89,11 @@ fn launch(
         return Err(SandboxError::TooLarge(bytes.len()));
     }
     let launcher = starting.ready()?;
+    // Before the launcher has children, who would stay behind.
+    let left = groups.map_or(Ok(()), |groups| groups.leave(launcher.pid));
+    let left = left.map_err(SandboxError::host(
+        "the delegated control group cannot be used",
+    ));
     let send = || -> std::io::Result<Lines> {
         let description = descriptor::sealed_memory(c"atoll-spec", &bytes)?;
         let (control, control_inside) = socket::pair()?;
@@ -115,7 +121,8 @@ fn launch(
             error: Some(error),
         })
     };
-    let sent = send().map_err(SandboxError::host("the sandbox's lines could not be made"));
+    let sent = left
+        .and_then(|()| send().map_err(SandboxError::host("the sandbox's lines could not be made")));
     // Only now that the launcher knows of them: when this process dies in
     // between, the launcher removes what there is.
     let begun = sent.and_then(|lines| {
@@ -228,14 +235,10 @@ fn resource_limits(
     if groups.is_none() {
         list.push(limit(RLIMIT_NPROC, limits.processes));
         list.push(limit(RLIMIT_DATA, limits.memory_bytes));
-        if let (Some(_), Held::Nowhere(why), false) =
-            (limits.cpu_millis, held, limits.dangerous_unenforced_limits)
-        {
-            return Err(SandboxError::Unenforceable {
-                limit: "cpu",
-                why: why.clone(),
-            });
-        }
+    }
+    let wants_cpu = limits.cpu_millis.is_some() && !limits.dangerous_unenforced_limits;
+    if let Some(why) = held.no_cpu().filter(|_| wants_cpu) {
+        return Err(SandboxError::Unenforceable { limit: "cpu", why });
     }
     Ok(list)
 }
@@ -260,7 +263,7 @@ fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
         one("memory", by_groups.unwrap_or("supervisor, in part")),
         one("swap", by_groups.unwrap_or("none")),
         one("processes", by_groups.unwrap_or("rlimit")),
-        one("cpu", by_groups.unwrap_or("none")),
+        one("cpu", groups.map_or("none", Groups::cpu_by)),
         one("open-files", "rlimit"),
         one("tmp", "tmpfs"),
         one("disk", "supervisor, in part"),
