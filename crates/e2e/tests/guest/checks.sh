@@ -6,6 +6,42 @@ ATOLL=/atoll/atoll
 GROUPS_TOP=/sys/fs/cgroup
 PERSON=1000
 
+# What a first process has to do where there is no systemd.
+begin_plain() {
+    set +m
+    exec >/dev/ttyS1 2>&1
+    mount -t proc proc /proc
+    mount -t sysfs sysfs /sys
+    mount -t cgroup2 cgroup2 $GROUPS_TOP
+    mount -t tmpfs -o mode=1777 tmpfs /tmp
+    prepare
+}
+
+# Room for everyone, and swap that limits have to keep programs from.
+prepare() {
+    mkdir -p /root/work /home/person/work
+    chown -R $PERSON:$PERSON /home/person
+    dd if=/dev/zero of=/swap bs=1M count=128 2>/dev/null
+    chmod 600 /swap
+    mkswap -q /swap && swapon /swap
+    tell_time ready
+}
+
+tell_time() { echo "TIME $1 $(cut -d' ' -f1 /proc/uptime)"; }
+
+# Gives a new group to the ordinary user, as systemd does with Delegate=yes.
+delegate() {
+    mkdir "$1"
+    chown $PERSON:$PERSON "$1" "$1"/cgroup.{procs,threads,subtree_control}
+}
+
+finish() {
+    tell_time end
+    echo "CHECKS done"
+    echo o >/proc/sysrq-trigger
+    sleep 60
+}
+
 # seen NAME TEXT PATTERN...: every pattern is in the text.
 seen() {
     local name=$1 text=$2 pattern
@@ -91,7 +127,8 @@ there_is_none() { [ -z "$(sandboxes)" ]; }
 limits() {
     local p=$1 bomb='perl -e "\$x = q(x) x ((shift) << 20); print q(survived)"'
     run --limit memory=96MiB "$bomb 24"
-    seen "$p-works" "$said $json" survived 'XX
+    seen "$p-works" "$said $json" survived 'cgroup-v2","limit":"memory"' \
+        'cgroup-v2","limit":"swap"' 'cgroup-v2","limit":"processes"' 'cgroup-v2","limit":"cpu"'
     run --limit memory=48MiB "$bomb 96; sleep 5; echo outlived"
     seen "$p-memory" "$json $status" '"limit":"memory"' '137$'
     holds "$p-memory-ends-all" test "$said" = ""

@@ -1,18 +1,7 @@
 # The checks of a guest with version 2 of control groups and no systemd: this is its
 # first process. Root's come first, then an ordinary user's.
 
-set +m
-exec >/dev/ttyS1 2>&1
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-mount -t cgroup2 cgroup2 $GROUPS_TOP
-mount -t tmpfs -o mode=1777 tmpfs /tmp
-mkdir -p /root/work /home/person/work
-chown -R $PERSON:$PERSON /home/person
-dd if=/dev/zero of=/swap bs=1M count=128 2>/dev/null
-chmod 600 /swap
-mkswap -q /swap && swapon /swap
-echo "TIME ready $(cut -d' ' -f1 /proc/uptime)"
+begin_plain
 
 ## Root, with all processes in the top group and no controllers on.
 group=$GROUPS_TOP who=$as_root
@@ -20,7 +9,7 @@ seen root-nothing-on-yet "=$(cat $GROUPS_TOP/cgroup.subtree_control)=" '^==$'
 seen root-doctor "$(doctor)" "ok +control-groups +version 2, beneath $GROUPS_TOP\$"
 seen root-doctor-makes-nothing "=$(cat $GROUPS_TOP/cgroup.subtree_control)=" '^==$'
 limits root
-echo "TIME root $(cut -d' ' -f1 /proc/uptime)"
+tell_time root
 
 # Whoever is killed leaves nothing: the launcher, if Atoll is gone, the next run, if both are.
 start -- sleep 100
@@ -46,10 +35,6 @@ run true
 seen root-switches-on-again "$json" '"cgroup-v2","limit":"memory"'
 
 ## An ordinary user with a group of his own.
-delegate() {
-    mkdir "$1"
-    chown $PERSON:$PERSON "$1" "$1"/cgroup.{procs,threads,subtree_control}
-}
 delegate $GROUPS_TOP/person
 group=$GROUPS_TOP/person who=$as_person
 seen delegated-doctor "$(doctor)" "ok +control-groups +version 2, beneath $group\$"
@@ -61,7 +46,7 @@ start -- sleep 100
 kill -9 "$started"
 wait "$started" 2>/dev/null
 holds delegated-killed-leaves-nothing soon there_is_none
-echo "TIME delegated $(cut -d' ' -f1 /proc/uptime)"
+tell_time delegated
 
 # Others in the group stand against it, and are left alone.
 delegate $GROUPS_TOP/shared
@@ -87,7 +72,7 @@ seen without-strict-refuses "$json $status" 'cannotenforcethelimitcpu' 'nocontro
     'atolldoctor' ' 125$'
 holds without-strict-starts-nothing test "$said" = ""
 holds without-makes-no-group there_is_none
-echo "TIME without $(cut -d' ' -f1 /proc/uptime)"
+tell_time without
 
 ## No user namespaces.
 echo 0 >/proc/sys/user/max_user_namespaces
@@ -100,7 +85,4 @@ for one in person root; do
     holds namespaces-$one-starts-nothing test "$said" = ""
 done
 holds namespaces-leave-no-group there_is_none
-echo "TIME end $(cut -d' ' -f1 /proc/uptime)"
-echo "CHECKS done"
-echo o >/proc/sysrq-trigger
-sleep 60
+finish

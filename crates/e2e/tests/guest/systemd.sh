@@ -2,10 +2,10 @@
 # first, then those of an ordinary user with a user manager, as every login has.
 
 exec >/dev/ttyS1 2>&1
-mkdir -p /root/work /home/person/work
-chown $PERSON:$PERSON /home/person/work
 chmod 1777 /tmp
-echo "TIME ready $(cut -d' ' -f1 /proc/uptime)"
+prepare
+
+# systemd-run takes the place of entering a group.
 entered() { "${@:2}"; }
 begin() {
     (exec "${@:2}" >/dev/null 2>&1) &
@@ -22,7 +22,7 @@ seen root-scope-doctor "$(doctor)" 'ok +control-groups +version 2, beneath .*/sy
 run --limit cpu=0.5 --limit memory=48MiB 'perl -e "\$x = q(x) x (96 << 20)"'
 seen root-scope-memory "$json" '"limit":"memory"' 'cgroup-v2","limit":"cpu"'
 holds root-nothing-left there_is_none
-echo "TIME root $(cut -d' ' -f1 /proc/uptime)"
+tell_time root
 
 ## A login of an ordinary user: no group of his own, and told how to get one.
 login() { su --login person --command "cd work && $*"; }
@@ -38,12 +38,12 @@ said=$(login "$ATOLL run --profile strict -- echo started" 2>&1)
 seen login-strict-refuses "$said" 'cannot enforce the limit cpu: no control group is delegated' 'atoll doctor'
 said=$(login "${advised/atoll run/$ATOLL run --profile strict} echo started" 2>&1)
 seen login-strict-works-as-advised "$said" '^started'
-echo "TIME login $(cut -d' ' -f1 /proc/uptime)"
+tell_time login
 
 ## All limits in a delegated scope of the user's manager.
 manager="env XDG_RUNTIME_DIR=/run/user/$PERSON systemd-run --user --quiet"
 who="$as_person $manager --scope --property=Delegate=yes"
-seen scope-doctor "$(doctor)" "ok +control-groups +version 2, beneath .*/user@$PERSON.service/.*\.scope\$"
+seen scope-doctor "$(doctor)" "ok +control-groups +version 2, beneath .*/user@$PERSON.service/app.slice"
 holds scope-doctor-is-whole eval '! grep -E "^(weaker|missing)" <<<"$(doctor)"'
 limits scope
 start -- sleep 100
@@ -52,15 +52,12 @@ wait "$started" 2>/dev/null
 holds scope-killed-leaves-nothing soon there_is_none
 no_scope() { [ -z "$(find $GROUPS_TOP/user.slice -name '*.scope' -path '*user@*' ! -name 'init.scope')" ]; }
 holds scope-is-gone soon no_scope
-echo "TIME scope $(cut -d' ' -f1 /proc/uptime)"
+tell_time scope
 
 # A service of the manager's that is not delegated: controllers above it are on for it.
-who="$as_person $manager --pipe --wait"
+who="$as_person $manager --pipe --wait --same-dir"
 seen service-doctor "$(doctor)" "control-groups +version 2, beneath .*/user@$PERSON.service/app.slice"
 run --limit memory=48MiB 'perl -e "\$x = q(x) x (96 << 20)"'
 seen service-memory "$said $json" '"limit":"memory"'
 holds service-leaves-nothing there_is_none
-echo "TIME end $(cut -d' ' -f1 /proc/uptime)"
-echo "CHECKS done"
-echo o >/proc/sysrq-trigger
-sleep 60
+finish
