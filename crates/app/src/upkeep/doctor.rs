@@ -185,12 +185,24 @@ fn delegation(host: &Host) -> String {
                 controllers memory, pids and cpu"
             .to_owned();
     }
-    format!(
-        "as root: cd /sys/fs/cgroup, echo +memory +pids +cpu > cgroup.subtree_control, mkdir \
-         mine, chown {} mine mine/cgroup.procs mine/cgroup.subtree_control; then start atoll as \
-         the only process in it",
-        host.uid
-    )
+    let top = host.mounts.iter().find(|mount| mount.kind == "cgroup2");
+    let top = top.map(|mount| mount.path.as_path());
+    let passes_on = |top: &&Path| {
+        let there = std::fs::read_to_string(top.join("cgroup.controllers"));
+        there.is_ok_and(|there| there.contains("memory"))
+    };
+    match top.filter(passes_on) {
+        Some(top) => format!(
+            "as root: cd {}; echo +memory +pids +cpu > cgroup.subtree_control; mkdir mine; chown \
+             {} mine mine/cgroup.procs mine/cgroup.subtree_control; then start atoll as the only \
+             process in it",
+            top.display(),
+            host.uid
+        ),
+        None => "have root make groups with the controllers memory, pids and cpu that are yours, \
+                 and start atoll in them"
+            .to_owned(),
+    }
 }
 
 fn state(host: &Host, places: &Places) -> Finding {
