@@ -112,7 +112,14 @@ fn others_in_a_group_are_left_alone_slow() {
 fn what_is_not_held_without_a_group_is_told_or_refused_slow() {
     if let Some(told) = without_systemd("what_is_not_held_without_a_group_is_told_or_refused_slow")
     {
-        told.expect("without-", 5);
+        told.expect("without-", 6);
+    }
+}
+
+#[test]
+fn root_of_a_container_has_every_limit_if_alone_slow() {
+    if let Some(told) = without_systemd("root_of_a_container_has_every_limit_if_alone_slow") {
+        told.expect("container-", 3);
     }
 }
 

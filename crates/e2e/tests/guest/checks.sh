@@ -12,7 +12,8 @@ begin_plain() {
     exec >/dev/ttyS1 2>&1
     mount -t proc proc /proc
     mount -t sysfs sysfs /sys
-    mount -t cgroup2 cgroup2 $GROUPS_TOP
+    # As systemd does: a control group namespace is a border of delegation.
+    mount -t cgroup2 -o nsdelegate cgroup2 $GROUPS_TOP
     mount -t tmpfs -o mode=1777 tmpfs /tmp
     prepare
 }
@@ -126,8 +127,8 @@ there_is_none() { [ -z "$(sandboxes)" ]; }
 # Every limit that control groups hold, with names that begin with $1.
 limits() {
     local p=$1 bomb='perl -e "\$x = q(x) x ((shift) << 20); print q(survived)"'
-    run --limit memory=96MiB "$bomb 24"
-    seen "$p-works" "$said $json" survived 'cgroup-v2","limit":"memory"' \
+    run --limit memory=96MiB "$bomb 24; cat /proc/self/cgroup"
+    seen "$p-works" "$said $json" 'survived0::/ ' 'cgroup-v2","limit":"memory"' \
         'cgroup-v2","limit":"swap"' 'cgroup-v2","limit":"processes"' 'cgroup-v2","limit":"cpu"'
     run --limit memory=48MiB "$bomb 96; sleep 5; echo outlived"
     seen "$p-memory" "$json $status" '"limit":"memory"' '137$'

@@ -72,7 +72,28 @@ seen without-strict-refuses "$json $status" 'cannotenforcethelimitcpu' 'nocontro
     'atolldoctor' ' 125$'
 holds without-strict-starts-nothing test "$said" = ""
 holds without-makes-no-group there_is_none
+# What doctor advises is done to the letter.
+cat >/tmp/advised <<<"$(doctor | sed -n 's/.*as root: \(.*\); then start atoll.*/\1/p')"
+(. /tmp/advised)
+group=$GROUPS_TOP/mine
+run --profile strict 'echo started'
+seen without-advice-works "$said $json" '^started' 'cgroup-v2","limit":"memory"' 'cgroup-v2","limit":"cpu"'
 tell_time without
+
+## Root of a container: alone at the top of a control group namespace.
+cat >/tmp/container <<'END'
+#!/bin/sh
+exec unshare --cgroup --mount sh -c 'umount /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"' sh "$@"
+END
+chmod 755 /tmp/container
+mkdir $GROUPS_TOP/container
+group=$GROUPS_TOP/container who="/tmp/container $as_root"
+seen container-doctor "$(doctor)" "ok +control-groups +version 2, beneath $GROUPS_TOP\$"
+run --limit memory=48MiB --limit cpu=1 'perl -e "\$x = q(x) x (96 << 20)"'
+seen container-memory "$json" '"limit":"memory"' 'cgroup-v2","limit":"cpu"'
+seen container-leaf "$(cd $group && echo */)" '^atoll/$'
+group=$GROUPS_TOP
+
 
 ## No user namespaces.
 echo 0 >/proc/sys/user/max_user_namespaces
