@@ -81,18 +81,17 @@ fn commands(giver: &Giver, uid: u32) -> Vec<String> {
             format!("loginctl enable-linger {uid}    # as root, once"),
             "systemd-run --user --scope -p Delegate=yes atoll run -- COMMAND".to_owned(),
         ],
-        Giver::Unified(mount) => {
-            let group = mount.join(&own);
-            let (mount, group) = (mount.display(), group.display());
-            vec![
-                GIVEN_BY_ROOT.to_owned(),
-                format!("mkdir -p {group}/shell"),
-                format!("echo '+memory +pids +cpu' > {mount}/cgroup.subtree_control"),
-                format!("echo '+memory +pids +cpu' > {group}/cgroup.subtree_control"),
-                format!("chown -R {uid} {group}"),
-                format!("echo PID > {group}/shell/cgroup.procs"),
-            ]
-        }
+        Giver::Unified(_) if uid == 0 => vec![
+            "as root: start atoll as the only process of a control group of its own, which has \
+             the controllers memory, pids and cpu"
+                .to_owned(),
+        ],
+        Giver::Unified(mount) => vec![format!(
+            "as root: cd {}; echo +memory +pids +cpu > cgroup.subtree_control; mkdir {own}; chown \
+             {uid} {own} {own}/cgroup.procs {own}/cgroup.subtree_control; then start atoll as \
+             the only process in it",
+            mount.display()
+        )],
         Giver::Separate(mounts) => {
             let groups: Vec<String> = mounts
                 .iter()

@@ -14,6 +14,7 @@
     clippy::indexing_slicing
 )]
 
+mod guest;
 mod invocation;
 mod outcome;
 mod processes;
@@ -24,6 +25,7 @@ mod tree;
 mod waiting;
 mod world;
 
+pub use guest::{Guest, Kernel, Told};
 pub use invocation::{Invocation, Running};
 pub use outcome::Outcome;
 pub use processes::{

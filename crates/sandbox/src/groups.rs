@@ -1,121 +1,24 @@
-//! Control groups (cgroups(7)): version 2 where it has the controllers, version
-//! 1 where those are there (also on hybrid hosts), none where neither is ours.
+//! The control groups of one sandbox (cgroups(7)): made, limited, read, removed.
 
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use atoll_model::{Limits, RunId};
 
-use crate::{Host, MountPoint};
+use crate::held::{CONTROLLERS, First, Held, ON, Unified};
 
-/// Where groups can be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// Version 2, beneath this directory.
-    Unified(PathBuf),
-    /// Version 1: the directories of the controllers that are there.
-    Separate {
-        /// `memory`.
-        memory: PathBuf,
-        /// `pids`.
-        pids: PathBuf,
-        /// `cpu`, which only some limits need.
-        cpu: Option<PathBuf>,
-    },
-    /// Nowhere, and why.
-    Nowhere(String),
-}
-
-impl Held {
-    /// Why time of the processor cannot be limited, where that is so.
-    #[must_use]
-    pub fn without_cpu(&self) -> Option<String> {
-        match self {
-            Self::Unified(_) | Self::Separate { cpu: Some(_), .. } => None,
-            Self::Separate { cpu: None, .. } => {
-                Some("no control group of the cpu controller can be used".to_owned())
-            }
-            Self::Nowhere(why) => Some(why.clone()),
-        }
-    }
-}
-
-/// Finds out where this process can make control groups. Nothing is made.
-#[must_use]
-pub fn detect(host: &Host) -> Held {
-    if let Some(parent) = unified_parent(host) {
-        return Held::Unified(parent);
-    }
-    let separate = |controller: &str| -> Option<PathBuf> {
-        let mount = host
-            .mounts
-            .iter()
-            .rev()
-            .find(|mount| mount.kind == "cgroup" && mount.has_option(controller))?;
-        let (_, group) = host
-            .groups
-            .iter()
-            .find(|(controllers, _)| controllers.split(',').any(|one| one == controller))?;
-        let directory = within(mount, group)?;
-        is_writable(&directory).then_some(directory)
-    };
-    match (separate("memory"), separate("pids")) {
-        (Some(memory), Some(pids)) => Held::Separate {
-            memory,
-            pids,
-            cpu: separate("cpu"),
-        },
-        _ if host.uid == 0 => Held::Nowhere("no memory and pids controllers were found".to_owned()),
-        _ => Held::Nowhere("no control group is delegated to this user".to_owned()),
-    }
-}
-
-/// The directory of version 2 beneath which a group with the controllers can be
-/// made: as root the top, else the nearest group that systemd has delegated.
-fn unified_parent(host: &Host) -> Option<PathBuf> {
-    let mount = host
-        .mounts
-        .iter()
-        .rev()
-        .find(|mount| mount.kind == "cgroup2")?;
-    let (_, own) = host
-        .groups
-        .iter()
-        .find(|(controllers, _)| controllers.is_empty())?;
-    let has_controllers = |directory: &Path| {
-        let Ok(list) = fs::read_to_string(directory.join("cgroup.subtree_control")) else {
-            return false;
-        };
-        ["memory", "pids"]
-            .iter()
-            .all(|wanted| list.split_whitespace().any(|one| one == *wanted))
-    };
-    let own = within(mount, own)?;
-    own.ancestors()
-        .take_while(|directory| directory.starts_with(&mount.path))
-        .find(|directory| has_controllers(directory) && is_writable(directory))
-        .map(Path::to_path_buf)
-}
-
-/// Where a group is, if it is in what is mounted there: one outside of the own
-/// namespace of groups has a name that leads up (cgroup_namespaces(7)).
-fn within(mount: &MountPoint, group: &Path) -> Option<PathBuf> {
-    let below = group.strip_prefix("/").ok()?;
-    let leads_up = below.components().any(|part| part == Component::ParentDir);
-    (!leads_up).then(|| mount.path.join(below))
-}
-
-fn is_writable(directory: &Path) -> bool {
-    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
-}
+/// The group beside the sandboxes' that holds Atoll's own processes, where they had
+/// to leave the delegated one. It stays: whoever is in it cannot remove it.
+const OWN_GROUP: &str = "atoll";
 
 /// The groups of one sandbox; removed by [`Groups::remove`].
 #[derive(Debug)]
 pub(crate) struct Groups {
     memory: PathBuf,
     all: Vec<PathBuf>,
-    unified: bool,
+    unified: Option<Unified>,
+    limits_cpu: bool,
 }
 
 /// What a sandbox's groups counted.
@@ -133,15 +36,17 @@ impl Groups {
         let name = group_name(run);
         let groups = match held {
             Held::Nowhere(_) => return None,
-            Held::Unified(parent) => {
-                let group = parent.join(&name);
+            Held::Unified(unified) => {
+                let group = unified.parent.join(&name);
                 Self {
                     memory: group.clone(),
                     all: vec![group],
-                    unified: true,
+                    limits_cpu: unified.cpu,
+                    unified: Some(unified.clone()),
                 }
             }
             Held::Separate { memory, pids, cpu } => {
+                let limits_cpu = cpu.is_some();
                 let cpu = cpu.as_ref().filter(|_| limits.cpu_millis.is_some());
                 let all = [Some(memory), Some(pids), cpu];
                 let all: Vec<PathBuf> = all
@@ -152,11 +57,34 @@ impl Groups {
                 Self {
                     memory: memory.join(&name),
                     all,
-                    unified: false,
+                    limits_cpu,
+                    unified: None,
                 }
             }
         };
         Some(groups)
+    }
+
+    /// Takes Atoll's own processes, these two, out of the way where that is needed:
+    /// a group passes no controllers on while it has processes of its own. Not later
+    /// than the launcher has others to be taken along.
+    pub(crate) fn leave(&self, launcher: u32) -> io::Result<()> {
+        let Some(unified) = &self.unified else {
+            return Ok(());
+        };
+        match unified.first {
+            First::Nothing | First::SwitchOn => return Ok(()),
+            First::Leave => {}
+        }
+        let own = unified.parent.join(OWN_GROUP);
+        match fs::create_dir(&own) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        for pid in [launcher, std::process::id()] {
+            write_existing(&own.join("cgroup.procs"), &pid.to_string())?;
+        }
+        Ok(())
     }
 
     /// Makes them; nothing is left of them when that fails.
@@ -169,10 +97,16 @@ impl Groups {
     }
 
     fn create(&self, limits: &Limits) -> io::Result<()> {
+        if let Some(unified) = &self.unified {
+            match unified.first {
+                First::Nothing => {}
+                First::SwitchOn | First::Leave => switch_on(&unified.parent)?,
+            }
+        }
         for directory in &self.all {
             fs::create_dir(directory)?;
         }
-        if self.unified {
+        if self.unified.is_some() {
             self.limit_unified(limits)
         } else {
             self.limit_separate(limits)
@@ -184,7 +118,7 @@ impl Groups {
         self.set_where_known("memory.swap.max", &limits.swap_bytes.to_string())?;
         self.set_where_known("memory.oom.group", "1")?;
         self.set("pids.max", &limits.processes.to_string())?;
-        match limits.cpu_millis {
+        match limits.cpu_millis.filter(|_| self.limits_cpu) {
             Some(millis) => self.set("cpu.max", &format!("{} 100000", millis * 100)),
             // A busy sandbox leaves the person's own programs the larger part.
             None => self.set_where_known("cpu.weight", "50"),
@@ -197,10 +131,8 @@ impl Groups {
         let with_swap = memory.saturating_add(limits.swap_bytes);
         self.set_where_known("memory.memsw.limit_in_bytes", &with_swap.to_string())?;
         self.set("pids.max", &limits.processes.to_string())?;
-        match limits.cpu_millis {
+        match limits.cpu_millis.filter(|_| self.limits_cpu) {
             None => Ok(()),
-            // Started all the same where that was chosen knowingly.
-            Some(_) if self.all.len() < 3 => Ok(()),
             Some(millis) => {
                 self.set("cpu.cfs_period_us", "100000")?;
                 self.set("cpu.cfs_quota_us", &(millis * 100).to_string())
@@ -212,7 +144,7 @@ impl Groups {
     fn set(&self, file: &str, value: &str) -> io::Result<()> {
         let controller = file.split('.').next().unwrap_or_default();
         let directory = match controller {
-            _ if self.unified => self.all.first(),
+            _ if self.unified.is_some() => self.all.first(),
             "memory" => self.all.first(),
             "pids" => self.all.get(1),
             _ => self.all.get(2),
@@ -231,7 +163,7 @@ impl Groups {
 
     /// Whether the kernel counts swap for these groups; they must have been made.
     pub(crate) fn counts_swap(&self) -> bool {
-        let file = if self.unified {
+        let file = if self.unified.is_some() {
             "memory.swap.max"
         } else {
             "memory.memsw.limit_in_bytes"
@@ -243,13 +175,13 @@ impl Groups {
     pub(crate) fn unified(&self) -> Option<&Path> {
         self.all
             .first()
-            .filter(|_| self.unified)
+            .filter(|_| self.unified.is_some())
             .map(PathBuf::as_path)
     }
 
     /// Of version 1: the `tasks` files to join.
     pub(crate) fn tasks(&self) -> Vec<PathBuf> {
-        if self.unified {
+        if self.unified.is_some() {
             return Vec::new();
         }
         self.all
@@ -265,11 +197,24 @@ impl Groups {
 
     /// Who holds the limits.
     pub(crate) fn name(&self) -> &'static str {
-        if self.unified {
+        if self.unified.is_some() {
             "cgroup-v2"
         } else {
             "cgroup-v1"
         }
+    }
+
+    /// Who holds the limit of the processor's time.
+    pub(crate) fn cpu_by(&self) -> &'static str {
+        if self.limits_cpu { self.name() } else { "none" }
+    }
+
+    /// Whether the limits are still there: a controller that is switched off above
+    /// takes its limit along, and nobody is told.
+    pub(crate) fn hold(&self) -> bool {
+        let file = |name: &str| self.all.iter().any(|group| group.join(name).exists());
+        let cpu = !self.limits_cpu || file("cpu.max");
+        self.unified.is_none() || (file("memory.max") && file("pids.max") && cpu)
     }
 
     /// What was used so far.
@@ -292,7 +237,7 @@ impl Groups {
             counts?.trim().parse().ok()
         };
         let processes_refused = self.all.iter().find_map(refused).unwrap_or(0);
-        if self.unified {
+        if self.unified.is_some() {
             Counted {
                 processes_refused,
                 memory_peak_bytes: number("memory.peak"),
@@ -317,19 +262,36 @@ impl Groups {
     }
 }
 
-/// Removes a group, and tells whether it did; one whose last process has just gone is busy for a moment.
+/// Switches the controllers on for the groups beneath a directory.
+fn switch_on(parent: &Path) -> io::Result<()> {
+    let list = parent.join(ON);
+    let on = CONTROLLERS.map(|name| format!("+{name}")).join(" ");
+    patiently(|| write_existing(&list, &on))?;
+    // Not every limit needs it, and tasks with real-time priority can stand against it.
+    let _ = write_existing(&list, "+cpu");
+    Ok(())
+}
+
+/// Removes a group, and tells whether it did; one whose last process has just gone is
+/// busy for a moment. What is not there, or not ours, stays as it is.
 pub(crate) fn remove_when_free(directory: &Path) -> bool {
+    patiently(|| fs::remove_dir(directory)).is_ok()
+}
+
+/// Tries again while a group is busy: with processes that are about to end, or with
+/// those of another Atoll that is about to leave it.
+fn patiently(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     const TRIES: u32 = 250;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
-    for _ in 0..TRIES {
-        match fs::remove_dir(directory) {
+    for _ in 1..TRIES {
+        match attempt() {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 std::thread::sleep(PAUSE);
             }
-            done => return done.is_ok(),
+            other => return other,
         }
     }
-    false
+    attempt()
 }
 
 /// What the names of groups begin with; the run's id follows.

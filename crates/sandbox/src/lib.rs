@@ -14,6 +14,7 @@ mod disk;
 mod error;
 mod fence;
 mod groups;
+mod held;
 mod host;
 mod launcher;
 mod leftovers;
@@ -28,7 +29,7 @@ mod unshown;
 
 pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};
-pub use groups::{Held, detect as detect_groups};
+pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::Host;
 pub use launcher::{Departing, Starting};
 pub use leftovers::{RunGroup, run_groups};

@@ -14,7 +14,8 @@ use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
 
 use crate::disk::DiskWatch;
-use crate::groups::{Groups, Held};
+use crate::groups::Groups;
+use crate::held::Held;
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::{Assembled, Lines, last_words};
@@ -64,7 +65,7 @@ pub fn assemble(
             let sandbox = Running {
                 launcher,
                 lines,
-                enforcement: enforcement(groups.as_ref(), native.held),
+                enforcement: enforcement(groups.as_ref()),
                 disk: disk_watch(native.placement, limits),
                 groups,
                 limits: limits.clone(),
@@ -93,6 +94,11 @@ fn launch(
         return Err(SandboxError::TooLarge(bytes.len()));
     }
     let launcher = starting.ready()?;
+    // Before the launcher has children, who would stay behind.
+    let left = groups.map_or(Ok(()), |groups| groups.leave(launcher.pid));
+    let left = left.map_err(SandboxError::host(
+        "the delegated control group cannot be used",
+    ));
     let send = || -> std::io::Result<Lines> {
         let description = descriptor::sealed_memory(c"atoll-spec", &bytes)?;
         let (control, control_inside) = socket::pair()?;
@@ -120,7 +126,8 @@ fn launch(
             error: Some(error),
         })
     };
-    let sent = send().map_err(SandboxError::host("the sandbox's lines could not be made"));
+    let sent = left
+        .and_then(|()| send().map_err(SandboxError::host("the sandbox's lines could not be made")));
     // Only now that the launcher knows of them: when this process dies in
     // between, the launcher removes what there is.
     let begun = sent.and_then(|lines| {
@@ -271,7 +278,7 @@ fn resource_limits(
         list.push(limit(RLIMIT_NPROC, processes));
         list.push(limit(RLIMIT_DATA, limits.memory_bytes));
     }
-    match native.held.without_cpu() {
+    match native.held.no_cpu() {
         Some(why) if limits.cpu_millis.is_some() && !limits.dangerous_unenforced_limits => {
             Err(SandboxError::Unenforceable { limit: "cpu", why })
         }
@@ -338,9 +345,8 @@ fn room(limits: &Limits) -> Room {
 }
 
 /// Who holds which limit, for the record.
-fn enforcement(groups: Option<&Groups>, held: &Held) -> Vec<Enforcement> {
+fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
     let by_groups = groups.map(Groups::name);
-    let cpu = by_groups.filter(|_| held.without_cpu().is_none());
     let swap = match Swap::of(groups) {
         Swap::ByGroups => by_groups.unwrap_or("none"),
         Swap::HostHasNone => "host without swap",
@@ -354,7 +360,7 @@ fn enforcement(groups: Option<&Groups>, held: &Held) -> Vec<Enforcement> {
         one("memory", by_groups.unwrap_or("supervisor, in part")),
         one("swap", swap),
         one("processes", by_groups.unwrap_or("rlimit")),
-        one("cpu", cpu.unwrap_or("none")),
+        one("cpu", groups.map_or("none", Groups::cpu_by)),
         one("open-files", "rlimit"),
         one("tmp", "tmpfs"),
         one("disk", "supervisor, in part"),

@@ -117,7 +117,7 @@ impl Running {
             launcher,
             lines,
             groups,
-            enforcement,
+            mut enforcement,
             disk,
             limits,
         } = self;
@@ -146,6 +146,9 @@ impl Running {
         let attended = session.attend(attachment);
         let result = attended.and_then(|()| session.finish());
         let counted = groups.as_ref().map(Groups::counted).unwrap_or_default();
+        if groups.as_ref().is_some_and(|groups| !groups.hold()) {
+            lost(&mut enforcement);
+        }
         let is_gone = session.used.is_some();
         // Closing both lines ends whatever is left, before the groups go.
         drop(session);
@@ -170,6 +173,15 @@ impl Running {
         drop(launcher.let_go());
         if let Some(groups) = groups {
             groups.remove();
+        }
+    }
+}
+
+/// Notes that control groups did not hold their limits to the end.
+fn lost(enforcement: &mut [Enforcement]) {
+    for one in enforcement {
+        if one.by.starts_with("cgroup") {
+            one.by.push_str(", in part");
         }
     }
 }

@@ -147,6 +147,11 @@ impl Person {
         command
     }
 
+    /// Whether this is somebody else than who started the task, who runs all too.
+    pub(crate) fn is_another(&self) -> bool {
+        self.who == Who::Ordinary
+    }
+
     /// Hands a file or directory over to this person.
     pub(crate) fn own(&self, path: &Path) -> Result<()> {
         if self.who == Who::Ordinary {

@@ -6,6 +6,7 @@
 
 mod binaries;
 pub(crate) mod fuzzing;
+mod guest;
 mod libtest;
 mod needs;
 mod runner;

@@ -1,7 +1,7 @@
 //! What this host can enforce, why not more, and what helps.
 
 use atoll_model::Mode;
-use atoll_sandbox::{Held, Host, detect_groups};
+use atoll_sandbox::{Held, Host, Unified, detect_groups};
 use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
@@ -31,6 +31,13 @@ enum Grade {
 
 /// Landlock's version that this build knows rules for.
 const LANDLOCK_KNOWN: u32 = 6;
+/// What its later versions brought.
+const LANDLOCK_ADDS: [(u32, &str); 4] = [
+    (2, "renames"),
+    (3, "truncation"),
+    (5, "device control"),
+    (6, "signals and abstract sockets"),
+];
 
 /// Reports on the host; 1 when `atoll run` cannot start.
 pub fn doctor(arguments: &DoctorArguments, output: &Output) -> Result<u8, Failure> {
@@ -92,9 +99,11 @@ fn landlock(host: &Host) -> Finding {
         grade: if weaker { Grade::Weaker } else { Grade::Good },
         found: format!("version {}", host.landlock),
         fix: weaker.then(|| {
-            "a newer kernel also confines renames (2), truncation (3), device control (5), \
-             signals and abstract sockets (6)"
-                .to_owned()
+            let more = LANDLOCK_ADDS
+                .iter()
+                .filter(|(version, _)| host.landlock < *version);
+            let more: Vec<&str> = more.map(|(_, what)| *what).collect();
+            format!("a newer kernel also confines {}", more.join(", "))
         }),
     }
 }
@@ -151,28 +160,27 @@ fn user_namespaces(host: &Host) -> Finding {
 }
 
 fn groups(host: &Host) -> Finding {
-    let (grade, found, fix) = match detect_groups(host) {
-        Held::Unified(parent) => (
-            Grade::Good,
-            format!("version 2, beneath {}", parent.display()),
-            None,
-        ),
-        Held::Separate { memory, .. } => (
-            Grade::Good,
-            format!("version 1, beneath {}", memory.display()),
-            None,
-        ),
-        Held::Nowhere(why) => (
-            Grade::Weaker,
-            format!("none: {why}"),
-            Some(delegation::steps(host).join("\n")),
-        ),
+    let held = detect_groups(host);
+    let no_cpu = held.no_cpu();
+    let place = match &held {
+        Held::Unified(Unified { parent, .. }) => format!("version 2, beneath {}", parent.display()),
+        Held::Separate { memory, .. } => format!("version 1, beneath {}", memory.display()),
+        Held::Nowhere(why) => {
+            format!("none: {why}; memory is held per process and by the supervisor")
+        }
     };
+    let found = match (&held, &no_cpu) {
+        (Held::Unified(_) | Held::Separate { .. }, Some(why)) => {
+            format!("{place}; time of the processor is not limited: {why}")
+        }
+        (Held::Unified(_) | Held::Separate { .. }, None) | (Held::Nowhere(_), _) => place,
+    };
+    let is_whole = no_cpu.is_none();
     Finding {
         name: "control-groups",
-        grade,
+        grade: if is_whole { Grade::Good } else { Grade::Weaker },
         found,
-        fix,
+        fix: (!is_whole).then(|| delegation::steps(host).join("\n")),
     }
 }
 
@@ -197,7 +205,7 @@ fn limits(host: &Host) -> Finding {
     if !counts_swap {
         found.push_str("; not: swap, which this kernel does not count");
     }
-    if let (Held::Separate { .. }, Some(why)) = (&held, held.without_cpu()) {
+    if let (Held::Separate { .. }, Some(why)) = (&held, held.no_cpu()) {
         found.push_str(&format!("; not: cpu, because {why}"));
     }
     Finding {

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use atoll_model::RunId;
 
 use super::{host, limits, mount};
-use crate::groups::{Groups, Held, detect};
+use crate::groups::Groups;
+use crate::held::{First, Held, Unified, detect};
 
 /// A directory that stands for a mount of control groups.
 fn place(directories: &[&str], files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -26,43 +27,166 @@ fn groups(list: &[(&str, &str)]) -> Vec<(String, PathBuf)> {
 
 const BOTH: &str = "cpu memory pids\n";
 
-#[test]
-fn version_2_is_used_where_the_controllers_are() {
-    /// The own group, files with their content, what is found.
-    type Case = (
-        &'static str,
-        &'static [(&'static str, &'static str)],
-        Option<&'static str>,
-    );
-    let cases: [Case; 6] = [
-        // The nearest one wins; the top serves root.
-        ("/a/b", &[("a/b/cgroup.subtree_control", BOTH)], Some("a/b")),
-        (
-            "/a/b",
-            &[
-                ("a/cgroup.subtree_control", BOTH),
-                ("a/b/cgroup.subtree_control", ""),
-            ],
-            Some("a"),
-        ),
-        ("/a/b", &[("cgroup.subtree_control", BOTH)], Some("")),
-        ("/", &[("cgroup.subtree_control", BOTH)], Some("")),
-        ("/a/b", &[("cgroup.subtree_control", "memory\n")], None),
-        ("/a/b", &[], None),
-    ];
-    for (own, files, expected) in cases {
-        let place = place(&["a/b"], files);
-        let mut host = host();
-        host.mounts = vec![mount(place.path(), "cgroup2", "rw,nsdelegate")];
-        host.groups = groups(&[("", own)]);
-        match (detect(&host), expected) {
-            (Held::Unified(found), Some(expected)) => {
-                assert_eq!(found, place.path().join(expected), "{own} {files:?}");
-            }
-            (Held::Nowhere(_), None) => {}
-            (other, _) => panic!("{own} {files:?}: {other:?}"),
+const ON: &str = "cgroup.subtree_control";
+const AVAILABLE: &str = "cgroup.controllers";
+
+/// A directory, the controllers there, those that are on, who is in it. All but the
+/// top have `cgroup.events`.
+type Group = (&'static str, &'static str, &'static str, &'static [Process]);
+
+#[derive(Clone, Copy)]
+enum Process {
+    This,
+    Other,
+}
+
+/// Makes a hierarchy, and a host whose own group is the last of it.
+fn hierarchy(top_is_there: bool, list: &[Group]) -> (tempfile::TempDir, crate::Host) {
+    let place = tempfile::tempdir().unwrap();
+    for (group, available, on, processes) in list {
+        let directory = place.path().join(group);
+        fs::create_dir_all(&directory).unwrap();
+        let processes = processes.iter().map(|one| match one {
+            Process::This => format!("{}\n", std::process::id()),
+            Process::Other => "1\n".to_owned(),
+        });
+        let write = |name: &str, content: &str| fs::write(directory.join(name), content).unwrap();
+        write(AVAILABLE, available);
+        write(ON, on);
+        write("cgroup.procs", &processes.collect::<String>());
+        if !group.is_empty() || !top_is_there {
+            write("cgroup.events", "populated 1\n");
         }
     }
+    let mut host = host();
+    host.mounts = vec![mount(place.path(), "cgroup2", "rw,nsdelegate")];
+    let own = list.last().unwrap().0;
+    host.groups = groups(&[("", &format!("/{own}"))]);
+    (place, host)
+}
+
+/// What is expected: the directory, whether there is time of the processor, and what
+/// comes first; or words of the reason.
+type Expected = Result<(&'static str, bool, First), &'static str>;
+
+fn check_unified(top_is_there: bool, list: &[Group], expected: Expected) {
+    let (place, host) = hierarchy(top_is_there, list);
+    let names: Vec<&str> = list.iter().map(|one| one.0).collect();
+    match (detect(&host), expected) {
+        (Held::Unified(found), Ok((parent, cpu, first))) => {
+            let parent = place
+                .path()
+                .components()
+                .chain(Path::new(parent).components());
+            let parent = parent.collect();
+            assert_eq!(found, Unified { parent, cpu, first }, "{names:?}");
+            let slash = found.parent.to_string_lossy().ends_with('/');
+            assert!(!slash, "{found:?}");
+        }
+        (Held::Nowhere(why), Err(words)) => assert!(why.contains(words), "{names:?}: {why}"),
+        (other, _) => panic!("{names:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_nearest_group_with_the_controllers_on_is_used() {
+    use Process::{Other, This};
+    let none = "no control group is delegated";
+    let leaf = ("a/b", BOTH, "", [This, Other].as_slice());
+    check_unified(
+        true,
+        &[
+            ("", BOTH, BOTH, &[]),
+            ("a", BOTH, BOTH, &[]),
+            ("a/b", BOTH, BOTH, &[]),
+        ],
+        Ok(("a/b", true, First::Nothing)),
+    );
+    check_unified(
+        true,
+        &[("", BOTH, BOTH, &[]), ("a", BOTH, BOTH, &[]), leaf],
+        Ok(("a", true, First::Nothing)),
+    );
+    check_unified(
+        false,
+        &[
+            ("", BOTH, BOTH, &[]),
+            ("a", BOTH, "memory pids\n", &[]),
+            leaf,
+        ],
+        Ok(("a", false, First::Nothing)),
+    );
+    check_unified(
+        true,
+        &[
+            ("", "cpu io\n", "cpu\n", &[]),
+            ("a", "cpu\n", "", &[]),
+            ("a/b", "cpu\n", "", &[This]),
+        ],
+        Err(none),
+    );
+    check_unified(
+        false,
+        &[
+            ("", BOTH, "memory\n", &[Other]),
+            ("a", "memory\n", "", &[]),
+            ("a/b", "memory\n", "", &[This]),
+        ],
+        Err(none),
+    );
+}
+
+#[test]
+fn controllers_are_switched_on_where_that_takes_nothing_from_others() {
+    use Process::{Other, This};
+    let shared = "other processes are in the control group";
+    // At the top, whoever is there: for what is missing too.
+    let top = [This, Other].as_slice();
+    check_unified(
+        true,
+        &[("", BOTH, "", top)],
+        Ok(("", true, First::SwitchOn)),
+    );
+    check_unified(
+        true,
+        &[("", BOTH, "memory pids\n", top)],
+        Ok(("", true, First::SwitchOn)),
+    );
+    check_unified(
+        true,
+        &[("", BOTH, BOTH, top)],
+        Ok(("", true, First::Nothing)),
+    );
+    check_unified(
+        true,
+        &[("", "memory pids\n", "", &[]), ("a", "", "", &[This])],
+        Ok(("", false, First::SwitchOn)),
+    );
+    // Elsewhere only by leaving, which Atoll can do for itself alone.
+    check_unified(
+        false,
+        &[("", BOTH, "", &[This])],
+        Ok(("", true, First::Leave)),
+    );
+    check_unified(
+        false,
+        &[("", "", "", &[]), ("a", "memory pids\n", "", &[This])],
+        Ok(("a", false, First::Leave)),
+    );
+    check_unified(false, &[("", BOTH, "", &[This, Other])], Err(shared));
+    // The group for Atoll's own processes gets none beneath.
+    check_unified(
+        false,
+        &[("", BOTH, BOTH, &[]), ("atoll", BOTH, "", &[This])],
+        Ok(("", true, First::Nothing)),
+    );
+}
+
+#[test]
+fn a_group_outside_of_what_is_mounted_is_not_used() {
+    let (_place, mut host) = hierarchy(true, &[("", BOTH, BOTH, &[])]);
+    host.groups = groups(&[("", "/../elsewhere")]);
+    assert!(matches!(detect(&host), Held::Nowhere(_)));
 }
 
 #[test]
@@ -143,7 +267,11 @@ fn swap_that_nothing_counts_is_not_called_held() {
     ] {
         let place = place(&["memory", "pids"], &[]);
         let held = match unified {
-            true => Held::Unified(place.path().to_path_buf()),
+            true => Held::Unified(Unified {
+                parent: place.path().to_path_buf(),
+                cpu: true,
+                first: First::Nothing,
+            }),
             false => Held::Separate {
                 memory: place.path().join("memory"),
                 pids: place.path().join("pids"),
@@ -175,7 +303,11 @@ fn groups_whose_limits_cannot_be_set_are_removed_again() {
     let place = place(&["memory", "pids"], &[]);
     let path = |name: &str| place.path().join(name);
     let cases = [
-        Held::Unified(place.path().to_path_buf()),
+        Held::Unified(Unified {
+            parent: place.path().to_path_buf(),
+            cpu: true,
+            first: First::Nothing,
+        }),
         Held::Separate {
             memory: path("memory"),
             pids: path("pids"),

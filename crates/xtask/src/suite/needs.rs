@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::guest;
 use crate::command;
 use crate::person;
 
@@ -27,7 +28,7 @@ enum Sign {
 /// The system's own Python: one from a home would be of no use in a sandbox.
 const PYTHON: &str = "/usr/bin/python3";
 
-const PACKAGES: [Package; 15] = [
+const PACKAGES: [Package; 18] = [
     program("bubblewrap", "bwrap"),
     program("runc", "runc"),
     program("hyperfine", "hyperfine"),
@@ -41,6 +42,9 @@ const PACKAGES: [Package; 15] = [
     program("busybox-static", "busybox"),
     program("nodejs", "node"),
     program("npm", "npm"),
+    program("qemu-system-x86", "qemu-system-x86_64"),
+    program("mmdebstrap", "mmdebstrap"),
+    program("e2fsprogs", "mke2fs"),
     Package {
         name: "postgresql",
         seen_by: Sign::Postgres,
@@ -98,11 +102,13 @@ pub(crate) fn provide(install: bool, nightly: bool) -> Result<PathBuf> {
         .copied()
         .filter(|name| !cargo_has(&cache, name))
         .collect();
+    let guest = guest::missing(&cache);
     let lists = [
         ("apt", &missing),
         ("npm", &npm),
         ("pip", &pip),
         ("cargo", &cargo),
+        ("apt into the cache", &guest),
     ];
     let verb = if install {
         "installing"
@@ -118,6 +124,7 @@ pub(crate) fn provide(install: bool, nightly: bool) -> Result<PathBuf> {
                 "apt" => install_apt(names),
                 "npm" => install_npm(&cache, names),
                 "cargo" => install_cargo(&cache, names),
+                "apt into the cache" => guest::install(&cache, names),
                 _ => install_pip(&cache, names),
             };
             // Tests that need it skip, and say so; the others still run.
