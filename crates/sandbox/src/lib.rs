@@ -22,6 +22,8 @@ mod session;
 mod signals;
 mod tree;
 mod unshown;
+#[cfg(feature = "without_defences")]
+mod without;
 
 pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};

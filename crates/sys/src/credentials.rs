@@ -98,6 +98,12 @@ pub fn forbid_new_privileges() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn forbid_inspection() -> io::Result<()> {
+    #[cfg(feature = "without_defences")]
+    if crate::without::is("dumpable") {
+        // A change of ids has forbidden it too.
+        // SAFETY: prctl with integers.
+        return check_int(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) }).map(drop);
+    }
     // SAFETY: prctl with integers.
     check_int(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
 }
@@ -119,6 +125,10 @@ pub fn die_with_parent() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn join_namespace(namespace: BorrowedFd<'_>, kind: libc::c_int) -> io::Result<()> {
+    #[cfg(feature = "without_defences")]
+    if kind == libc::CLONE_NEWNET && crate::without::is("network") {
+        return Ok(());
+    }
     // SAFETY: integers only.
     check_int(unsafe { libc::setns(namespace.as_raw_fd(), kind) }).map(drop)
 }
@@ -128,6 +138,10 @@ pub fn join_namespace(namespace: BorrowedFd<'_>, kind: libc::c_int) -> io::Resul
 /// # Errors
 /// The kernel's.
 pub fn leave_namespaces(kinds: libc::c_int) -> io::Result<()> {
+    #[cfg(feature = "without_defences")]
+    if kinds == libc::CLONE_NEWNET && crate::without::is("network") {
+        return Ok(());
+    }
     // SAFETY: integers only.
     check_int(unsafe { libc::unshare(kinds) }).map(drop)
 }

@@ -61,6 +61,10 @@ pub fn divide(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Res
     // SAFETY: clone_args is plain data for which zeroes are the defaults.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.flags = namespaces.0 | libc::CLONE_PIDFD as u64;
+    #[cfg(feature = "without_defences")]
+    if crate::without::is("ipc") {
+        arguments.flags &= !(libc::CLONE_NEWIPC as u64);
+    }
     arguments.pidfd = (&raw mut raw_descriptor) as u64;
     arguments.exit_signal = libc::SIGCHLD as u64;
     if let Some(cgroup) = cgroup {
