@@ -59,17 +59,15 @@ const SHARED: &[Attack] = &[
     ),
 ];
 
-const KEYS: &[Attack] = &[
-    Attack::new(
-        "keyring-of-the-session",
-        UnsecuredCredentials,
-        "./attack find-key",
-        prey::secret,
-        Without("seccomp"),
-    )
-    .front("exec ./attack keyring {text}")
-    .if_host("./attack keyring x ./attack find-key"),
-];
+const KEYS: &[Attack] = &[Attack::new(
+    "keyring-of-the-session",
+    UnsecuredCredentials,
+    "./attack find-key",
+    prey::secret,
+    Without("seccomp"),
+)
+.front("exec ./attack keyring {text}")
+.if_host("./attack keyring x ./attack find-key")];
 
 const TERMINAL: &[Attack] = &[
     Attack::new(
@@ -106,7 +104,10 @@ const MAY_TYPE: &str = "test \"$(cat /proc/sys/dev/tty/legacy_tiocsti 2>/dev/nul
 
 #[test]
 fn shared_memory_queues_and_semaphores_are_the_sandboxs_own() {
-    try_all("shared_memory_queues_and_semaphores_are_the_sandboxs_own", SHARED);
+    try_all(
+        "shared_memory_queues_and_semaphores_are_the_sandboxs_own",
+        SHARED,
+    );
 }
 
 #[test]

@@ -19,10 +19,26 @@ const fn read(id: &'static str, technique: Technique, script: &'static str) -> A
 
 const SECRETS: &[Attack] = &[
     read("secret-by-its-path", DataFromLocalSystem, "cat {secret}"),
-    read("secret-beside-the-workspace", DataFromLocalSystem, "cat ../secret ./../secret"),
-    read("secret-by-a-link-that-was-there", DataFromLocalSystem, "cat link"),
-    read("secret-by-a-link", DataFromLocalSystem, "ln -s {secret} new && cat new; ln -s {top} up && cat up/secret"),
-    read("secret-by-a-hard-link", DataFromLocalSystem, "ln {secret} hard && cat hard; cp -l {secret} hard2 && cat hard2"),
+    read(
+        "secret-beside-the-workspace",
+        DataFromLocalSystem,
+        "cat ../secret ./../secret",
+    ),
+    read(
+        "secret-by-a-link-that-was-there",
+        DataFromLocalSystem,
+        "cat link",
+    ),
+    read(
+        "secret-by-a-link",
+        DataFromLocalSystem,
+        "ln -s {secret} new && cat new; ln -s {top} up && cat up/secret",
+    ),
+    read(
+        "secret-by-a-hard-link",
+        DataFromLocalSystem,
+        "ln {secret} hard && cat hard; cp -l {secret} hard2 && cat hard2",
+    ),
     read(
         "secret-by-the-root-of-a-process",
         DataFromLocalSystem,
@@ -48,7 +64,9 @@ const SECRETS: &[Attack] = &[
         UnsecuredCredentials,
         "printenv; cat /proc/self/environ /proc/1/environ; tr '\\0' '\\n' < /proc/$PPID/environ",
     )
-    .front("export AWS_SECRET_ACCESS_KEY={text} GITHUB_TOKEN={text} ANTHROPIC_API_KEY={text}; exec"),
+    .front(
+        "export AWS_SECRET_ACCESS_KEY={text} GITHUB_TOKEN={text} ANTHROPIC_API_KEY={text}; exec",
+    ),
     read(
         "configuration-of-atoll-read",
         DataFromLocalSystem,
@@ -61,17 +79,45 @@ const fn write(id: &'static str, technique: Technique, script: &'static str) -> 
 }
 
 const OUTSIDE: &[Attack] = &[
-    write("canary-overwritten", DataDestruction, "echo evil > {canary}"),
-    write("canary-appended-to", DataDestruction, "echo evil >> {canary}"),
+    write(
+        "canary-overwritten",
+        DataDestruction,
+        "echo evil > {canary}",
+    ),
+    write(
+        "canary-appended-to",
+        DataDestruction,
+        "echo evil >> {canary}",
+    ),
     write("canary-removed", DataDestruction, "rm -f {canary}"),
-    write("canary-replaced", DataDestruction, "echo evil > new; mv -f new {canary}"),
+    write(
+        "canary-replaced",
+        DataDestruction,
+        "echo evil > new; mv -f new {canary}",
+    ),
     write("canary-cut", DataDestruction, "truncate -s 1 {canary}"),
     write("canary-opened-up", DataDestruction, "chmod 777 {canary}"),
     write("canary-made-new", DataDestruction, "touch -d @1 {canary}"),
-    write("canary-through-a-link", DataDestruction, "ln -s {canary} link; echo evil > link"),
-    write("canary-through-a-hard-link", DataDestruction, "ln {canary} link && echo evil > link"),
-    write("canary-through-a-directory", DataDestruction, "ln -s .. up; echo evil > up/canary; echo evil > ../canary"),
-    write("file-made-beside", DataDestruction, "echo evil > {top}/new; echo evil > ../new"),
+    write(
+        "canary-through-a-link",
+        DataDestruction,
+        "ln -s {canary} link; echo evil > link",
+    ),
+    write(
+        "canary-through-a-hard-link",
+        DataDestruction,
+        "ln {canary} link && echo evil > link",
+    ),
+    write(
+        "canary-through-a-directory",
+        DataDestruction,
+        "ln -s .. up; echo evil > up/canary; echo evil > ../canary",
+    ),
+    write(
+        "file-made-beside",
+        DataDestruction,
+        "echo evil > {top}/new; echo evil > ../new",
+    ),
     write(
         "canary-through-a-process",
         DataDestruction,
@@ -131,7 +177,13 @@ const VIEWS: &[Attack] = &[
 ];
 
 const fn in_the_workspace(id: &'static str, script: &'static str) -> Attack {
-    Attack::new(id, DataDestruction, script, prey::workspace_canary, Without("layer"))
+    Attack::new(
+        id,
+        DataDestruction,
+        script,
+        prey::workspace_canary,
+        Without("layer"),
+    )
 }
 
 const WORKSPACE: &[Attack] = &[
@@ -139,8 +191,14 @@ const WORKSPACE: &[Attack] = &[
     in_the_workspace("workspace-removed", "rm -f canary"),
     in_the_workspace("workspace-replaced", "echo evil > new; mv -f new canary"),
     in_the_workspace("workspace-opened-up", "chmod 600 canary"),
-    in_the_workspace("workspace-mapped", "dd if=/dev/zero of=canary bs=1 count=1 conv=notrunc,fsync"),
-    in_the_workspace("workspace-by-a-hard-link", "ln canary link && echo evil > link"),
+    in_the_workspace(
+        "workspace-mapped",
+        "dd if=/dev/zero of=canary bs=1 count=1 conv=notrunc,fsync",
+    ),
+    in_the_workspace(
+        "workspace-by-a-hard-link",
+        "ln canary link && echo evil > link",
+    ),
     in_the_workspace(
         "workspace-below-its-layer",
         "echo evil > /proc/self/cwd/canary; echo evil > /proc/self/root$PWD/canary",

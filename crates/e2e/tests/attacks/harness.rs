@@ -180,8 +180,7 @@ impl Attack {
     fn is_possible(&self, test: &str) -> bool {
         let alone = !matches!(self.control, Control::OutsideAsRoot) || is_root();
         alone
-            && (self.possible.is_empty()
-                || world(test).host_shell(self.possible).run().code() == 0)
+            && (self.possible.is_empty() || world(test).host_shell(self.possible).run().code() == 0)
     }
 
     fn check(&self, test: &str, weakened: &Path) {
@@ -206,7 +205,10 @@ impl Attack {
         let (taken, outcome) = self.attempt(test, Place::Inside(program(), switched));
         assert!(!taken, "{id} GOT THROUGH: {outcome}");
         let (taken, outcome) = self.attempt(test, place);
-        assert!(taken, "{id} does not succeed {named}, so it tests nothing: {outcome}");
+        assert!(
+            taken,
+            "{id} does not succeed {named}, so it tests nothing: {outcome}"
+        );
         println!("{id} [{technique}]: held; succeeds {named}");
         note_row(id);
     }

@@ -21,31 +21,77 @@ const fn masked(id: &'static str, script: &'static str) -> Attack {
 /// What only root of the host may do, who may not do it inside either. It writes what
 /// is there already, or opens without writing.
 const fn of_root(id: &'static str, script: &'static str) -> Attack {
-    Attack::new(id, EscapeToHost, script, prey::what_it_prints, OutsideAsRoot).if_host(script)
+    Attack::new(
+        id,
+        EscapeToHost,
+        script,
+        prey::what_it_prints,
+        OutsideAsRoot,
+    )
+    .if_host(script)
 }
 
 const FILES: &[Attack] = &[
     masked("proc-cmdline", "head -c 16 /proc/cmdline | grep ."),
     masked("proc-kallsyms", "head -n 1 /proc/kallsyms | grep ."),
-    masked("proc-config", "head -c 2 /proc/config.gz | od -An -tx1 | grep ."),
-    of_root("proc-core-pattern", "f=/proc/sys/kernel/core_pattern; v=$(cat $f); printf %s \"$v\" > $f && echo taken"),
-    of_root("proc-modprobe", "f=/proc/sys/kernel/modprobe; v=$(cat $f); printf %s \"$v\" > $f && echo taken"),
-    of_root("proc-kernel-knob", "f=/proc/sys/kernel/pid_max; v=$(cat $f); echo $v > $f && echo taken"),
-    of_root("proc-memory-knob", "f=/proc/sys/vm/swappiness; v=$(cat $f); echo $v > $f && echo taken"),
+    masked(
+        "proc-config",
+        "head -c 2 /proc/config.gz | od -An -tx1 | grep .",
+    ),
+    of_root(
+        "proc-core-pattern",
+        "f=/proc/sys/kernel/core_pattern; v=$(cat $f); printf %s \"$v\" > $f && echo taken",
+    ),
+    of_root(
+        "proc-modprobe",
+        "f=/proc/sys/kernel/modprobe; v=$(cat $f); printf %s \"$v\" > $f && echo taken",
+    ),
+    of_root(
+        "proc-kernel-knob",
+        "f=/proc/sys/kernel/pid_max; v=$(cat $f); echo $v > $f && echo taken",
+    ),
+    of_root(
+        "proc-memory-knob",
+        "f=/proc/sys/vm/swappiness; v=$(cat $f); echo $v > $f && echo taken",
+    ),
     of_root("proc-sysrq", ": >> /proc/sysrq-trigger && echo taken"),
-    of_root("proc-irq", ": >> /proc/irq/default_smp_affinity && echo taken"),
-    of_root("proc-kcore", "head -c 4 /proc/kcore | grep -q ELF && echo taken"),
-    of_root("proc-binfmt", ": >> /proc/sys/fs/binfmt_misc/register && echo taken"),
+    of_root(
+        "proc-irq",
+        ": >> /proc/irq/default_smp_affinity && echo taken",
+    ),
+    of_root(
+        "proc-kcore",
+        "head -c 4 /proc/kcore | grep -q ELF && echo taken",
+    ),
+    of_root(
+        "proc-binfmt",
+        ": >> /proc/sys/fs/binfmt_misc/register && echo taken",
+    ),
     of_root(
         "cgroup-release-agent",
         "for f in $(find /sys/fs/cgroup /proc /tmp -maxdepth 3 -name release_agent 2>/dev/null); do : >> $f && echo taken; done; \
          test -n \"$f\"",
     ),
-    of_root("sysfs-uevent-helper", ": >> /sys/kernel/uevent_helper && echo taken"),
-    of_root("device-of-a-disk", "for d in /dev/vd? /dev/sd? /dev/nvme?n? /dev/loop?; do head -c 1 $d > /dev/null && echo taken; done; true"),
-    of_root("device-of-the-memory", "head -c 1 /dev/mem > /dev/null && echo taken"),
-    of_root("device-of-the-log", "dd if=/dev/kmsg bs=8192 count=1 iflag=nonblock of=/dev/null && echo taken"),
-    of_root("device-made", "d=$(mktemp -d) && mknod $d/zero c 1 5 && head -c 1 $d/zero > /dev/null && echo taken; rm -r $d"),
+    of_root(
+        "sysfs-uevent-helper",
+        ": >> /sys/kernel/uevent_helper && echo taken",
+    ),
+    of_root(
+        "device-of-a-disk",
+        "for d in /dev/vd? /dev/sd? /dev/nvme?n? /dev/loop?; do head -c 1 $d > /dev/null && echo taken; done; true",
+    ),
+    of_root(
+        "device-of-the-memory",
+        "head -c 1 /dev/mem > /dev/null && echo taken",
+    ),
+    of_root(
+        "device-of-the-log",
+        "dd if=/dev/kmsg bs=8192 count=1 iflag=nonblock of=/dev/null && echo taken",
+    ),
+    of_root(
+        "device-made",
+        "d=$(mktemp -d) && mknod $d/zero c 1 5 && head -c 1 $d/zero > /dev/null && echo taken; rm -r $d",
+    ),
     Attack::new(
         "sysfs-listed",
         DataFromLocalSystem,

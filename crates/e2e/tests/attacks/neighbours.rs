@@ -45,13 +45,6 @@ const PAIRS: &[Pair] = &[
         without: Some("ipc"),
     },
     Pair {
-        id: "neighbour-by-a-posix-queue",
-        first: "./attack mq-make /atoll-attacks-{key} && ./attack mq-send /atoll-attacks-{key} secret && echo ready; \
-                read x; ./attack mq-remove /atoll-attacks-{key}",
-        second: "./attack mq-receive /atoll-attacks-{key}",
-        without: Some("ipc,landlock"),
-    },
-    Pair {
         id: "neighbour-by-temporary-files",
         first: "for d in /tmp /var/tmp /dev/shm; do echo secret > $d/atoll-attacks-{key}; done; echo ready; read x; \
                 rm /tmp/atoll-attacks-{key} /var/tmp/atoll-attacks-{key} /dev/shm/atoll-attacks-{key}",
@@ -110,7 +103,9 @@ fn neighbours_do_not_meet() {
         let control = pair.without.map(|_| weakened.as_path());
         let (met, told) = meet(TEST, pair, control, pair.without.unwrap_or(""));
         assert!(met, "{id} tests nothing: {told}");
-        let how = pair.without.map_or("outside".to_owned(), |one| format!("without {one}"));
+        let how = pair
+            .without
+            .map_or("outside".to_owned(), |one| format!("without {one}"));
         println!("{id} [AML.T0037]: held; succeeds {how}");
         note_row(id);
     }
@@ -128,7 +123,8 @@ fn a_killed_neighbour_leaves_nothing_to_find() {
     let make = format!(
         "./attack shm-make {key} secret; echo secret > /tmp/atoll-attacks-{key}; echo ready; sleep 1000"
     );
-    let look = format!("./attack shm-read {key}; test -e /tmp/atoll-attacks-{key} && echo taken; true");
+    let look =
+        format!("./attack shm-read {key}; test -e /tmp/atoll-attacks-{key} && echo taken; true");
     let running = world.run(["--discard"], &make).start();
     running.until_stdout("ready");
     running.signal(Signal::KILL);

@@ -43,7 +43,9 @@ const PLANTS: &[Plant] = &[
     },
     Plant {
         id: "planted-link-for-a-directory",
-        scripts: &["echo evil > dir/file; echo evil > dir/new; mv dir other; ln -s {top}/outside dir"],
+        scripts: &[
+            "echo evil > dir/file; echo evil > dir/new; mv dir other; ln -s {top}/outside dir",
+        ],
     },
     Plant {
         id: "planted-link-that-goes-up",
@@ -61,7 +63,8 @@ fn harm(world: &World, outside: &impl PartialEq<Outside>) -> Option<String> {
     walk(&world.workspace(), &mut |path| {
         let facts = path.symlink_metadata().unwrap();
         let kind = facts.file_type();
-        let special = kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device();
+        let special =
+            kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device();
         if special || facts.permissions().mode() & 0o6000 != 0 && !kind.is_symlink() {
             found = Some(path.display().to_string());
         }
@@ -105,12 +108,20 @@ fn what_is_planted_is_not_taken_over() {
                 let arguments = ["apply", "last"].iter().chain(options.iter());
                 let applied = world.atoll(arguments).run();
                 let harm = harm(&world, &outside);
-                assert!(harm.is_none(), "{} GOT THROUGH: {harm:?} {ran} {applied}", plant.id);
+                assert!(
+                    harm.is_none(),
+                    "{} GOT THROUGH: {harm:?} {ran} {applied}",
+                    plant.id
+                );
             }
         }
         let _ = world.atoll(["undo", "last", "--force"]).run();
         let harm_of_undo = harm(&world, &outside);
-        assert!(harm_of_undo.is_none(), "{} GOT THROUGH undo: {harm_of_undo:?}", plant.id);
+        assert!(
+            harm_of_undo.is_none(),
+            "{} GOT THROUGH undo: {harm_of_undo:?}",
+            plant.id
+        );
 
         // A copy of what was left, made without care, brings it.
         let (world, outside) = furnish(TEST);
@@ -118,7 +129,9 @@ fn what_is_planted_is_not_taken_over() {
         let scripts: Vec<String> = plant.scripts.iter().map(|one| filled(one)).collect();
         // What the later scripts take away first is what a careless copy leaves.
         let careless = scripts.join("; ").replace("rm dir link; mkdir dir; ", "");
-        let careless = careless.replace("rm dir/file up; ", "").replace(" mkdir up;", "");
+        let careless = careless
+            .replace("rm dir/file up; ", "")
+            .replace(" mkdir up;", "");
         let careless = match plant.id {
             "planted-link-for-a-directory" => {
                 "cp -r dir copy; echo evil > copy/file; rm -r dir; ln -s {top}/outside dir; cp -r copy/. dir/"
@@ -127,8 +140,15 @@ fn what_is_planted_is_not_taken_over() {
             _ => careless,
         };
         let done = world.host_shell(&careless).run();
-        assert!(harm(&world, &outside).is_some(), "{} tests nothing: {done}", plant.id);
-        println!("{} [AML.T0105]: held; succeeds with a careless copy", plant.id);
+        assert!(
+            harm(&world, &outside).is_some(),
+            "{} tests nothing: {done}",
+            plant.id
+        );
+        println!(
+            "{} [AML.T0105]: held; succeeds with a careless copy",
+            plant.id
+        );
         note_row(plant.id);
     }
 }

@@ -93,9 +93,11 @@ pub fn secret(world: &World) -> Prey {
     std::os::unix::fs::symlink(world.top().join("secret"), world.path("link")).unwrap();
     let path = world.top().join("secret").to_str().unwrap().to_owned();
     let text = secret.clone();
-    prey(world, [("secret", path), ("text", text)], move |_, outcome| {
-        outcome.out().contains(&secret) || outcome.err().contains(&secret)
-    })
+    prey(
+        world,
+        [("secret", path), ("text", text)],
+        move |_, outcome| outcome.out().contains(&secret) || outcome.err().contains(&secret),
+    )
 }
 
 /// A file outside that everyone may write; any change of it counts.
@@ -125,7 +127,8 @@ pub fn own_profile(world: &World) -> Prey {
 }
 
 fn canary_at(world: &World, path: PathBuf) -> Prey {
-    write_for_all(&path, "untouched\n", 0o666);
+    // A comment wherever it stands.
+    write_for_all(&path, "# untouched\n", 0o666);
     let directory = path.parent().unwrap().to_path_buf();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
     let facts = |path: &Path| -> Option<(Vec<u8>, u32, std::time::SystemTime)> {
@@ -259,7 +262,11 @@ pub fn shared_pipe(world: &World) -> Prey {
     make_fifo(&path);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     // Held open at both ends, so that nobody waits.
-    let mut end = fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut end = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
     let secret = sesame();
     std::io::Write::write_all(&mut end, format!("{secret}\n").as_bytes()).unwrap();
     let name = path.to_str().unwrap().to_owned();
@@ -297,10 +304,16 @@ pub fn victim(world: &World) -> Prey {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
         let stat = read("stat")?;
         // The nice value is the 19th field (proc(5)); the name may hold spaces.
-        let nice = stat.rsplit(')').next()?.split_whitespace().nth(16)?.to_owned();
+        let nice = stat
+            .rsplit(')')
+            .next()?
+            .split_whitespace()
+            .nth(16)?
+            .to_owned();
         Some((read("limits")?, status_field(pid, "Cpus_allowed")?, nice))
     };
-    let is_itself = || fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    let is_itself =
+        || fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
     while !is_itself() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -332,7 +345,10 @@ impl Drop for Kept {
 fn kept(world: &World, kind: &str, key: &str, make: &[&str], look: &str, untouched: &str) -> Prey {
     let attack = world.path("attack");
     let run = move |world: &World, arguments: &[&str]| {
-        world.host(world.path("attack")).args(arguments.iter().copied()).run()
+        world
+            .host(world.path("attack"))
+            .args(arguments.iter().copied())
+            .run()
     };
     let mut arguments = vec![make[0], key];
     arguments.extend(&make[1..]);
@@ -351,18 +367,39 @@ fn kept(world: &World, kind: &str, key: &str, make: &[&str], look: &str, untouch
 /// Shared memory of the host's, System V.
 pub fn shared_memory(world: &World) -> Prey {
     let key = unique().to_string();
-    kept(world, "shm", &key, &["shm-make", "untouched"], "shm-read", "taken untouched\n")
+    kept(
+        world,
+        "shm",
+        &key,
+        &["shm-make", "untouched"],
+        "shm-read",
+        "taken untouched\n",
+    )
 }
 
 /// A queue of the host's, System V.
 pub fn queue(world: &World) -> Prey {
-    kept(world, "queue", &unique().to_string(), &["queue-make"], "queue-receive", "")
+    kept(
+        world,
+        "queue",
+        &unique().to_string(),
+        &["queue-make"],
+        "queue-receive",
+        "",
+    )
 }
 
 /// A semaphore of the host's, System V.
 pub fn semaphore(world: &World) -> Prey {
     let key = unique().to_string();
-    kept(world, "semaphore", &key, &["semaphore-make"], "semaphore-read", "taken 0\n")
+    kept(
+        world,
+        "semaphore",
+        &key,
+        &["semaphore-make"],
+        "semaphore-read",
+        "taken 0\n",
+    )
 }
 
 /// A queue of the host's, POSIX.

@@ -72,14 +72,42 @@ const OTHERS: &[Attack] = &[
         EscapeToHost,
         "./attack signal {victim} 9",
     ),
-    victim("victim-by-its-priority", EscapeToHost, "./attack nice {victim}"),
-    victim("victim-by-its-limits", EscapeToHost, "./attack limit {victim}"),
-    victim("victim-by-its-processors", EscapeToHost, "./attack bind {victim}")
-        .if_host("test $(nproc) -gt 1"),
-    victim("victim-by-its-memory", DataFromLocalSystem, "./attack memory {victim}"),
-    victim("victim-across-memories", DataFromLocalSystem, "./attack across {victim}"),
-    victim("victim-by-ptrace", DataFromLocalSystem, "./attack seize {victim}"),
-    victim("victim-by-its-descriptors", EscapeToHost, "./attack steal {victim}"),
+    victim(
+        "victim-by-its-priority",
+        EscapeToHost,
+        "./attack nice {victim}",
+    ),
+    victim(
+        "victim-by-its-limits",
+        EscapeToHost,
+        "./attack limit {victim}",
+    ),
+    victim(
+        "victim-by-its-processors",
+        EscapeToHost,
+        "./attack bind {victim}",
+    )
+    .if_host("test $(nproc) -gt 1"),
+    victim(
+        "victim-by-its-memory",
+        DataFromLocalSystem,
+        "./attack memory {victim}",
+    ),
+    victim(
+        "victim-across-memories",
+        DataFromLocalSystem,
+        "./attack across {victim}",
+    ),
+    victim(
+        "victim-by-ptrace",
+        DataFromLocalSystem,
+        "./attack seize {victim}",
+    ),
+    victim(
+        "victim-by-its-descriptors",
+        EscapeToHost,
+        "./attack steal {victim}",
+    ),
     victim(
         "victim-by-its-environment",
         UnsecuredCredentials,

@@ -39,8 +39,16 @@ const fn other(id: &'static str, script: &'static str, control: Control) -> Atta
 }
 
 const ATTACKS: &[Attack] = &[
-    other("program-not-listed", "./attack executed", Without("landlock")),
-    other("program-not-listed-of-the-system", "/usr/bin/printf taken", Without("landlock")),
+    other(
+        "program-not-listed",
+        "./attack executed",
+        Without("landlock"),
+    ),
+    other(
+        "program-not-listed-of-the-system",
+        "/usr/bin/printf taken",
+        Without("landlock"),
+    ),
     other(
         "program-not-listed-by-another-path",
         "/proc/self/cwd/attack executed; /proc/self/root$PWD/attack executed; exec ./../workspace/attack executed",

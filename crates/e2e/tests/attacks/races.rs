@@ -86,7 +86,11 @@ fn careless_loses(test: &str) {
         for _ in 0..100 {
             // What a careful but path-bound program does: looks first.
             let path = world.path("dir/file");
-            if world.path("dir").symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
+            if world
+                .path("dir")
+                .symlink_metadata()
+                .is_ok_and(|facts| facts.is_dir())
+            {
                 let _ = fs::write(path, "evil\n");
             }
         }
@@ -112,9 +116,17 @@ fn a_swapped_directory_leads_no_apply_and_no_undo_outside() {
     let (mut applied, mut undone) = (0, 0);
     while Instant::now() < end {
         applied += u32::from(world.atoll(["apply", "last", "--force"]).run().code() == 0);
-        assert!(outside(&world) == before, "apply GOT outside: {:?}", outside(&world));
+        assert!(
+            outside(&world) == before,
+            "apply GOT outside: {:?}",
+            outside(&world)
+        );
         undone += u32::from(world.atoll(["undo", "last", "--force"]).run().code() == 0);
-        assert!(outside(&world) == before, "undo GOT outside: {:?}", outside(&world));
+        assert!(
+            outside(&world) == before,
+            "undo GOT outside: {:?}",
+            outside(&world)
+        );
         let _ = world.atoll(["apply", "last", "--take-back"]).run();
     }
     let swaps = swapping.finish();
@@ -135,9 +147,17 @@ fn a_swapped_directory_leads_no_live_run_and_no_checkpoint_outside() {
     while Instant::now() < end {
         let script = "for n in $(seq 20); do echo evil > dir/file; echo evil > dir/new; rm -f dir/new; done 2>/dev/null";
         ran += u32::from(world.run(["--live"], script).run().code() != 125);
-        assert!(outside(&world) == before, "a live run GOT outside: {:?}", outside(&world));
+        assert!(
+            outside(&world) == before,
+            "a live run GOT outside: {:?}",
+            outside(&world)
+        );
         let _ = world.atoll(["undo", "last", "--force"]).run();
-        assert!(outside(&world) == before, "undo GOT outside: {:?}", outside(&world));
+        assert!(
+            outside(&world) == before,
+            "undo GOT outside: {:?}",
+            outside(&world)
+        );
     }
     let swaps = swapping.finish();
     println!("swapped {swaps} times; {ran} live runs [AML.T0105]");

@@ -10,16 +10,16 @@ fn wishes(world: &World) -> [(&'static str, String); 4] {
     let outside = world.top().join("outside");
     let outside = outside.display();
     [
-        ("root-by-files", format!("[files]\nread = [\"{outside}\"]\n")),
+        (
+            "root-by-files",
+            format!("[files]\nread = [\"{outside}\"]\n"),
+        ),
         ("root-by-home", "[home]\nread = [\"private\"]\n".to_owned()),
         (
             "root-by-mode",
             "workspace = \"live\"\n[environment]\npass = [\"SECRET\"]\n".to_owned(),
         ),
-        (
-            "root-by-extension",
-            "extends = [\"generous\"]\n".to_owned(),
-        ),
+        ("root-by-extension", "extends = [\"generous\"]\n".to_owned()),
     ]
 }
 
@@ -60,7 +60,10 @@ fn no_program_chooses_what_it_may_reach() {
 
         // The same words count when they are the person's own.
         world.profile("own", &wish);
-        assert!(taken(&["--profile", "own"]), "{id} does not succeed as a profile");
+        assert!(
+            taken(&["--profile", "own"]),
+            "{id} does not succeed as a profile"
+        );
         println!("{id} [AML.T0081]: held; succeeds as the person's own profile");
         note_row(id);
     }

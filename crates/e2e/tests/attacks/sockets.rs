@@ -164,7 +164,14 @@ const INTERNET: &[Attack] = &[
 
 /// A family that anyone can open, so that the filter alone keeps it closed.
 const fn family(id: &'static str, script: &'static str) -> Attack {
-    Attack::new(id, EscapeToHost, script, prey::what_it_prints, Without("seccomp")).if_host(script)
+    Attack::new(
+        id,
+        EscapeToHost,
+        script,
+        prey::what_it_prints,
+        Without("seccomp"),
+    )
+    .if_host(script)
 }
 
 const FAMILIES: &[Attack] = &[

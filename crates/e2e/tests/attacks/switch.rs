@@ -12,7 +12,9 @@ fn the_ordinary_program_cannot_leave_a_defence_out() {
     };
     let holds = |path| {
         let bytes = std::fs::read(path).unwrap();
-        bytes.windows(SWITCH.len()).any(|one| one == SWITCH.as_bytes())
+        bytes
+            .windows(SWITCH.len())
+            .any(|one| one == SWITCH.as_bytes())
     };
     assert!(!holds(program()), "the program has the switch");
     assert!(holds(weakened.clone()), "the build for tests has no switch");
