@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The form's version; another one is refused.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Everything the launcher needs to make one sandbox. It is written once, into
 /// sealed memory, and holds nothing that the sandbox may not know.
@@ -145,6 +145,8 @@ pub enum Operation {
     Seal { path: Place },
     /// The same path mounted over itself, so that it cannot be moved away.
     Pin { path: Place },
+    /// Nothing in the mount at a path is executed, nor mapped as code by a loader.
+    Inexecutable { path: Place },
     /// A device node of the host.
     Device { path: Place, source: Source },
     /// A terminal file system of its own.
@@ -490,6 +492,7 @@ fn write_mounts(out: &mut Writer, operation: &Operation) {
         }
         Operation::HideDirectory { path } => start(out, 13, path),
         Operation::Pin { path } => start(out, 14, path),
+        Operation::Inexecutable { path } => start(out, 16, path),
         Operation::Directory { .. }
         | Operation::Link { .. }
         | Operation::File { .. }
@@ -561,6 +564,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
         },
         13 => Operation::HideDirectory { path },
         14 => Operation::Pin { path },
+        16 => Operation::Inexecutable { path },
         15 => Operation::ReadOnlyWhole {
             path,
             source: read_source(from)?,

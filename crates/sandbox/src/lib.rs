@@ -12,6 +12,7 @@
 mod attachment;
 mod disk;
 mod error;
+mod execution;
 mod groups;
 mod host;
 mod launcher;

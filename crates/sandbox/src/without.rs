@@ -52,6 +52,7 @@ fn kept(operation: Operation) -> Vec<Operation> {
         {
             Vec::new()
         }
+        Operation::Inexecutable { .. } if is("no-code") => Vec::new(),
         Operation::HideFile { path, .. } if !of_processes(&path) && is("covers") => Vec::new(),
         // The person's own places alone: the system's stay as they are.
         Operation::ReadOnly { path, source, .. } if !is_system(&source.path) && is("read-only") => {

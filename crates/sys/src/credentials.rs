@@ -100,8 +100,7 @@ pub fn forbid_new_privileges() -> io::Result<()> {
 pub fn forbid_inspection() -> io::Result<()> {
     #[cfg(feature = "without_defences")]
     if crate::without::is("dumpable") {
-        // A change of ids has forbidden it too.
-        // SAFETY: prctl with integers.
+        // SAFETY: prctl with integers. A change of ids has forbidden it too.
         return check_int(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) }).map(drop);
     }
     // SAFETY: prctl with integers.

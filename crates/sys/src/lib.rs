@@ -37,11 +37,9 @@ fn check_int(returned: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// What a test of an attack leaves out: the host side of such a build names it in the
-/// name by which it starts the launcher. No other build has any of this.
+/// What a test of an attack leaves out: it is named in the launcher's own name.
 #[cfg(feature = "without_defences")]
 mod without {
-    /// Whether this defence is left out.
     pub(crate) fn is(defence: &str) -> bool {
         let name = std::env::args().next().unwrap_or_default();
         name.split_once(':')

@@ -28,8 +28,10 @@ fn unlisted(world: &World) -> Prey {
     let quoted: Vec<String> = programs.iter().map(|path| format!("{path:?}")).collect();
     let text = format!("[programs]\nexecute = [{}]\n", quoted.join(", "));
     world.profile("listed", &text);
+    std::fs::copy("/usr/bin/printf", world.path("made")).unwrap();
+    let loader = programs[1].to_str().unwrap().to_owned();
     Prey {
-        names: Vec::new(),
+        names: vec![("loader", loader)],
         taken: Box::new(|_, outcome: &Outcome| outcome.out().contains("taken")),
     }
 }
@@ -42,22 +44,22 @@ const ATTACKS: &[Attack] = &[
     other(
         "program-not-listed",
         "./attack executed",
-        Without("landlock"),
+        Without("landlock,no-code"),
     ),
     other(
         "program-not-listed-of-the-system",
         "/usr/bin/printf taken",
-        Without("landlock"),
+        Without("landlock,no-code"),
     ),
     other(
         "program-not-listed-by-another-path",
         "/proc/self/cwd/attack executed; /proc/self/root$PWD/attack executed; exec ./../workspace/attack executed",
-        Without("landlock"),
+        Without("landlock,no-code"),
     ),
     other(
         "program-made-under-a-listed-name",
         "while IFS= read -r line; do :; done < /dev/null; PATH=$PWD:$PATH; cd /tmp; attack executed",
-        Without("landlock"),
+        Without("landlock,no-code"),
     ),
     other(
         "program-in-memory-by-its-path",
@@ -68,6 +70,21 @@ const ATTACKS: &[Attack] = &[
         "program-in-memory-by-its-descriptor",
         "./listed from-memory descriptor ./attack executed",
         Without("memory-programs"),
+    ),
+    other(
+        "program-by-a-listed-loader",
+        "{loader} /usr/bin/printf taken; {loader} --preload /usr/bin/printf /usr/bin/printf taken",
+        Without("no-code"),
+    ),
+    other(
+        "program-made-by-a-listed-loader",
+        "{loader} ./made taken; {loader} $PWD/made taken",
+        Without("no-code"),
+    ),
+    other(
+        "program-mapped-as-code",
+        "./listed map /usr/bin/printf; ./listed map ./made; ./listed map ./attack",
+        Without("no-code"),
     ),
 ];
 
