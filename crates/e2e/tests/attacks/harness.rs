@@ -66,12 +66,15 @@ pub enum Control {
     InNamespaces,
 }
 
+/// Looks from outside, after the attempt, whether it was taken.
+pub type Judge = Box<dyn FnMut(&World, &Outcome) -> bool>;
+
 /// What an attack is after, watched from outside.
 pub struct Prey {
     /// What `{name}` in scripts, options and fronts stands for.
     pub names: Vec<(&'static str, String)>,
     /// Whether the attack got it.
-    pub taken: Box<dyn FnMut(&World, &Outcome) -> bool>,
+    pub taken: Judge,
 }
 
 /// One attack. The script is the shell's; `./attack` is the attacking program.

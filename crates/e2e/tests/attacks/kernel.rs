@@ -178,6 +178,40 @@ const MOUNTS: &[Attack] = &[
     ),
 ];
 
+/// A call that opens a door to anybody whom the kernel lets, and the filter to nobody.
+const fn call(id: &'static str, script: &'static str) -> Attack {
+    Attack::new(
+        id,
+        EscapeToHost,
+        script,
+        prey::what_it_prints,
+        Without("seccomp"),
+    )
+    .if_host(script)
+}
+
+const CALLS: &[Attack] = &[
+    call("call-io-uring", "./attack call io_uring"),
+    call("call-userfaultfd", "./attack call userfaultfd"),
+    call("call-memfd-secret", "./attack call memfd_secret"),
+    call("call-fanotify", "./attack call fanotify"),
+    call("call-move-pages", "./attack call move_pages"),
+    call("call-io-setup", "./attack call io_setup"),
+    call("call-personality", "./attack call personality"),
+    call("call-keyctl", "./attack call keyctl"),
+    call("call-add-key", "./attack call add_key"),
+    call("call-quotactl", "./attack call quotactl"),
+    of_root("call-syslog", "./attack call syslog"),
+    call("call-handle", "./attack call handle"),
+    call("call-perf", "./attack call perf"),
+    of_root("call-bpf", "./attack call bpf"),
+];
+
+#[test]
+fn calls_that_open_doors_are_refused() {
+    try_all("calls_that_open_doors_are_refused", CALLS);
+}
+
 #[test]
 fn files_of_the_kernel_are_closed() {
     try_all("files_of_the_kernel_are_closed", FILES);
