@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -257,9 +256,18 @@ pub fn weakened(test: &str) -> Option<PathBuf> {
 /// A world with the attacking program in its workspace.
 pub fn world(test: &str) -> World {
     let world = World::new(test);
-    let attack = world.path("attack");
-    fs::write(&attack, attack_program().unwrap()).unwrap();
-    fs::set_permissions(&attack, fs::Permissions::from_mode(0o755)).unwrap();
+    // By a process of its own: a file that this one has open for writing is inherited by
+    // whatever another thread starts just then, and cannot be executed meanwhile.
+    let mut copying = Command::new("sh")
+        .args(["-c", "cat > attack && chmod 755 attack"])
+        .current_dir(world.workspace())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = copying.stdin.take().unwrap();
+    input.write_all(attack_program().unwrap()).unwrap();
+    drop(input);
+    assert!(copying.wait().unwrap().success());
     world
 }
 

@@ -23,12 +23,14 @@ fn unlisted(world: &World) -> Prey {
     .into_iter()
     .filter_map(real)
     .collect();
-    std::fs::copy(world.path("attack"), world.path("listed")).unwrap();
+    let _ = world
+        .host_shell("cp attack listed; cp /usr/bin/printf made")
+        .run()
+        .success();
     programs.push(world.path("listed"));
     let quoted: Vec<String> = programs.iter().map(|path| format!("{path:?}")).collect();
     let text = format!("[programs]\nexecute = [{}]\n", quoted.join(", "));
     world.profile("listed", &text);
-    std::fs::copy("/usr/bin/printf", world.path("made")).unwrap();
     let loader = programs[1].to_str().unwrap().to_owned();
     Prey {
         names: vec![("loader", loader)],
