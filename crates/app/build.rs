@@ -42,7 +42,11 @@ fn build() -> Result<(), String> {
     let architecture = variable("CARGO_CFG_TARGET_ARCH")?;
     let target = format!("{architecture}-unknown-linux-gnu");
     let directory = PathBuf::from(variable("OUT_DIR")?).join("launcher");
-    run_cargo(&variable("CARGO")?, &workspace, &target, &directory)?;
+    let mut command = cargo(&variable("CARGO")?, &workspace, &target, &directory);
+    if env::var_os("CARGO_FEATURE_WITHOUT_DEFENCES").is_some() {
+        command.args(["--features", "without_defences"]);
+    }
+    run(&mut command)?;
     let program = directory.join(&target).join(PROFILE).join("atoll-jail");
     if !program.is_file() {
         return Err(format!("{} was not made", program.display()));
@@ -51,7 +55,7 @@ fn build() -> Result<(), String> {
     Ok(())
 }
 
-fn run_cargo(cargo: &str, workspace: &Path, target: &str, directory: &Path) -> Result<(), String> {
+fn cargo(cargo: &str, workspace: &Path, target: &str, directory: &Path) -> Command {
     let mut command = Command::new(cargo);
     command
         .current_dir(workspace)
@@ -72,12 +76,16 @@ fn run_cargo(cargo: &str, workspace: &Path, target: &str, directory: &Path) -> R
     ] {
         command.env_remove(name);
     }
+    command
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
     let status = command
         .status()
-        .map_err(|error| format!("{cargo}: {error}"))?;
+        .map_err(|error| format!("cargo: {error}"))?;
     if status.success() {
         Ok(())
     } else {
-        Err(format!("{cargo} ended with {status}"))
+        Err(format!("cargo ended with {status}"))
     }
 }

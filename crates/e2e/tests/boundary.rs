@@ -11,9 +11,8 @@
 use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -30,7 +29,7 @@ fn perl(code: &str) -> String {
     format!("perl -MSocket=:all -e '{code}'")
 }
 
-/// Connects to a stream socket by its path, or by an abstract name with `\0` in front.
+/// Connects to a stream socket by its path.
 fn connect_unix(path: &str) -> String {
     perl(&format!(
         "socket(S,AF_UNIX,SOCK_STREAM,0) or die \"socket: $!\\n\"; \
@@ -247,20 +246,6 @@ fn a_unix_socket_of_its_own_can_be_reached() {
          socket(S,AF_UNIX,SOCK_STREAM,0); connect(S,sockaddr_un(\"/tmp/own\")) or die \"$!\"; print \"connected\\n\"",
     );
     assert!(connected(&world.run_inside(&code).success()));
-}
-
-#[test]
-fn an_abstract_unix_socket_of_the_host_cannot_be_reached() {
-    let world = World::new("an_abstract_unix_socket_of_the_host_cannot_be_reached");
-    let name = format!("atoll-e2e-{}", std::process::id());
-    let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let _listener = UnixListener::bind_addr(&address).unwrap();
-    let code = connect_unix(&format!("\\0{name}"));
-    assert!(
-        connected(&world.host_shell(&code).run()),
-        "the control cannot connect outside"
-    );
-    assert!(!connected(&world.run_inside(&code).run_checked()));
 }
 
 #[test]

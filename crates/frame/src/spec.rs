@@ -148,6 +148,8 @@ pub enum Operation {
     Seal { path: Place },
     /// The same path mounted over itself, so that it cannot be moved away.
     Pin { path: Place },
+    /// Nothing in the mount at a path is executed, nor mapped as code by a loader.
+    Inexecutable { path: Place },
     /// A device node of the host.
     Device { path: Place, source: Source },
     /// A terminal file system of its own.
@@ -500,6 +502,7 @@ fn write_mounts(out: &mut Writer, operation: &Operation) {
         }
         Operation::HideDirectory { path } => start(out, 13, path),
         Operation::Pin { path } => start(out, 14, path),
+        Operation::Inexecutable { path } => start(out, 16, path),
         Operation::Directory { .. }
         | Operation::Link { .. }
         | Operation::File { .. }
@@ -571,6 +574,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
         },
         13 => Operation::HideDirectory { path },
         14 => Operation::Pin { path },
+        16 => Operation::Inexecutable { path },
         15 => Operation::ReadOnlyWhole {
             path,
             source: read_source(from)?,

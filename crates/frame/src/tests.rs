@@ -127,6 +127,7 @@ fn every_operation() -> Vec<Operation> {
         },
         Operation::HideDirectory { path: path() },
         Operation::Pin { path: path() },
+        Operation::Inexecutable { path: path() },
     ]
 }
 
@@ -546,6 +547,7 @@ fn held(spec: &Spec) -> usize {
             | Operation::Memory { path, .. }
             | Operation::Seal { path }
             | Operation::Pin { path }
+            | Operation::Inexecutable { path }
             | Operation::Terminals { path, .. }
             | Operation::Processes { path }
             | Operation::HideDirectory { path } => path.capacity(),
@@ -712,6 +714,7 @@ fn operations() -> impl Strategy<Value = Operation> {
             14 => Operation::ReadOnlyWhole { path, source: one },
             8 => Operation::Seal { path },
             13 => Operation::Pin { path },
+            15 => Operation::Inexecutable { path },
             9 => Operation::Device { path, source: one },
             10 => Operation::Terminals { path, max: small },
             11 => Operation::Processes { path },

@@ -146,6 +146,7 @@ impl Maker<'_> {
             }
             Operation::Seal { path } => (path, self.over_itself(path, READ_ONLY)),
             Operation::Pin { path } => (path, self.over_itself(path, INERT)),
+            Operation::Inexecutable { path } => (path, self.inexecutable(path)),
             Operation::Device { path, source } => (
                 path,
                 self.copy_of(path, source, Attributes::NO_SETUID, None),
@@ -348,6 +349,11 @@ impl Maker<'_> {
         let copied = mount::copy(place.as_fd())?;
         mount::restrict(copied.as_fd(), attributes, None)?;
         mount::attach(copied.as_fd(), place.as_fd(), c"")
+    }
+
+    fn inexecutable(&self, path: &[u8]) -> io::Result<()> {
+        let place = descriptor::open_beneath(self.root, &text(path)?, O_PATH, 0)?;
+        mount::restrict(place.as_fd(), Attributes::NO_EXECUTION, None)
     }
 
     fn terminals(&self, path: &[u8], max: u32) -> io::Result<()> {

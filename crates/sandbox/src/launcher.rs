@@ -96,7 +96,11 @@ impl Launcher {
                 nothing.as_fd(),
                 far.as_fd(),
             ];
-            let pid = process::spawn_from_memory(&memory, c"atoll-jail", &standard)?;
+            #[cfg(not(feature = "without_defences"))]
+            let name = c"atoll-jail";
+            #[cfg(feature = "without_defences")]
+            let name = &crate::without::launcher_name();
+            let pid = process::spawn_from_memory(&memory, name, &standard)?;
             Ok(Self { line, pid })
         };
         start().map_err(SandboxError::Launcher)

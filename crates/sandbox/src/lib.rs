@@ -13,6 +13,8 @@ mod attachment;
 mod disk;
 mod error;
 mod fence;
+
+mod execution;
 mod groups;
 mod held;
 mod host;
@@ -26,6 +28,8 @@ mod session;
 mod signals;
 mod tree;
 mod unshown;
+#[cfg(feature = "without_defences")]
+mod without;
 
 pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};

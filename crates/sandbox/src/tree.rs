@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use atoll_frame::{Operation, Permission, Source};
 use atoll_model::{Access, Boundary, View, ViewKind};
 
+use crate::execution;
 use crate::unshown::unshown;
 use crate::{Host, PlacedLayer, Placement, SandboxError, WorkspacePlace};
 
@@ -73,6 +74,10 @@ pub(crate) fn plan(
             Mounted::View(view) => plan.view(view, placement, host)?,
             Mounted::Workspace(path) => plan.workspace(path, placement, host)?,
         }
+    }
+    if !boundary.programs.is_empty() {
+        let steps = execution::close(&plan.operations, &boundary.programs);
+        plan.operations.extend(steps);
     }
     plan.permit(boundary, workspace, placement);
     Ok(plan)

@@ -76,6 +76,11 @@ pub fn forbid_new_privileges() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn forbid_inspection() -> io::Result<()> {
+    #[cfg(feature = "without_defences")]
+    if crate::without::is("dumpable") {
+        // A change of ids has forbidden it too.
+        return Ok(process::set_dumpable_behavior(DumpableBehavior::Dumpable)?);
+    }
     Ok(process::set_dumpable_behavior(
         DumpableBehavior::NotDumpable,
     )?)
@@ -99,6 +104,10 @@ pub fn die_with_parent() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn join_namespace(namespace: BorrowedFd<'_>, kind: libc::c_int) -> io::Result<()> {
+    #[cfg(feature = "without_defences")]
+    if kind == libc::CLONE_NEWNET && crate::without::is("network") {
+        return Ok(());
+    }
     // setns(2) takes a namespace as it takes a thread, and the same flags.
     let kind = ThreadNameSpaceType::from_bits_retain(kind as u32);
     Ok(thread::move_into_thread_name_spaces(namespace, kind)?)
@@ -109,6 +118,10 @@ pub fn join_namespace(namespace: BorrowedFd<'_>, kind: libc::c_int) -> io::Resul
 /// # Errors
 /// The kernel's.
 pub fn leave_namespaces(kinds: libc::c_int) -> io::Result<()> {
+    #[cfg(feature = "without_defences")]
+    if kinds == libc::CLONE_NEWNET && crate::without::is("network") {
+        return Ok(());
+    }
     // SAFETY: integers only.
     check(unsafe { libc::unshare(kinds) }).map(drop)
 }

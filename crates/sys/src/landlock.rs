@@ -157,6 +157,10 @@ impl Ruleset {
     /// # Errors
     /// EPERM unless new privileges were forbidden before.
     pub fn enter(&self) -> io::Result<()> {
+        #[cfg(feature = "without_defences")]
+        if crate::without::is("landlock") {
+            return Ok(());
+        }
         let set = self.descriptor.as_raw_fd();
         // SAFETY: integers only.
         check(unsafe { libc::syscall(SYS_landlock_restrict_self, set, 0) }).map(drop)

@@ -65,6 +65,8 @@ pub fn divide(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Res
     // SAFETY: clone_args is plain data for which zeroes are the defaults.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.flags = namespaces.0 | libc::CLONE_PIDFD as u64;
+    #[cfg(feature = "without_defences")]
+    crate::without::is("ipc").then(|| arguments.flags &= !(libc::CLONE_NEWIPC as u64));
     arguments.pidfd = (&raw mut raw_descriptor) as u64;
     arguments.exit_signal = libc::SIGCHLD as u64;
     if let Some(cgroup) = cgroup {

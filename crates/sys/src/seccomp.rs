@@ -341,6 +341,10 @@ const fn branch(code: u16, operand: u32, if_true: u8, if_false: u8) -> Instructi
 /// EACCES unless new privileges were forbidden before; EINVAL for a filter that
 /// the kernel does not take.
 pub fn install(program: &[Instruction]) -> io::Result<()> {
+    #[cfg(feature = "without_defences")]
+    if crate::without::is("seccomp") {
+        return Ok(());
+    }
     set_filter(program, 0).map(drop)
 }
 

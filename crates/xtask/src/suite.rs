@@ -25,7 +25,7 @@ use clap::Args;
 use crate::command;
 use crate::person::{self, Stage, Who};
 use crate::tree;
-use binaries::Built;
+use binaries::{Built, Programs};
 use runner::Runner;
 use tally::Tally;
 
@@ -128,7 +128,7 @@ fn build(root: &Path, end_to_end: bool, tally: &mut Tally) -> Result<Option<Buil
             end_to_end: None,
         }));
     }
-    let program = tally.built("build atoll", binaries::program(root));
+    let program = tally.built("build atoll", binaries::programs(root));
     let tests = tally.built("build end-to-end tests", binaries::end_to_end_tests(root));
     Ok(unit.map(|unit| Built {
         unit,
@@ -162,8 +162,11 @@ fn run_tests(
         if *who == Who::Caller {
             tally.doc_tests(root, options.filter.as_deref())?;
         }
-        if let Some((program, tests)) = &built.end_to_end {
-            let staged = stage.place(program, "atoll")?;
+        if let Some((programs, tests)) = &built.end_to_end {
+            let staged = Programs {
+                ordinary: stage.place(&programs.ordinary, "atoll")?,
+                weakened: stage.place(&programs.weakened, "atoll-without-defences")?,
+            };
             runner.run("end-to-end tests", tests, Some(&staged), tally)?;
         }
     }

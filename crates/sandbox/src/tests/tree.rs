@@ -179,6 +179,7 @@ fn path_of(operation: &Operation) -> &[u8] {
         | Operation::Writable { path, .. }
         | Operation::Seal { path }
         | Operation::Pin { path }
+        | Operation::Inexecutable { path }
         | Operation::Device { path, .. }
         | Operation::Terminals { path, .. }
         | Operation::Processes { path }
@@ -204,6 +205,7 @@ fn sources_of(operation: &Operation) -> Vec<&Source> {
         | Operation::Memory { .. }
         | Operation::Seal { .. }
         | Operation::Pin { .. }
+        | Operation::Inexecutable { .. }
         | Operation::Terminals { .. }
         | Operation::Processes { .. }
         | Operation::HideDirectory { .. } => Vec::new(),
@@ -232,9 +234,10 @@ fn check(world: &World, boundary: &Boundary, plan: &Plan, placed: &[PathBuf]) {
             });
             let covered = match operation {
                 // What is shown or sealed may lie within something shown before.
-                Operation::Seal { .. } | Operation::Pin { .. } | Operation::ReadOnly { .. } => {
-                    above.any(|end| made.contains(&&path[..end]))
-                }
+                Operation::Seal { .. }
+                | Operation::Pin { .. }
+                | Operation::Inexecutable { .. }
+                | Operation::ReadOnly { .. } => above.any(|end| made.contains(&&path[..end])),
                 _ => made.contains(&&path[..at]),
             };
             assert!(covered, "{shown} comes before its parent");
@@ -587,4 +590,68 @@ fn programs_are_executed_only_from_where_it_is_allowed() {
         executes(&world.plan(&boundary, &placement)),
         ["/usr/bin", "/usr/lib"]
     );
+}
+
+/// The steps that close a tree in which only these programs may be executed.
+fn closing(programs: &[&str]) -> Vec<(&'static str, String)> {
+    let world = World::new();
+    let mut boundary = world.boundary();
+    boundary.programs = programs.iter().map(PathBuf::from).collect();
+    boundary
+        .programs
+        .extend([world.path("usr/bin/tool"), world.path("home/.tool")]);
+    let plan = world.plan(&boundary, &world.copy_on_write());
+    let root = world
+        .root
+        .to_str()
+        .unwrap()
+        .trim_start_matches('/')
+        .to_owned();
+    plan.operations
+        .iter()
+        .filter_map(|operation| {
+            let kind = match operation {
+                Operation::Pin { .. } => "pin",
+                Operation::Inexecutable { .. } => "close",
+                _ => return None,
+            };
+            let path = String::from_utf8_lossy(path_of(operation)).replace(&root, "T");
+            Some((kind, path))
+        })
+        .collect()
+}
+
+#[test]
+fn where_programs_are_listed_the_rest_is_not_code() {
+    let steps = closing(&[]);
+    let has = |kind: &str, path: &str| steps.contains(&(kind, path.to_owned()));
+    for closed in [
+        "tmp",
+        "var/tmp",
+        "dev/shm",
+        "T/home",
+        "T/usr",
+        "T/etc",
+        "T/home/project",
+    ] {
+        assert!(has("close", closed), "{closed}: {steps:?}");
+    }
+    assert!(has("pin", "T/usr/bin/tool"), "{steps:?}");
+    // A whole mount that is listed stays as it is.
+    assert!(!has("close", "T/home/.tool"), "{steps:?}");
+    assert!(!has("pin", "T/home/.tool"), "{steps:?}");
+    // What stays open is a mount of its own before the one around it is closed.
+    let at = |kind: &str| steps.iter().position(|(one, _)| *one == kind);
+    let last_pin = steps.iter().rposition(|(one, _)| *one == "pin");
+    assert!(last_pin < at("close"), "{steps:?}");
+    // A listed directory with a mount in it, which would be hidden.
+    let world = World::new();
+    let around = closing(&["/dev"]);
+    assert!(
+        !around.contains(&("close", "dev/shm".to_owned())),
+        "{around:?}"
+    );
+    let plan = world.plan(&world.boundary(), &world.copy_on_write());
+    let closes = |one: &Operation| matches!(one, Operation::Inexecutable { .. });
+    assert!(!plan.operations.iter().any(closes), "nothing is listed");
 }

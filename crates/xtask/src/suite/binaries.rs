@@ -20,8 +20,16 @@ pub(crate) struct TestBinary {
 
 pub(crate) struct Built {
     pub(crate) unit: Vec<TestBinary>,
-    /// The program and the tests that start it.
-    pub(crate) end_to_end: Option<(PathBuf, Vec<TestBinary>)>,
+    /// The programs and the tests that start them.
+    pub(crate) end_to_end: Option<(Programs, Vec<TestBinary>)>,
+}
+
+/// What end-to-end tests start.
+pub(crate) struct Programs {
+    /// The program as users get it.
+    pub(crate) ordinary: PathBuf,
+    /// The same where a test can leave a defence out, to see an attack succeed.
+    pub(crate) weakened: PathBuf,
 }
 
 /// The part of cargo's messages that is read here.
@@ -60,20 +68,34 @@ pub(crate) fn end_to_end_tests(root: &Path) -> Result<Vec<TestBinary>> {
     )?)
 }
 
+/// Both programs that end-to-end tests start.
+pub(crate) fn programs(root: &Path) -> Result<Programs> {
+    Ok(Programs {
+        ordinary: program(root)?,
+        weakened: build_program(
+            root,
+            "atoll-without-defences",
+            &["--features", "without_defences"],
+        )?,
+    })
+}
+
 /// The program as users get it.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
-    let text = messages(
-        root,
-        &["build", "--release", "--package", "atoll", "--bin", "atoll"],
-    )?;
+    build_program(root, "atoll", &[])
+}
+
+fn build_program(root: &Path, name: &str, with: &[&str]) -> Result<PathBuf> {
+    let build = ["build", "--release", "--package", "atoll", "--bin", name];
+    let text = messages(root, &[&build, with].concat())?;
     let mut found = None;
     for message in parse(&text)? {
-        let is_program = message.target.is_some_and(|target| target.name == "atoll");
+        let is_program = message.target.is_some_and(|target| target.name == name);
         if is_program && message.executable.is_some() {
             found = message.executable;
         }
     }
-    found.context("cargo built no program called atoll")
+    found.with_context(|| format!("cargo built no program called {name}"))
 }
 
 fn messages(root: &Path, arguments: &[&str]) -> Result<String> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Options;
-use super::binaries::TestBinary;
+use super::binaries::{Programs, TestBinary};
 use super::libtest;
 use super::tally::Tally;
 use crate::command;
@@ -60,14 +60,14 @@ impl<'a> Runner<'a> {
         &self,
         stage: &str,
         binaries: &[TestBinary],
-        program: Option<&Path>,
+        programs: Option<&Programs>,
         tally: &mut Tally,
     ) -> Result<()> {
         let mut sums = libtest::Sums::default();
         let is_repeated = self.person.is_another();
         let again = |binary: &&TestBinary| !RUN_ONCE.contains(&binary.name.as_str());
         for binary in binaries.iter().filter(|one| !is_repeated || again(one)) {
-            let one = self.run_one(binary, program, tally)?;
+            let one = self.run_one(binary, programs, tally)?;
             sums.passed += one.passed;
             sums.failed += one.failed;
             sums.filtered_out += one.filtered_out;
@@ -83,7 +83,7 @@ impl<'a> Runner<'a> {
     fn run_one(
         &self,
         binary: &TestBinary,
-        program: Option<&Path>,
+        programs: Option<&Programs>,
         tally: &mut Tally,
     ) -> Result<libtest::Sums> {
         let label = format!("{} as {}", binary.name, self.person.label);
@@ -104,7 +104,8 @@ impl<'a> Runner<'a> {
             .env("ATOLL_SKIP_FILE", &skip_file)
             .env("ATOLL_RAN_FILE", &ran_file)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .envs(program.map(|program| ("ATOLL_BIN", program)))
+            .envs(programs.map(|programs| ("ATOLL_BIN", &programs.ordinary)))
+            .envs(programs.map(|programs| ("ATOLL_BIN_WITHOUT", &programs.weakened)))
             .envs(self.options.nightly.then_some(("ATOLL_NIGHTLY", "1")))
             .stdout(output.try_clone()?)
             .stderr(output);

@@ -36,12 +36,26 @@ pub(crate) fn mask(text: &str) -> String {
     cursor.masked
 }
 
+/// What marks an item that no build for users has: it is compiled for tests only, or
+/// into the program that lets a test leave a defence out. Literals are masked.
+const MARKS: [&str; 2] = [
+    "#[cfg(test)]",
+    "#[cfg(feature = \"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\")]", // "without_defences"
+];
+
 /// Masked text without the items that are compiled for tests only.
 pub(crate) fn without_tests(masked: &str) -> String {
-    const MARK: &str = "#[cfg(test)]";
     let mut rest = masked;
     let mut kept = String::with_capacity(masked.len());
-    while let Some((before, after)) = rest.split_once(MARK) {
+    let next = |rest: &str| {
+        let found = MARKS
+            .iter()
+            .filter_map(|mark| Some((rest.find(mark)?, mark.len())));
+        found.min()
+    };
+    while let Some((at, length)) = next(rest) {
+        let (before, marked) = rest.split_at(at);
+        let after = marked.get(length..).unwrap_or_default();
         kept.push_str(before);
         let end = item_end(after).unwrap_or(after.len());
         let (item, remaining) = after.split_at_checked(end).unwrap_or((after, ""));

@@ -97,6 +97,21 @@ fn test_items_are_left_out() {
 }
 
 #[test]
+fn what_only_tests_of_attacks_compile_is_left_out() {
+    let text = "fn a() {\n    #[cfg(feature = \"without_defences\")]\n    if b() {\n        return;\n    }\n    \
+                c();\n}\n#[cfg(feature = \"another\")]\nfn d() {}\n#[cfg(not(feature = \"without_defences\"))]\n\
+                fn e() {}\n";
+    let without = source::without_tests(&source::mask(text));
+    let names: Vec<_> = source::functions(&without)
+        .into_iter()
+        .map(|found| (found.name, found.lines))
+        .collect();
+    let expected = [("a", 3), ("d", 1), ("e", 1)].map(|(name, lines)| (name.to_owned(), lines));
+    assert_eq!(names, expected);
+    assert_eq!(without.lines().count(), text.lines().count());
+}
+
+#[test]
 fn long_files_need_a_reason_and_have_an_end() {
     let long = "\n".repeat(501);
     let too_long = "\n".repeat(1001);

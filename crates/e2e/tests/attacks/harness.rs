@@ -1,0 +1,314 @@
+//! How one attack is tried: inside the ordinary program, where it has to fail, and
+//! then where it has to succeed, or it would test nothing.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use e2e::{Avoidable, Invocation, Outcome, World, is_root, program_exists};
+
+/// By which a build for tests learns what to leave out.
+pub const SWITCH: &str = "ATOLL_TEST_WITHOUT";
+/// Names that build.
+pub const WEAKENED: &str = "ATOLL_BIN_WITHOUT";
+/// Each attempt has this long on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What an attack does, by MITRE ATLAS.
+#[derive(Debug, Clone, Copy)]
+pub enum Technique {
+    /// AML.T0105
+    EscapeToHost,
+    /// AML.T0025
+    Exfiltration,
+    /// AML.T0037
+    DataFromLocalSystem,
+    /// AML.T0055
+    UnsecuredCredentials,
+    /// AML.T0081
+    ModifyAgentConfiguration,
+    /// AML.T0101
+    DataDestruction,
+    /// AML.T0050
+    CommandInterpreter,
+}
+
+impl Technique {
+    fn id(self) -> &'static str {
+        match self {
+            Self::EscapeToHost => "AML.T0105",
+            Self::Exfiltration => "AML.T0025",
+            Self::DataFromLocalSystem => "AML.T0037",
+            Self::UnsecuredCredentials => "AML.T0055",
+            Self::ModifyAgentConfiguration => "AML.T0081",
+            Self::DataDestruction => "AML.T0101",
+            Self::CommandInterpreter => "AML.T0050",
+        }
+    }
+}
+
+/// Where the same attack has to succeed.
+#[derive(Debug, Clone, Copy)]
+pub enum Control {
+    /// Inside, with these defences left out and no others.
+    Without(&'static str),
+    /// Outside: what stops it is the shape of the sandbox, and there is nothing that
+    /// could be left out.
+    Outside,
+    /// Outside, as root of the host. An ordinary user cannot do it anywhere.
+    OutsideAsRoot,
+    /// Outside, as root of namespaces of its own.
+    InNamespaces,
+}
+
+/// Looks from outside, after the attempt, whether it was taken.
+pub type Judge = Box<dyn FnMut(&World, &Outcome) -> bool>;
+
+/// What an attack is after, watched from outside.
+pub struct Prey {
+    /// What `{name}` in scripts, options and fronts stands for.
+    pub names: Vec<(&'static str, String)>,
+    /// Whether the attack got it.
+    pub taken: Judge,
+}
+
+/// One attack. The script is the shell's; `./attack` is the attacking program.
+pub struct Attack {
+    /// Its name in the specification.
+    pub id: &'static str,
+    technique: Technique,
+    script: &'static str,
+    prey: fn(&World) -> Prey,
+    control: Control,
+    options: &'static [&'static str],
+    front: &'static str,
+    possible: &'static str,
+    on_terminal: bool,
+}
+
+impl Attack {
+    /// An attack with default options.
+    pub const fn new(
+        id: &'static str,
+        technique: Technique,
+        script: &'static str,
+        prey: fn(&World) -> Prey,
+        control: Control,
+    ) -> Self {
+        Self {
+            id,
+            technique,
+            script,
+            prey,
+            control,
+            options: &["--discard"],
+            front: "exec",
+            possible: "",
+            on_terminal: false,
+        }
+    }
+
+    /// With these options of `atoll run`.
+    pub const fn options(mut self, options: &'static [&'static str]) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Started from this part of a shell script, which ends before the program.
+    pub const fn front(mut self, front: &'static str) -> Self {
+        self.front = front;
+        self
+    }
+
+    /// Only where this script of the host succeeds: a kernel without a thing cannot
+    /// be attacked through it.
+    pub const fn if_host(mut self, script: &'static str) -> Self {
+        self.possible = script;
+        self
+    }
+
+    /// With a terminal.
+    pub const fn on_terminal(mut self) -> Self {
+        self.on_terminal = true;
+        self
+    }
+
+    fn attempt(&self, test: &str, place: Place) -> (bool, Outcome) {
+        let world = world(test);
+        let mut prey = (self.prey)(&world);
+        let filled = |text: &str| {
+            let fill = |text: String, (name, value): &(&str, String)| {
+                text.replace(&format!("{{{name}}}"), value)
+            };
+            prey.names.iter().fold(text.to_owned(), fill)
+        };
+        let options: Vec<String> = self.options.iter().map(|one| filled(one)).collect();
+        let inside = format!(
+            "{} \"$ATOLL\" run {} -- sh -c \"$SCRIPT\"",
+            filled(self.front),
+            options.join(" ")
+        );
+        let outside = format!("{} sh -c \"$SCRIPT\"", filled(self.front));
+        let invocation = match place {
+            Place::Inside(ref program, without) => world
+                .host_shell(&inside)
+                .env("ATOLL", program)
+                .env(SWITCH, without),
+            Place::Outside => world.host_shell(&outside),
+            Place::InNamespaces => world.mount_shell(&outside),
+        };
+        let invocation = invocation.env("SCRIPT", filled(self.script)).within(SOON);
+        let outcome = self.carry_out(invocation);
+        if matches!(place, Place::Inside(..)) {
+            let failed = outcome.code() == 125 && outcome.err().contains("error:");
+            assert!(!failed, "{}: nothing started: {outcome}", self.id);
+        }
+        ((prey.taken)(&world, &outcome), outcome)
+    }
+
+    fn carry_out(&self, invocation: Invocation) -> Outcome {
+        if self.on_terminal {
+            invocation.on_terminal(24, 80).wait()
+        } else {
+            invocation.run()
+        }
+    }
+
+    /// Whether it could succeed anywhere on this host.
+    fn is_possible(&self, test: &str) -> bool {
+        let alone = !matches!(self.control, Control::OutsideAsRoot) || is_root();
+        alone
+            && (self.possible.is_empty() || world(test).host_shell(self.possible).run().code() == 0)
+    }
+
+    fn check(&self, test: &str, weakened: &Path) {
+        let (id, technique) = (self.id, self.technique.id());
+        if !self.is_possible(test) {
+            println!("{id} [{technique}]: left out, since nobody could do that on this host");
+            return;
+        }
+        let (place, named) = match self.control {
+            Control::Without(defences) => {
+                let place = Place::Inside(weakened.to_path_buf(), defences);
+                (place, format!("without {defences}"))
+            }
+            Control::Outside | Control::OutsideAsRoot => (Place::Outside, "outside".to_owned()),
+            Control::InNamespaces => (Place::InNamespaces, "outside, in namespaces".to_owned()),
+        };
+        // The ordinary program is asked to leave the same out, and does not.
+        let switched = match self.control {
+            Control::Without(defences) => defences,
+            Control::Outside | Control::OutsideAsRoot | Control::InNamespaces => "",
+        };
+        let (taken, outcome) = self.attempt(test, Place::Inside(program(), switched));
+        assert!(!taken, "{id} GOT THROUGH: {outcome}");
+        let (taken, outcome) = self.attempt(test, place);
+        assert!(
+            taken,
+            "{id} does not succeed {named}, so it tests nothing: {outcome}"
+        );
+        println!("{id} [{technique}]: held; succeeds {named}");
+        note_row(id);
+    }
+}
+
+#[derive(Clone)]
+enum Place {
+    Inside(PathBuf, &'static str),
+    Outside,
+    InNamespaces,
+}
+
+/// Tries a table of attacks; all of them, whatever the first ones come to.
+pub fn try_all(test: &str, attacks: &[Attack]) {
+    let Some(weakened) = weakened(test) else {
+        return;
+    };
+    let failed: Vec<String> = attacks
+        .iter()
+        .filter_map(|attack| {
+            let tried = std::panic::AssertUnwindSafe(|| attack.check(test, &weakened));
+            let broken = std::panic::catch_unwind(tried).err()?;
+            let told = broken.downcast_ref::<String>().cloned();
+            Some(told.unwrap_or_else(|| attack.id.to_owned()))
+        })
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+/// The build that can leave defences out, unless the test has to be skipped.
+pub fn weakened(test: &str) -> Option<PathBuf> {
+    if attack_program().is_none() {
+        World::new(test).skip("there is no C compiler", Avoidable::Yes);
+        return None;
+    }
+    let named = std::env::var_os(WEAKENED).map(PathBuf::from);
+    if named.is_none() {
+        World::new(test).skip(&format!("{WEAKENED} names no program"), Avoidable::Yes);
+    }
+    named
+}
+
+/// A world with the attacking program in its workspace.
+pub fn world(test: &str) -> World {
+    let world = World::new(test);
+    // By a process of its own: a file that this one has open for writing is inherited by
+    // whatever another thread starts just then, and cannot be executed meanwhile.
+    let mut copying = Command::new("sh")
+        .args(["-c", "cat > attack && chmod 755 attack"])
+        .current_dir(world.workspace())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = copying.stdin.take().unwrap();
+    input.write_all(attack_program().unwrap()).unwrap();
+    drop(input);
+    assert!(copying.wait().unwrap().success());
+    world
+}
+
+/// The attacking program, compiled once.
+pub fn attack_program() -> Option<&'static [u8]> {
+    static COMPILED: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    COMPILED.get_or_init(compile).as_deref()
+}
+
+fn compile() -> Option<Vec<u8>> {
+    if !program_exists("cc") {
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("attack");
+    // Static: it runs wherever it is, with whatever a boundary lets it map.
+    let mut compiler = Command::new("cc")
+        .args(["-O1", "-static", "-x", "c", "-", "-o"])
+        .arg(&target)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = compiler.stdin.take().unwrap();
+    input.write_all(include_bytes!("attack.c")).unwrap();
+    drop(input);
+    assert!(compiler.wait().unwrap().success(), "attack.c");
+    Some(fs::read(target).unwrap())
+}
+
+/// The ordinary program.
+pub fn program() -> PathBuf {
+    let named: OsString = std::env::var_os("ATOLL_BIN").unwrap();
+    named.into()
+}
+
+/// Tells that a row of a table was carried out.
+pub fn note_row(id: &str) {
+    if let Some(file) = std::env::var_os("ATOLL_RAN_FILE") {
+        let mut options = fs::File::options();
+        let mut file = options.append(true).create(true).open(file).unwrap();
+        // One write, because other tests write to the same file.
+        file.write_all(format!("{id}\n").as_bytes()).unwrap();
+    }
+}

@@ -1,0 +1,30 @@
+//! The ways by which other sandboxes were broken, tried for real.
+//!
+//! Each attack is a row of a table: a script with a small program beside it, what it is
+//! after, and the control, in which the same attack succeeds: inside with one defence
+//! left out, or outside where nothing can be left out. Whether it succeeded is seen
+//! from outside of the sandbox: a canary that is changed, a listener that hears, a
+//! secret that is printed. Start reading at [`harness`], then at any table.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod communication;
+mod degradation;
+mod descriptors;
+mod files;
+mod harness;
+mod kernel;
+mod neighbours;
+mod planted;
+mod prey;
+mod processes;
+mod programs;
+mod races;
+mod roots;
+mod sockets;
+mod switch;
