@@ -2,8 +2,8 @@
 
 use atoll_sys::seccomp::{Action, Call, Guarded, NONE, Test, always, call, on, only};
 
-use crate::Request::{self, Bind, Change, Connect, Listen, Watch};
-use crate::{Attribute, Target};
+use crate::Request::{self, Bind, Change, Connect, Listen, Signal, Watch};
+use crate::{Attribute, Recipient, Target};
 
 const EPERM: u16 = 1;
 const ENOTTY: u16 = 25;
@@ -23,6 +23,8 @@ const IPPROTO_TCP: u32 = 6;
 
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
+const FIOSETOWN: u32 = 0x8901;
+const SIOCSPGRP: u32 = 0x8902;
 /// Data that goes along with the request to connect, past rules for connect(2).
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 
@@ -69,7 +71,12 @@ const PAIRS: &[Guarded] = &[
 const REQUESTS: &[Guarded] = &[
     always(on(1, 0xff00, Test::In(&[0x5400, 0x8900]), ENOTTY)),
     always(on(1, u32::MAX, Test::NotIn(&[TIOCSTI, TIOCLINUX]), EPERM)),
+    always(on(1, u32::MAX, Test::NotIn(&[FIOSETOWN, SIOCSPGRP]), EPERM)),
 ];
+
+/// Who is told of input by a signal, and by which, is not chosen: it goes out in the
+/// kernel's name (F_SETOWN, F_SETSIG, F_SETOWN_EX).
+const CONTROLS: Action = Action::If(on(1, u32::MAX, Test::NotIn(&[8, 10, 15]), EPERM));
 
 /// Only the caller itself: others of the same user would be the host's.
 const SELF: Action = Action::If(on(0, u32::MAX, Test::In(&[0]), EPERM));
@@ -96,6 +103,7 @@ pub const REFUSED: &[(Call, Action)] = &[
     (call("sendmsg", 46, 211), no_fast_open(2)),
     (call("sendmmsg", 307, 269), no_fast_open(3)),
     (call("ioctl", 16, 29), Action::All(REQUESTS)),
+    (call("fcntl", 72, 25), CONTROLS),
     (call("prlimit64", 302, 261), SELF),
     (call("sched_setaffinity", 203, 122), SELF),
     (call("sched_setscheduler", 144, 119), SELF),
@@ -120,6 +128,11 @@ pub const JUDGED: &[(Call, Request)] = &[
     (call("bind", 49, 200), Bind),
     (call("listen", 50, 201), Listen),
     (call("inotify_add_watch", 254, 27), Watch),
+    (call("kill", 62, 129), Signal(Recipient::ProcessOrGroup)),
+    (call("tkill", 200, 130), Signal(Recipient::Thread)),
+    (call("tgkill", 234, 131), Signal(Recipient::Thread)),
+    (call("rt_sigqueueinfo", 129, 138), Signal(Recipient::Thread)),
+    (call("rt_tgsigqueueinfo", 297, 240), Signal(Recipient::Thread)),
     (call("chmod", 90, NONE), Change(Path, Mode)),
     (call("fchmod", 91, 52), Change(Descriptor, Mode)),
     (call("fchmodat", 268, 53), Change(At(None), Mode)),

@@ -16,6 +16,7 @@ mod caller;
 mod calls;
 mod listeners;
 mod processes;
+mod signals;
 mod sockets;
 
 use std::io;
@@ -41,8 +42,19 @@ pub enum Request {
     Listen,
     /// inotify_add_watch(2).
     Watch,
+    /// kill(2) and its kin: the first argument is who gets it.
+    Signal(Recipient),
     /// An attribute of a file.
     Change(Target, Attribute),
+}
+
+/// How a signal's recipient is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// A process, or with other numbers a group, or everybody.
+    ProcessOrGroup,
+    /// A process or a thread, and nothing else.
+    Thread,
 }
 
 /// How a call names its file. The attribute's arguments follow.
@@ -111,6 +123,7 @@ impl From<io::Error> for Refused {
 
 pub(crate) const EPERM: i32 = 1;
 pub(crate) const EACCES: i32 = 13;
+pub(crate) const ESRCH: i32 = 3;
 
 impl Fence {
     /// A judge of the calls that come to this listener.
@@ -146,21 +159,22 @@ impl Fence {
     }
 
     fn judge(&mut self, request: Request, call: &Waiting) -> Result<Answer, Refused> {
-        let caller = Caller::new(call.thread)?;
+        let caller = || Caller::new(call.thread);
         // Whatever is read of the caller is read before this; a number that belongs
         // to another process by now is noticed.
         let waits = || match judging::is_waiting(self.listener.as_fd(), call.id) {
             true => Ok(()),
             false => Err(Refused(EPERM)),
         };
-        let arguments = &call.arguments;
+        let (arguments, places) = (&call.arguments, &self.places);
         match request {
-            Request::Connect => sockets::connect(&caller, arguments, &self.own, waits),
-            Request::Bind => sockets::bind(&caller, arguments, waits),
-            Request::Listen => sockets::listen(&caller, arguments, &mut self.own, waits),
-            Request::Watch => attributes::watch(&caller, arguments, &self.places, waits),
+            Request::Connect => sockets::connect(&caller()?, arguments, &self.own, waits),
+            Request::Bind => sockets::bind(&caller()?, arguments, waits),
+            Request::Listen => sockets::listen(&caller()?, arguments, &mut self.own, waits),
+            Request::Signal(recipient) => signals::signal(recipient, arguments),
+            Request::Watch => attributes::watch(&caller()?, arguments, places, waits),
             Request::Change(target, attribute) => {
-                attributes::change(&caller, target, attribute, arguments, &self.places, waits)
+                attributes::change(&caller()?, target, attribute, arguments, places, waits)
             }
         }
     }

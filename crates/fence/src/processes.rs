@@ -34,12 +34,31 @@ pub fn descendants() -> Vec<u32> {
     parents.keys().copied().filter(is_below).collect()
 }
 
-/// The parent of a process (proc_pid_stat(5)); its name may hold anything.
+/// Whether a process, or the one that a thread belongs to, is below this one.
+pub(crate) fn is_below(pid: u32) -> bool {
+    /// More than there can be processes.
+    const DEPTH_MAX: usize = 1 << 22;
+    let own = std::process::id();
+    let mut line = std::iter::successors(parent(pid), |pid| parent(*pid)).take(DEPTH_MAX);
+    line.any(|one| one == own)
+}
+
+/// The parent of a process, or of the one that a thread belongs to.
 pub(crate) fn parent(pid: u32) -> Option<u32> {
+    field(pid, 1)
+}
+
+/// The group that a process is in.
+pub(crate) fn group(pid: u32) -> Option<u32> {
+    field(pid, 2)
+}
+
+/// A number behind the name of a process (proc_pid_stat(5)), which may hold anything.
+fn field(pid: u32, position: usize) -> Option<u32> {
     let line = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = line.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(line.get(end + 1..)?).ok()?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+    rest.split_ascii_whitespace().nth(position)?.parse().ok()
 }
 
 /// Ends every process below this one.

@@ -141,7 +141,10 @@ fn become_program(
             credentials::limit_resource(limit.resource, limit.value).map_err(at(Stage::Limits))?;
         }
         prepared.rules.enter().map_err(at(Stage::Landlock))?;
-        if !prepared.fenced {
+        if prepared.fenced {
+            // No namespace ends it with `init`, should someone else end that.
+            credentials::die_with_parent().map_err(at(Stage::Rights))?;
+        } else {
             return seccomp::install(&prepared.filter).map_err(at(Stage::Filter));
         }
         let listener = seccomp::install_with_listener(&prepared.filter);

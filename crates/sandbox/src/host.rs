@@ -68,7 +68,7 @@ impl Host {
         if self.landlock < FENCE_LANDLOCK {
             return Err(SandboxError::Kernel(format!(
                 "this user may not make user namespaces, and without them Landlock has to be of \
-                 version {FENCE_LANDLOCK} (Linux 6.12); here it is {}",
+                 version {FENCE_LANDLOCK} (Linux 6.7); here it is {}",
                 self.landlock
             )));
         }
@@ -94,8 +94,8 @@ impl Host {
     }
 }
 
-/// Signals to other processes and abstract sockets are held from this version on.
-const FENCE_LANDLOCK: u32 = 6;
+/// Ports are held from this version on.
+const FENCE_LANDLOCK: u32 = 4;
 
 /// Whether an ordinary user may make user namespaces and have rights in them. What a
 /// setting forbids is believed; where it depends on the program, it is tried.

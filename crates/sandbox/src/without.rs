@@ -32,6 +32,10 @@ pub(crate) fn leave_out(mut spec: Spec) -> Spec {
     if is("memory-programs") {
         spec.deny_memory_programs = false;
     }
+    if is("landlock-6") {
+        // Signals and abstract sockets, as on older kernels.
+        spec.landlock_version = spec.landlock_version.min(5);
+    }
     if is("landlock") {
         // Rights are asked for again where a description is checked.
         for permission in &mut spec.permissions {
