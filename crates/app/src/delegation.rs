@@ -69,7 +69,7 @@ fn by_files(host: &Host) -> Giver {
 }
 
 fn commands(giver: &Giver, uid: u32) -> Vec<String> {
-    let own = format!("atoll-{uid}");
+    let own = format!("atoll-user-{uid}");
     match giver {
         Giver::System => {
             vec!["systemd-run --scope -p Delegate=yes atoll run -- COMMAND".to_owned()]
@@ -139,7 +139,7 @@ mod tests {
             "/cg/pids".into(),
         ]));
         assert!(
-            separate.contains("chown -R 1000 /cg/memory/atoll-1000 /cg/pids/atoll-1000"),
+            separate.contains("chown -R 1000 /cg/memory/atoll-user-1000 /cg/pids/atoll-user-1000"),
             "{separate}"
         );
     }

@@ -158,7 +158,7 @@ pub fn refuse_discard(record: &RunRecord) -> Result<(), Failure> {
         "run {} wrote straight to its workspace",
         record.run
     ))
-    .because("it was started with --live: its changes are in the directory, not kept beside it")
+    .because("it was started with --live, or in a fence: its changes are in the directory, not kept beside it")
     .advise(format!("atoll undo {} takes its changes back", record.run))
     .advise("atoll gc --older-than TIME leaves them, and removes its record and checkpoint"))
 }

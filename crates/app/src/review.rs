@@ -406,7 +406,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
             "run {} wrote straight to its workspace",
             record.run
         ))
-        .because("it was started with --live, so there is nothing to apply")
+        .because("it was started with --live, or in a fence, so there is nothing to apply")
         .advise(format!("atoll undo {} takes its changes back", record.run)));
     }
     let selection = Selection {

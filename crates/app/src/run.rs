@@ -192,7 +192,7 @@ fn refuse_to_resume(state: &StateDir, earlier: &RunRecord) -> Result<(), Failure
     let afresh = "atoll run -- COMMAND starts a new run there";
     Err(match earlier.state {
         RunState::Kept | RunState::Interrupted if earlier.mode == WorkspaceMode::Live => {
-            refused("it was started with --live: what it wrote is in the workspace already")
+            refused("it wrote straight to its workspace (--live, or a fence): its changes are in the workspace already")
                 .advise(afresh)
         }
         RunState::Kept | RunState::Interrupted => return Ok(()),

@@ -229,7 +229,9 @@ fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u
         .map_err(|failure| failure.advise("atoll profile list names the files of your profiles"))?;
     let problems = check(&content, &name);
     for problem in &problems {
-        output.result(&format!("{}\n", printable(problem.to_string().as_bytes())));
+        for line in problem.to_string().lines() {
+            output.result(&format!("{}\n", printable(line.as_bytes())));
+        }
     }
     if problems.is_empty() {
         output.say(&format!("{name}: no problems\n"));

@@ -3,21 +3,35 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use atoll_model::WorkspaceMode;
 use atoll_sandbox::FencePlace;
 
 use crate::PlaceError;
 use crate::place::{Placing, state_error};
 
 /// What is weaker in a fence, in one line.
-const WEAKER: &str = "this user may make no namespaces here, so the program is only fenced in: it \
-     writes to the workspace directly (a checkpoint was taken first), can see the names of files \
-     it cannot read, and its loopback is the host's; `atoll doctor` says how to get more";
+fn weaker(mode: WorkspaceMode) -> String {
+    let directly = match mode {
+        WorkspaceMode::ReadOnly => "",
+        WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => {
+            "writes to the workspace directly (a checkpoint was taken first), "
+        }
+    };
+    format!(
+        "this user may make no namespaces here, so the program is only fenced in: it {directly}can \
+         see the names of files it cannot read, and its loopback is the host's; `atoll doctor` \
+         says how to get more"
+    )
+}
 
 /// Makes what stands in for a home and a /tmp, and says what is weaker.
 ///
 /// # Errors
 /// [`PlaceError::Pipe`] for what cannot be covered; where a directory cannot be made.
-pub(crate) fn place(placing: &mut Placing<'_>) -> Result<FencePlace, PlaceError> {
+pub(crate) fn place(
+    placing: &mut Placing<'_>,
+    mode: WorkspaceMode,
+) -> Result<FencePlace, PlaceError> {
     if let Some(pipe) = placing.special.iter().find(|path| is_pipe(path)) {
         return Err(PlaceError::Pipe(pipe.clone()));
     }
@@ -31,7 +45,7 @@ pub(crate) fn place(placing: &mut Placing<'_>) -> Result<FencePlace, PlaceError>
         home: make("home")?,
         tmp: make("tmp")?,
     };
-    placing.notices.push(WEAKER.to_owned());
+    placing.notices.push(weaker(mode));
     Ok(place)
 }
 

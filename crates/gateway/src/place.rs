@@ -123,7 +123,7 @@ pub(crate) fn place(
     }
     let fence = match boundary.mode {
         Mode::Full => None,
-        Mode::Fence => Some(fencing::place(&mut placing)?),
+        Mode::Fence => Some(fencing::place(&mut placing, boundary.workspace)?),
     };
     placing.notices.extend(placing.offered.notices(boundary));
     record.layers = placing.layers;

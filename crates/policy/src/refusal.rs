@@ -52,7 +52,7 @@ pub(crate) fn of_workspace(rules: &Rules, workspace: &Path) -> Vec<Reason> {
             what,
             "the same directory is shown in another way already",
             &view.origin,
-            "work in a directory beneath it or elsewhere, or use another profile",
+            "work elsewhere, or use another profile",
         ));
     }
     reasons

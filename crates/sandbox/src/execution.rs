@@ -65,6 +65,8 @@ pub(crate) fn close(operations: &[Operation], programs: &[PathBuf]) -> Vec<Opera
         .iter()
         .copied()
         .filter(|place| lies_in(place).is_some_and(|mount| closed.contains(&mount)))
+        // One that is not there is told of where it is given its rights.
+        .filter(|place| place.symlink_metadata().is_ok())
         .collect();
     pinned.sort();
     pinned.dedup();

@@ -75,11 +75,14 @@ pub(crate) fn plan(
             Mounted::Workspace(path) => plan.workspace(path, placement, host)?,
         }
     }
-    if !boundary.programs.is_empty() {
-        let steps = execution::close(&plan.operations, &boundary.programs);
+    // The kernel knows files, not the links to them that lists usually name.
+    let real = |program: &PathBuf| program.canonicalize().unwrap_or_else(|_| program.clone());
+    let programs: Vec<PathBuf> = boundary.programs.iter().map(real).collect();
+    if !programs.is_empty() {
+        let steps = execution::close(&plan.operations, &programs);
         plan.operations.extend(steps);
     }
-    plan.permit(boundary, workspace, placement);
+    plan.permit(boundary, &programs, workspace, placement);
     Ok(plan)
 }
 
@@ -499,7 +502,13 @@ impl Plan {
 
     /// The same rights once more, for Landlock: a mistake in the mounts alone
     /// does not open anything.
-    fn permit(&mut self, boundary: &Boundary, workspace: &Path, placement: &Placement) {
+    fn permit(
+        &mut self,
+        boundary: &Boundary,
+        programs: &[PathBuf],
+        workspace: &Path,
+        placement: &Placement,
+    ) {
         let mut give = |path: &Path, execute: bool, change: bool, device: bool| {
             let path = path.as_os_str().as_bytes().to_vec();
             self.permissions.push(Permission {
@@ -510,11 +519,9 @@ impl Plan {
                 device,
             });
         };
-        give(Path::new("/"), boundary.programs.is_empty(), false, false);
-        for program in &boundary.programs {
-            // Landlock takes files, not the links to them that lists usually name.
-            let real = program.canonicalize();
-            give(real.as_deref().unwrap_or(program), true, false, false);
+        give(Path::new("/"), programs.is_empty(), false, false);
+        for program in programs {
+            give(program, true, false, false);
         }
         for path in ["/tmp", "/var/tmp", "/dev/shm", "/proc"] {
             give(Path::new(path), false, true, false);

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-/// Free disk space of runs that were applied, discarded or killed
+/// Free disk space of runs that are done with
 ///
-/// Kept changes stay, unless --older-than names an age.
+/// Runs that were taken back, and those applied more than 30 days ago, are
+/// removed. Kept, failed and killed ones stay, unless --older-than names an age.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct GcArguments {
@@ -84,8 +85,9 @@ pub struct CheckProfileArguments {
 
 /// Let a project's own `atoll.toml` count, for its present content
 ///
-/// It is shown first. It can only tighten what the user and the organisation
-/// allow. When its content changes, it has to be trusted again.
+/// It is shown first. It can name a profile, show further places and set
+/// variables, as you could; all else only tightens, and the organisation's file
+/// stands above it. When its content changes, it has to be trusted again.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct TrustArguments {

@@ -119,7 +119,7 @@ fn user_namespaces(host: &Host) -> Finding {
         fix: None,
     };
     // Without them a fence is left, if Landlock is able to hold one.
-    let is_fenced = host.mode().is_ok();
+    let is_fenced = matches!(host.mode(), Ok(Mode::Fence));
     let missing = |found: &str, fix: &str| Finding {
         name,
         grade: if is_fenced {

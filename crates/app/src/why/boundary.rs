@@ -22,8 +22,12 @@ impl Story<'_> {
             .and_then(read_host_text);
         let workspace = workspace.unwrap_or_default();
         let network = text(self.decision("network")).unwrap_or_default();
+        let held = match text(self.decision("mode")).as_deref() {
+            Some("fence") => "a fence, no namespaces: ",
+            Some(_) | None => "",
+        };
         let mut lines = vec![format!(
-            "{} {mode}; the system read-only; network: {network}",
+            "{held}{} {mode}; the system read-only; network: {network}",
             workspace.to_string_lossy()
         )];
         lines.push(self.home());

@@ -69,13 +69,13 @@ run 'echo done'
 seen without-falls-back "$said $json" '^done' '"supervisor,inpart","limit":"memory"' '"none","limit":"swap"' '"none","limit":"cpu"'
 run --profile strict 'echo started'
 seen without-strict-refuses "$json $status" 'cannotenforcethelimitcpu' 'nocontrolgroupisdelegated' \
-    'atolldoctor' ' 125$'
+    'asroot:cd' ' 125$'
 holds without-strict-starts-nothing test "$said" = ""
 holds without-makes-no-group there_is_none
 # What doctor advises is done to the letter.
 cat >/tmp/advised <<<"$(doctor | sed -n 's/.*as root: \(.*\); then start atoll.*/\1/p')"
 (. /tmp/advised)
-group=$GROUPS_TOP/mine
+group=$GROUPS_TOP/atoll-user-1000
 run --profile strict 'echo started'
 seen without-advice-works "$said $json" '^started' 'cgroup-v2","limit":"memory"' 'cgroup-v2","limit":"cpu"'
 tell_time without
@@ -97,13 +97,19 @@ group=$GROUPS_TOP
 
 ## No user namespaces.
 echo 0 >/proc/sys/user/max_user_namespaces
-for one in person root; do
-    as="as_$one" who=${!as}
-    seen namespaces-$one-doctor "$(doctor)" 'missing +user-namespaces .*user.max_user_namespaces is 0' \
-        'sysctl -w user.max_user_namespaces'
-    run 'echo started'
-    seen namespaces-$one-refused "$json $status" 'user.max_user_namespaces' 'atolldoctor' ' 125$'
-    holds namespaces-$one-starts-nothing test "$said" = ""
-done
+who=$as_person
+seen namespaces-person-doctor "$(doctor)" 'weaker +user-namespaces .*user.max_user_namespaces is 0' \
+    'sysctl -w user.max_user_namespaces'
+run 'echo started; cat /etc/shadow ~person/* 2>&1; bash -c ": >/dev/tcp/127.0.0.1/9" 2>&1; kill -0 1 2>&1'
+seen namespaces-person-is-fenced "$said $json" '^started' 'Permission denied' 'Connection refused' \
+    'not permitted' 'onlyfencedin'
+run --profile strict 'echo started'
+holds namespaces-person-strict-starts-nothing test "$said" = ""
+who=$as_root
+seen namespaces-root-doctor "$(doctor)" 'missing +user-namespaces .*user.max_user_namespaces is 0' \
+    'sysctl -w user.max_user_namespaces'
+run 'echo started'
+seen namespaces-root-refused "$json $status" 'user.max_user_namespaces' 'atolldoctor' ' 125$'
+holds namespaces-root-starts-nothing test "$said" = ""
 holds namespaces-leave-no-group there_is_none
 finish

@@ -35,7 +35,7 @@ seen login-doctor "$(cat /tmp/doctor)" 'weaker +control-groups +none: no control
 said=$(login "${advised/atoll run/$ATOLL run --json - --limit cpu=1} echo done" 2>&1)
 seen login-advice-works "$(tr -d ' \n' <<<"$said")" done 'cgroup-v2","limit":"memory"' 'cgroup-v2","limit":"cpu"'
 said=$(login "$ATOLL run --profile strict -- echo started" 2>&1)
-seen login-strict-refuses "$said" 'cannot enforce the limit cpu: no control group is delegated' 'atoll doctor'
+seen login-strict-refuses "$said" 'cannot enforce the limit cpu: no control group is delegated' 'systemd-run --user --scope'
 said=$(login "${advised/atoll run/$ATOLL run --profile strict} echo started" 2>&1)
 seen login-strict-works-as-advised "$said" '^started'
 tell_time login

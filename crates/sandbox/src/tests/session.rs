@@ -219,7 +219,8 @@ fn every_report_of_an_end_has_its_ending() {
                     Ok(Outcome {
                         ending: Ending::Signalled { signal: 9 },
                         ..
-                    }),
+                    })
+                    | Err(SandboxError::Vanished),
                     true,
                 ) => {}
                 other => panic!("{report:?}: {other:?}"),

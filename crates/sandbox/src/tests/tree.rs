@@ -595,6 +595,8 @@ fn programs_are_executed_only_from_where_it_is_allowed() {
 /// The steps that close a tree in which only these programs may be executed.
 fn closing(programs: &[&str]) -> Vec<(&'static str, String)> {
     let world = World::new();
+    std::fs::create_dir_all(world.path("usr/bin")).unwrap();
+    std::fs::write(world.path("usr/bin/tool"), "").unwrap();
     let mut boundary = world.boundary();
     boundary.programs = programs.iter().map(PathBuf::from).collect();
     boundary
