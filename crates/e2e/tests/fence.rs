@@ -249,6 +249,51 @@ fn servers_of_the_host_hear_nothing_from_a_fence() {
 }
 
 #[test]
+fn a_fence_leaves_no_choice_of_where_packets_go() {
+    let Some(world) = fenced("a_fence_leaves_no_choice_of_where_packets_go") else {
+        return;
+    };
+    let program = attack(&world);
+    for option in ["device", "index", "share", "later", "group", "route"] {
+        let seen = run(&world, &format!("./attack option {option}")).run();
+        assert_eq!(seen.code(), 1, "{option}: {}{}", seen.out(), seen.err());
+        // A route in the packet needs no right on any kernel; the rest neither.
+        let outside = world.host(&program).args(["option", option]).run();
+        assert_eq!(outside.code(), 0, "{option}: {}", outside.err());
+    }
+}
+
+#[test]
+fn nobody_holds_up_the_judge_of_a_fence() {
+    let Some(world) = fenced("nobody_holds_up_the_judge_of_a_fence") else {
+        return;
+    };
+    let program = attack(&world);
+    for way in ["slow-connect", "slow-close"] {
+        let seen = run(&world, &format!("./attack {way}")).run();
+        assert_eq!(seen.code(), 1, "{way}: {}{}", seen.out(), seen.err());
+    }
+    // Outside nobody sets a limit to how long a connection is waited for.
+    let outside = world.host(&program).arg("slow-connect").run();
+    assert_eq!(outside.code(), 0, "{}", outside.err());
+}
+
+#[test]
+fn what_lies_in_the_workspace_cannot_be_read_only_in_a_fence() {
+    let Some(world) = fenced("what_lies_in_the_workspace_cannot_be_read_only_in_a_fence") else {
+        return;
+    };
+    world.write("kept/file", "kept");
+    let kept = world.path("kept").display().to_string();
+    let seen = world
+        .run(["--ro", &kept], "echo changed > kept/file")
+        .without_namespaces()
+        .run();
+    assert_eq!(seen.code(), 126, "{}", seen.err());
+    assert_eq!(world.read("kept/file"), "kept");
+}
+
+#[test]
 fn nothing_in_a_fence_is_reached_from_beyond_the_loopback() {
     let Some(world) = fenced("nothing_in_a_fence_is_reached_from_beyond_the_loopback") else {
         return;

@@ -72,8 +72,9 @@ fn why_tells_the_boundary_and_a_command_that_allows_more() {
     ] {
         assert!(story.contains(words), "{words:?} is not in\n{story}");
     }
+    // A long path stands on a line of its own.
     assert!(
-        story.contains("may also read: ") && story.contains(data),
+        story.contains("may also read:") && story.contains(data),
         "{story}"
     );
     assert!(!story.contains('{'), "raw JSON in\n{story}");

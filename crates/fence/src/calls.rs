@@ -1,6 +1,8 @@
 //! The calls that only a fence has to hold: what namespaces hold elsewhere.
 
-use atoll_sys::seccomp::{Action, Call, Guarded, NONE, Test, always, call, on, only};
+use atoll_sys::seccomp::{
+    Action, Call, Condition, Guard, Guarded, NONE, Test, always, call, on, only,
+};
 
 use crate::Request::{self, Bind, Change, Connect, Listen, Signal, Watch};
 use crate::{Attribute, Recipient, Target};
@@ -8,6 +10,7 @@ use crate::{Attribute, Recipient, Target};
 const EPERM: u16 = 1;
 const ENOTTY: u16 = 25;
 const ENOSYS: u16 = 38;
+const ENOPROTOOPT: u16 = 92;
 const EPROTONOSUPPORT: u16 = 93;
 const EAFNOSUPPORT: u16 = 97;
 
@@ -20,11 +23,13 @@ const SOCK_STREAM: u32 = 1;
 const SOCK_SEQPACKET: u32 = 5;
 const PROTOCOL_DEFAULT: u32 = 0;
 const IPPROTO_TCP: u32 = 6;
+const SOL_IP: u32 = 0;
+const SOL_SOCKET: u32 = 1;
+const SOL_TCP: u32 = 6;
+const SOL_IPV6: u32 = 41;
 
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
-const FIOSETOWN: u32 = 0x8901;
-const SIOCSPGRP: u32 = 0x8902;
 /// Data that goes along with the request to connect, past rules for connect(2).
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 
@@ -71,12 +76,89 @@ const PAIRS: &[Guarded] = &[
 const REQUESTS: &[Guarded] = &[
     always(on(1, 0xff00, Test::In(&[0x5400, 0x8900]), ENOTTY)),
     always(on(1, u32::MAX, Test::NotIn(&[TIOCSTI, TIOCLINUX]), EPERM)),
-    always(on(1, u32::MAX, Test::NotIn(&[FIOSETOWN, SIOCSPGRP]), EPERM)),
+    // Of sockets: marks and stamps. Others tell of the host's network, or choose who
+    // gets a signal.
+    with(
+        1,
+        0xff00,
+        &[0x8900],
+        on(1, u32::MAX, Test::In(&[0x8905, 0x8906, 0x8907]), ENOTTY),
+    ),
 ];
 
+/// How a connection behaves, and nothing of where its packets go: a device of one's
+/// choice, a route in the packet, a group of listeners, a connection that is made
+/// later than it was judged, a port that is shared.
+const OPTIONS: &[Guarded] = &[
+    always(on(
+        1,
+        u32::MAX,
+        Test::In(&[SOL_IP, SOL_SOCKET, SOL_TCP, SOL_IPV6]),
+        ENOPROTOOPT,
+    )),
+    // All but SO_REUSEPORT, SO_BINDTODEVICE, SO_MARK, SO_ATTACH_REUSEPORT_CBPF and _EBPF,
+    // SO_BINDTOIFINDEX.
+    with(
+        1,
+        u32::MAX,
+        &[SOL_SOCKET],
+        on(
+            2,
+            u32::MAX,
+            Test::NotIn(&[15, 25, 36, 51, 52, 62]),
+            ENOPROTOOPT,
+        ),
+    ),
+    // TCP_NODELAY to TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_CONGESTION, TCP_USER_TIMEOUT,
+    // TCP_NOTSENT_LOWAT.
+    with(
+        1,
+        u32::MAX,
+        &[SOL_TCP],
+        on(
+            2,
+            u32::MAX,
+            Test::In(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 18, 25]),
+            ENOPROTOOPT,
+        ),
+    ),
+    // IP_TOS, IP_TTL, IP_MTU_DISCOVER, IP_RECVERR, IP_BIND_ADDRESS_NO_PORT.
+    with(
+        1,
+        u32::MAX,
+        &[SOL_IP],
+        on(2, u32::MAX, Test::In(&[1, 2, 10, 11, 24]), ENOPROTOOPT),
+    ),
+    // IPV6_UNICAST_HOPS, IPV6_RECVERR, IPV6_V6ONLY, IPV6_TCLASS.
+    with(
+        1,
+        u32::MAX,
+        &[SOL_IPV6],
+        on(2, u32::MAX, Test::In(&[16, 25, 26, 67]), ENOPROTOOPT),
+    ),
+];
+
+/// What counts where an argument, masked, is one of these.
+const fn with(argument: u8, mask: u32, values: &'static [u32], condition: Condition) -> Guarded {
+    Guarded {
+        only: Some(Guard {
+            argument,
+            mask,
+            values,
+        }),
+        condition,
+    }
+}
+
 /// Who is told of input by a signal, and by which, is not chosen: it goes out in the
-/// kernel's name (F_SETOWN, F_SETSIG, F_SETOWN_EX).
-const CONTROLS: Action = Action::If(on(1, u32::MAX, Test::NotIn(&[8, 10, 15]), EPERM));
+/// kernel's name (F_SETOWN, F_SETSIG, F_SETOWN_EX). Nor is anybody else's opening of a
+/// file held up, or watched (F_SETLEASE, F_NOTIFY).
+const CONTROLS: Action = Action::If(on(
+    1,
+    u32::MAX,
+    Test::NotIn(&[8, 10, 15, 1024, 1026]),
+    EPERM,
+));
 
 /// Only the caller itself: others of the same user would be the host's.
 const SELF: Action = Action::If(on(0, u32::MAX, Test::In(&[0]), EPERM));
@@ -102,6 +184,7 @@ pub const REFUSED: &[(Call, Action)] = &[
     (call("sendto", 44, 206), no_fast_open(3)),
     (call("sendmsg", 46, 211), no_fast_open(2)),
     (call("sendmmsg", 307, 269), no_fast_open(3)),
+    (call("setsockopt", 54, 208), Action::All(OPTIONS)),
     (call("ioctl", 16, 29), Action::All(REQUESTS)),
     (call("fcntl", 72, 25), CONTROLS),
     (call("prlimit64", 302, 261), SELF),

@@ -168,10 +168,10 @@ impl Fence {
         };
         let (arguments, places) = (&call.arguments, &self.places);
         match request {
-            Request::Connect => sockets::connect(&caller()?, arguments, &self.own, waits),
+            Request::Connect => sockets::connect(&caller()?, arguments, &self.own, places, waits),
             Request::Bind => sockets::bind(&caller()?, arguments, waits),
             Request::Listen => sockets::listen(&caller()?, arguments, &mut self.own, waits),
-            Request::Signal(recipient) => signals::signal(recipient, arguments),
+            Request::Signal(recipient) => signals::signal(recipient, call),
             Request::Watch => attributes::watch(&caller()?, arguments, places, waits),
             Request::Change(target, attribute) => {
                 attributes::change(&caller()?, target, attribute, arguments, places, waits)

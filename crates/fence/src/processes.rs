@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 
 /// How many times the processes of a fence are looked for at its end. Each time the
 /// ones found are ended; those that they had just made are found the next time.
 const LOOKS_MAX: u32 = 10_000;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Processes below this one that lose their parent come to it.
 ///
@@ -61,17 +65,29 @@ fn field(pid: u32, position: usize) -> Option<u32> {
     rest.split_ascii_whitespace().nth(position)?.parse().ok()
 }
 
-/// Ends every process below this one.
+/// Ends every process below this one. Whatever loses its parent comes to this process
+/// before that parent can be waited for, so that none is left once there is no child.
 pub fn end_descendants() {
     for _ in 0..LOOKS_MAX {
-        let left = descendants();
-        if left.is_empty() {
-            return;
-        }
-        for pid in left.into_iter().filter_map(|pid| Pid::from_raw(pid as i32)) {
+        let below = descendants().into_iter().chain(children());
+        for pid in below.filter_map(|pid| Pid::from_raw(pid as i32)) {
             // It may have ended since.
             let _ = kill_process(pid, Signal::KILL);
         }
-        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        std::thread::sleep(PAUSE);
     }
+}
+
+/// The children of this process, also those that may not be looked at.
+fn children() -> Vec<u32> {
+    let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    let numbers = list.split_ascii_whitespace();
+    numbers.filter_map(|number| number.parse().ok()).collect()
 }

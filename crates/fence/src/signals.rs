@@ -5,31 +5,35 @@
 //! with it: only a process that ends at this very moment, and whose number is given to
 //! another at once, could be mistaken.
 
-use atoll_sys::judging::Answer;
+use atoll_sys::judging::{Answer, Waiting};
 
 use crate::processes::{descendants, group, is_below, parent};
 use crate::{EPERM, ESRCH, Recipient, Refused};
 
 /// Lets a signal through to where it may go.
-pub(crate) fn signal(recipient: Recipient, arguments: &[u64; 6]) -> Result<Answer, Refused> {
-    let [number, ..] = *arguments;
+pub(crate) fn signal(recipient: Recipient, call: &Waiting) -> Result<Answer, Refused> {
+    let [number, ..] = call.arguments;
     // The kernel reads an `int`.
     let number = number as i32;
     let pid = number.unsigned_abs();
     match (recipient, number) {
-        // The caller's own group: all of its session is of the fence.
-        (Recipient::ProcessOrGroup, 0) => Ok(Answer::Continue),
+        (Recipient::ProcessOrGroup, 0) => to_group(group(call.thread)),
         // Everybody whom the user may signal.
         (Recipient::ProcessOrGroup, -1) => Err(Refused(EPERM)),
-        (Recipient::ProcessOrGroup, ..=-2) => {
-            let is_member = |one: &u32| group(*one) == Some(pid);
-            match descendants().iter().any(is_member) {
-                true => Ok(Answer::Continue),
-                false => Err(Refused(EPERM)),
-            }
-        }
+        (Recipient::ProcessOrGroup, ..=-2) => to_group(Some(pid)),
         (_, 1..) if is_below(pid) => Ok(Answer::Continue),
         (_, 1..) if parent(pid).is_some() => Err(Refused(EPERM)),
         (Recipient::ProcessOrGroup | Recipient::Thread, _) => Err(Refused(ESRCH)),
+    }
+}
+
+/// A group with a process of the fence in it has no others: groups do not reach beyond
+/// their session. But for this process's own, which is of the same session.
+fn to_group(asked: Option<u32>) -> Result<Answer, Refused> {
+    let is_member = |one: &u32| group(*one) == asked;
+    let is_own = asked == group(std::process::id());
+    match asked.is_some() && !is_own && descendants().iter().any(is_member) {
+        true => Ok(Answer::Continue),
+        false => Err(Refused(EPERM)),
     }
 }

@@ -6,13 +6,13 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use atoll_sys::judging::Answer;
-use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout, socket_cookie};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_cookie};
 use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, bind as bind_to, connect as connect_to};
 
-use crate::caller::{Caller, name_of};
+use crate::caller::{Caller, is_beneath, name_of, whereabouts};
 use crate::listeners::{internet_listeners, unix_listeners};
-use crate::{EACCES, Refused};
+use crate::{EACCES, Places, Refused};
 
 const EINVAL: i32 = 22;
 const EAFNOSUPPORT: i32 = 97;
@@ -125,6 +125,7 @@ pub(crate) fn connect(
     caller: &Caller,
     arguments: &[u64; 6],
     own: &Own,
+    places: &Places,
     waits: impl Fn() -> Result<(), Refused>,
 ) -> Result<Answer, Refused> {
     let [number, at, bytes, ..] = *arguments;
@@ -133,7 +134,7 @@ pub(crate) fn connect(
             let to = on_loopback(asked).ok_or(Refused(ENETUNREACH))?;
             let socket = caller.descriptor(number)?;
             waits()?;
-            let answering = internet_listeners()?;
+            let answering = listening(internet_listeners())?;
             let mut answering = answering.iter().filter(|one| one.answers(to)).peekable();
             // One that is not the program's could be given the connection.
             if answering.peek().is_none() || !answering.all(|one| own.has(one.cookie)) {
@@ -150,10 +151,11 @@ pub(crate) fn connect(
                 rustix::fs::major(facts.st_dev),
                 rustix::fs::minor(facts.st_dev),
             );
-            let is_own = unix_listeners()?
+            let is_own = listening(unix_listeners())?
                 .iter()
                 .any(|one| one.file == Some((device, facts.st_ino as u32)) && own.has(one.cookie));
-            if !is_own {
+            // It made its socket where it may write, and nowhere else.
+            if !is_own || !is_beneath(&whereabouts(&place)?, &places.writable) {
                 return Err(Refused(ECONNREFUSED));
             }
             let to = SocketAddrUnix::new(name_of(&place))?;
@@ -162,7 +164,7 @@ pub(crate) fn connect(
         Address::Abstract(name) => {
             let socket = caller.descriptor(number)?;
             waits()?;
-            let is_own = unix_listeners()?
+            let is_own = listening(unix_listeners())?
                 .iter()
                 .any(|one| one.name == name && own.has(one.cookie));
             if !is_own {
@@ -177,7 +179,14 @@ pub(crate) fn connect(
 
 const HERE: i32 = -100;
 
+/// A kernel that does not tell what listens has nothing to connect to.
+fn listening<T>(told: std::io::Result<Vec<T>>) -> Result<Vec<T>, Refused> {
+    told.map_err(|_| Refused(ECONNREFUSED))
+}
+
 /// Makes a call that can wait, but not for long: everyone else in the fence waits too.
+/// A caller that takes the limit away meanwhile gains nothing: this process is
+/// interrupted at short intervals.
 fn within_time(
     socket: &OwnedFd,
     make: impl FnOnce() -> Result<(), rustix::io::Errno>,
@@ -190,6 +199,7 @@ fn within_time(
     set_socket_timeout(socket, Timeout::Send, before)?;
     match made {
         Ok(()) => Ok(Answer::Value(0)),
+        Err(rustix::io::Errno::INTR) => Err(Refused(ETIMEDOUT)),
         Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::AGAIN) if waits => {
             Err(Refused(ETIMEDOUT))
         }
@@ -226,8 +236,6 @@ fn bind_loopback(socket: &OwnedFd, asked: SocketAddr) -> Result<(), Refused> {
         }
         _ => on_loopback(asked).ok_or(Refused(EADDRNOTAVAIL))?,
     };
-    // A port is not shared with a server outside.
-    set_socket_reuseport(socket, false)?;
     Ok(bind_to(socket, &to)?)
 }
 

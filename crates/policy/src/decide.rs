@@ -45,7 +45,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
             .collect(),
     };
     if facts.mode == Mode::Fence {
-        reasons.extend(fence_in(rules, &mut boundary));
+        reasons.extend(fence_in(rules, &mut boundary, &call.workspace));
     }
     reasons.extend(of_result(rules, &boundary));
     if !reasons.is_empty() {
@@ -58,25 +58,37 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
 
 /// Without namespaces there are no layers: the workspace is written directly, or
 /// only read, and so is everything else.
-fn fence_in(rules: &Rules, boundary: &mut Boundary) -> Option<Reason> {
+fn fence_in(rules: &Rules, boundary: &mut Boundary, workspace: &Path) -> Vec<Reason> {
     let as_it_is = |view: &View| view.host == view.inside;
     boundary.views.retain(as_it_is);
     for view in &mut boundary.views {
         view.access = Access::ReadOnly;
     }
-    match boundary.workspace {
-        WorkspaceMode::Live | WorkspaceMode::ReadOnly => None,
-        WorkspaceMode::CopyOnWrite if rules.forbid_live.value => Some(reason(
+    if boundary.workspace == WorkspaceMode::ReadOnly {
+        return Vec::new();
+    }
+    let mut reasons = Vec::new();
+    if boundary.workspace == WorkspaceMode::CopyOnWrite && rules.forbid_live.value {
+        reasons.push(reason(
             "a program without namespaces",
             "its workspace would be written directly, and is never live here",
             &rules.forbid_live.origin,
             "let user namespaces be made (atoll doctor says how), or choose another profile",
-        )),
-        WorkspaceMode::CopyOnWrite => {
-            boundary.workspace = WorkspaceMode::Live;
-            None
-        }
+        ));
     }
+    // Landlock gives rights, and takes none back further down.
+    let within = rules.views.values();
+    for view in within.filter(|view| view.value.host.starts_with(workspace)) {
+        reasons.push(reason(
+            format!("showing {} read-only", view.value.host.display()),
+            "without namespaces everything in the workspace can be written",
+            &view.origin,
+            "leave it out, work in a directory beside it, or let user namespaces be made \
+             (atoll doctor says how)",
+        ));
+    }
+    boundary.workspace = WorkspaceMode::Live;
+    reasons
 }
 
 /// The rules, the caller and the host must belong together.

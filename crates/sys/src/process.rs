@@ -469,6 +469,40 @@ pub fn reset_signals() -> io::Result<()> {
     change_signal_mask(libc::SIG_SETMASK, &signal_set(&[])?)
 }
 
+/// Interrupts whatever system call this process waits in, at this interval for ever
+/// (setitimer(2)). Its children are not interrupted.
+///
+/// # Errors
+/// The kernel's.
+pub fn interrupt_every(milliseconds: u16) -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let interval = libc::timeval {
+        tv_sec: i64::from(milliseconds / 1000),
+        tv_usec: i64::from(milliseconds % 1000) * 1000,
+    };
+    let timer = libc::itimerval {
+        it_interval: interval,
+        it_value: interval,
+    };
+    // SAFETY: the records are plain data that live through the calls; the handler does
+    // nothing, and without SA_RESTART the interrupted call returns.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        check(libc::sigaction(
+            libc::SIGALRM,
+            &raw const action,
+            ptr::null_mut(),
+        ))?;
+        check(libc::setitimer(
+            libc::ITIMER_REAL,
+            &raw const timer,
+            ptr::null_mut(),
+        ))
+        .map(drop)
+    }
+}
+
 /// Gives a signal no effect.
 pub fn ignore_signal(number: i32) {
     // SAFETY: SIG_IGN is a valid disposition; the worst answer is an error for

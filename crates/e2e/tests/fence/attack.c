@@ -142,6 +142,96 @@ static int address_race(void) {
     return !reached;
 }
 
+// Options by which packets leave by another way than was judged.
+static int option(void) {
+    int one = 1, s = socket(AF_INET, SOCK_STREAM, 0), six = socket(AF_INET6, SOCK_STREAM, 0);
+    unsigned char route[24] = {0, 2, 4, 0, 0};
+    struct group_req group = {.gr_interface = 1};
+    struct sockaddr_in *to = (void *)&group.gr_group;
+    to->sin_family = AF_INET;
+    inet_pton(AF_INET, "239.255.1.2", &to->sin_addr);
+    if (!strcmp(first, "device")) return answer(first, setsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2));
+    if (!strcmp(first, "index")) return answer(first, setsockopt(s, SOL_SOCKET, 62, &one, sizeof one));
+    if (!strcmp(first, "share")) return answer(first, setsockopt(s, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one));
+    if (!strcmp(first, "later")) return answer(first, setsockopt(s, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &one, sizeof one));
+    if (!strcmp(first, "group")) return answer(first, setsockopt(s, IPPROTO_IP, MCAST_JOIN_GROUP, &group, sizeof group));
+    route[1] = 2;
+    return answer(first, setsockopt(six, IPPROTO_IPV6, IPV6_RTHDR, route, sizeof route));
+}
+
+// A connection to a listener whose queue is full, without the limit in time that
+// whoever makes it has set.
+static int slow_socket;
+static void *unlimit(void *unused) {
+    struct timeval none = {0, 0};
+    while (!done) setsockopt(slow_socket, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none);
+    return unused;
+}
+static void too_slow(int unused) { (void)unused, _exit(0); }
+
+static int slow_connect(void) {
+    struct sockaddr_in at = at_port(0);
+    socklen_t bytes = sizeof at;
+    int own = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(own, (void *)&at, sizeof at) < 0 || listen(own, 0) < 0) return answer("listen", -1);
+    getsockname(own, (void *)&at, &bytes);
+    for (int n = 0; n < 3; n++) {
+        int filler = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(filler, (void *)&at, sizeof at);
+    }
+    usleep(100000);
+    slow_socket = socket(AF_INET, SOCK_STREAM, 0);
+    pthread_t thread;
+    pthread_create(&thread, 0, unlimit, 0);
+    signal(SIGALRM, too_slow);
+    for (int n = 0; n < 10; n++) {
+        alarm(4);
+        int s = slow_socket;
+        connect(s, (void *)&at, sizeof at);
+        slow_socket = socket(AF_INET, SOCK_STREAM, 0);
+        close(s);
+    }
+    done = 1;
+    alarm(0);
+    return 1;
+}
+
+// The last copy of a socket that lingers is whoever holds one for a moment.
+static void *close_shared(void *unused) {
+    usleep(rand() % 300);
+    close(slow_socket);
+    return unused;
+}
+
+static int slow_close(void) {
+    struct sockaddr_in at = at_port(0), nowhere = at_port(1);
+    struct linger linger = {1, 600};
+    socklen_t bytes = sizeof at;
+    static char block[1 << 16];
+    int own = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(own, (void *)&at, sizeof at) < 0 || listen(own, 100) < 0) return answer("listen", -1);
+    getsockname(own, (void *)&at, &bytes);
+    for (int n = 0; n < 60; n++) {
+        slow_socket = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(slow_socket, (void *)&at, sizeof at) < 0) return answer("connect", -1);
+        setsockopt(slow_socket, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+        fcntl(slow_socket, F_SETFL, O_NONBLOCK);
+        while (send(slow_socket, block, sizeof block, MSG_NOSIGNAL) > 0) {}
+        pthread_t thread;
+        pthread_create(&thread, 0, close_shared, 0);
+        bind(slow_socket, (void *)&nowhere, sizeof nowhere);
+        double before = now();
+        struct sockaddr_in any = at_port(0);
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+        bind(s, (void *)&any, sizeof any);
+        close(s);
+        if (now() - before > 3) return 0;
+        // The thread itself may wait for as long as it has asked to.
+        (void)thread;
+    }
+    return 1;
+}
+
 static int say_listening(int s) {
     struct sockaddr_in6 at;
     socklen_t bytes = sizeof at;
@@ -375,6 +465,9 @@ int main(int count, char **arguments) {
     if (!strcmp(way, "unix")) return unix_socket(0);
     if (!strcmp(way, "abstract")) return unix_socket(1);
     if (!strcmp(way, "address-race")) return address_race();
+    if (!strcmp(way, "option")) return option();
+    if (!strcmp(way, "slow-connect")) return slow_connect();
+    if (!strcmp(way, "slow-close")) return slow_close();
     if (!strcmp(way, "listen-everywhere")) return listen_everywhere();
     if (!strcmp(way, "listen-unbound")) return listen_unbound();
     if (!strcmp(way, "listen-swapped")) return listen_swapped();
