@@ -224,7 +224,7 @@ impl Conclusion<'_> {
         let Some(path) = &self.arguments.json else {
             return Ok(());
         };
-        let text = format!("{:#}\n", as_json(record, went));
+        let text = format!("{:#}\n", as_json(record, self.mode, went));
         match self.json {
             None => {
                 self.output.say(&text);
@@ -404,7 +404,7 @@ fn not_at_path(record: &RunRecord) -> Option<String> {
 }
 
 /// How a run went, for machines.
-fn as_json(record: &RunRecord, went: &Went) -> serde_json::Value {
+fn as_json(record: &RunRecord, mode: Mode, went: &Went) -> serde_json::Value {
     let (outcome, groups) = (&went.outcome, &went.groups);
     let denied: Vec<_> = went
         .denied
@@ -423,6 +423,7 @@ fn as_json(record: &RunRecord, went: &Went) -> serde_json::Value {
         "run": record.run,
         "state": crate::review::state_word(record),
         "profile": record.profile,
+        "mode": mode,
         "workspace": record.workspace.to_string_lossy(),
         "exit": outcome.ending.exit_status(),
         "ending": outcome.ending,

@@ -91,8 +91,9 @@ fn a_run_in_a_fence_of_which_nothing_is_kept_leaves_the_workspace_as_it_was() {
     };
     world.write("file", "before");
     let script = "echo after > file; mkdir d; echo new > d/new; chmod 600 file";
-    let run = world.run(["--discard"], script).without_namespaces();
-    let _ = run.run().success();
+    let run = world.run(["--discard", "--json", "-"], script);
+    let told = run.without_namespaces().run().success();
+    assert!(told.err().contains("\"mode\": \"fence\""), "{}", told.err());
     assert_eq!(world.read("file"), "before");
     assert!(!world.exists("d"));
     assert!(world.runs().iter().all(|run| run["state"] != "kept"));
@@ -527,6 +528,30 @@ fn a_terminal_works_in_a_fence() {
     terminal.expect("24 81");
     terminal.expect("from the terminal");
     let _ = terminal.wait().success();
+}
+
+#[test]
+fn a_mount_in_the_workspace_keeps_a_fence_from_starting() {
+    let Some(world) = fenced("a_mount_in_the_workspace_keeps_a_fence_from_starting") else {
+        return;
+    };
+    fs::create_dir(world.path("inner")).unwrap();
+    let (user, group) = e2e::id();
+    let program = std::env::var("ATOLL_BIN").unwrap();
+    let script = format!(
+        "mount -t tmpfs none inner && exec unshare --user --map-user={user} --map-group={group} \
+         --keep-caps sh -c 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv \
+         --inh-caps=-all --ambient-caps=-all --bounding-set=-all \"$@\"' sh \
+         {program} run -- touch made"
+    );
+    let seen = world.mount_shell(&script).run();
+    assert_eq!(seen.code(), 125, "{}", seen.err());
+    assert!(
+        seen.err().contains("is a mount of its own"),
+        "{}",
+        seen.err()
+    );
+    assert!(!world.exists("made"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rustix::fs::{
     removexattr, setxattr, utimensat,
 };
 
-use crate::caller::{Caller, is_beneath, name_of, whereabouts};
+use crate::caller::{Caller, HERE, is_beneath, name_of, whereabouts};
 use crate::{Attribute, EACCES, EPERM, Places, Refused, Target};
 
 const EINVAL: i32 = 22;
@@ -62,8 +62,6 @@ pub(crate) fn watch(
     let number = inotify::add_watch(events_of, name_of(&place), wanted)?;
     Ok(Answer::Value(number.into()))
 }
-
-const HERE: i32 = -100;
 
 /// The file that a call is about, and the arguments that follow its name.
 fn find(

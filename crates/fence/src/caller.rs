@@ -16,7 +16,7 @@ const PAGE_BYTES: u64 = 4096;
 const ENAMETOOLONG: i32 = 36;
 const EFAULT: i32 = 14;
 /// "Here", in place of a directory's descriptor (AT_FDCWD).
-const HERE: i32 = -100;
+pub(crate) const HERE: i32 = -100;
 
 /// One waiting thread.
 pub(crate) struct Caller {

@@ -71,6 +71,9 @@ const PAIRS: &[Guarded] = &[
     )),
 ];
 
+/// Where a boundary refuses internet sockets: Unix alone, and still no datagrams.
+pub const NO_INTERNET: (Call, Action) = (call("socket", 41, 198), Action::All(PAIRS));
+
 /// Terminals and sockets. Others change files that can only be read: their flags,
 /// their protection.
 const REQUESTS: &[Guarded] = &[

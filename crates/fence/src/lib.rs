@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atoll_sys::judging::{self, Answer, Waiting};
 
-pub use calls::{JUDGED, REFUSED, request};
+pub use calls::{JUDGED, NO_INTERNET, REFUSED, request};
 pub use processes::{become_reaper, descendants, end_descendants};
 
 use caller::Caller;

@@ -10,7 +10,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_cookie};
 use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, bind as bind_to, connect as connect_to};
 
-use crate::caller::{Caller, is_beneath, name_of, whereabouts};
+use crate::caller::{Caller, HERE, is_beneath, name_of, whereabouts};
 use crate::listeners::{internet_listeners, unix_listeners};
 use crate::{EACCES, Places, Refused};
 
@@ -176,8 +176,6 @@ pub(crate) fn connect(
         Address::Unnamed => Err(Refused(EINVAL)),
     }
 }
-
-const HERE: i32 = -100;
 
 /// A kernel that does not tell what listens has nothing to connect to.
 fn listening<T>(told: std::io::Result<Vec<T>>) -> Result<Vec<T>, Refused> {

@@ -298,6 +298,11 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
         for (call, _) in atoll_fence::JUDGED {
             add(call, Action::Judge);
         }
+        // Both narrow the same call, and neither may widen what the other has left.
+        if denials.sockets {
+            let (call, action) = atoll_fence::NO_INTERNET;
+            add(&call, action);
+        }
     }
     rules
 }

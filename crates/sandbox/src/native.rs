@@ -165,6 +165,10 @@ struct Seen {
 fn seen(native: &Native<'_>, boundary: &Boundary, call: &Call) -> Result<Seen, SandboxError> {
     let (placement, workspace) = (native.placement, &call.workspace);
     if let Some(place) = &placement.fence {
+        if !matches!(placement.workspace, WorkspacePlace::ReadOnly) {
+            // The checkpoint, to which undo goes back, does not reach into mounts.
+            tree::refuse_mounts_within(workspace, native.host)?;
+        }
         fence::furnish(boundary, place)?;
         return Ok(Seen {
             host_name: Vec::new(),

@@ -546,7 +546,7 @@ fn is_as_caller(kind: ViewKind, path: &Path, placement: &Placement, host: &Host)
     kind != ViewKind::System && is_mapped
 }
 
-fn refuse_mounts_within(outer: &Path, host: &Host) -> Result<(), SandboxError> {
+pub(crate) fn refuse_mounts_within(outer: &Path, host: &Host) -> Result<(), SandboxError> {
     match host.mounts_within(outer).next() {
         None => Ok(()),
         Some(inner) => Err(SandboxError::MountInside {

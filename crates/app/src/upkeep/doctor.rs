@@ -223,6 +223,15 @@ fn state(host: &Host, places: &Places) -> Finding {
     let kind = host
         .mount_of(&places.state)
         .map_or("unknown", |mount| mount.kind.as_str());
+    if let Ok(Mode::Fence) = host.mode() {
+        return Finding {
+            name: "copy-on-write",
+            grade: Grade::Weaker,
+            found: "not in a fence: the workspace is written directly, after a checkpoint"
+                .to_owned(),
+            fix: None,
+        };
+    }
     let can_overlay = ["ext4", "ext3", "xfs", "btrfs", "tmpfs", "f2fs"].contains(&kind);
     Finding {
         name: "copy-on-write",

@@ -253,6 +253,38 @@ fn a_fence_judges_what_namespaces_would_hold() {
 }
 
 #[test]
+fn a_fence_gives_back_nothing_that_a_boundary_refuses() {
+    let fenced = |sockets, debugging, memory_programs| {
+        program(Denials {
+            fenced: true,
+            sockets,
+            debugging,
+            memory_programs,
+            set_id: true,
+        })
+    };
+    let numbers = numbers();
+    let socket = numbers["socket"];
+    let without = fenced(true, true, true);
+    assert_eq!(says(&without, socket, [1, 1, 0, 0, 0, 0]), Verdict::Allow);
+    for [family, kind] in [[1, 2], [2, 1], [10, 1], [2, 2], [16, 3]] {
+        let verdict = says(&without, socket, [family, kind, 0, 0, 0, 0]);
+        assert!(matches!(verdict, Verdict::Error(_)), "{family} {kind}");
+    }
+    let with = fenced(false, false, false);
+    assert_eq!(says(&with, socket, [2, 1, 0, 0, 0, 0]), Verdict::Allow);
+    for name in ["ptrace", "memfd_create"] {
+        assert_eq!(says(&without, numbers[name], [0; 6]), EPERM, "{name}");
+        assert_eq!(says(&with, numbers[name], [0; 6]), Verdict::Allow, "{name}");
+    }
+    // The judge itself refuses the bits of set-user-id.
+    assert_eq!(
+        says(&without, numbers["fchmod"], [3, 0o4755, 0, 0, 0, 0]),
+        Verdict::Judge
+    );
+}
+
+#[test]
 fn every_call_has_one_rule_and_every_rule_a_reason() {
     let mut names = BTreeSet::new();
     for (group, call) in grouped() {
