@@ -94,6 +94,16 @@ fn attended(
     input: &[u8],
     other_side: impl FnOnce(Far) + Send + 'static,
 ) -> (Result<Outcome, SandboxError>, Vec<u8>) {
+    attended_after(limits, input, |_| {}, other_side)
+}
+
+/// The same for a side that has done something before anybody attends.
+fn attended_after(
+    limits: Limits,
+    input: &[u8],
+    before: impl FnOnce(&Far),
+    other_side: impl FnOnce(Far) + Send + 'static,
+) -> (Result<Outcome, SandboxError>, Vec<u8>) {
     let (line, far_line) = socket::pair().unwrap();
     let (control, far_control) = socket::pair().unwrap();
     let (far_input, lines_input) = descriptor::pipe().unwrap();
@@ -129,6 +139,7 @@ fn attended(
         input: Some(typed),
         sink,
     };
+    before(&far);
     let other = thread::spawn(move || other_side(far));
     let result = running.attend(&mut spectator);
     drop(spectator);
@@ -197,32 +208,25 @@ fn every_report_of_an_end_has_its_ending() {
     ];
     for (report, expected) in cases {
         for launcher_first in [false, true] {
+            // What the first process said last is heard, whichever line is told of its
+            // end first: both are there when somebody looks.
             let told = report.clone();
-            let (result, _) = attended(limits(), b"", move |far| {
-                // What the first process said last is heard, whichever line is
-                // looked at first.
+            let both = |far: &Far| {
+                let gone = Report::Gone {
+                    cpu_us: 1,
+                    memory_peak_bytes: 1,
+                };
                 if launcher_first {
-                    far.launcher_report(Report::Gone {
-                        cpu_us: 1,
-                        memory_peak_bytes: 1,
-                    });
+                    far.launcher_report(gone);
+                    far.report(told);
+                } else {
+                    far.report(told);
+                    far.launcher_report(gone);
                 }
-                far.report(told);
-                if !launcher_first {
-                    far.gone();
-                }
-            });
-            match (result, launcher_first) {
-                (Ok(outcome), _) if outcome.ending == expected => {}
-                // Too late: the launcher had told that all is gone.
-                (
-                    Ok(Outcome {
-                        ending: Ending::Signalled { signal: 9 },
-                        ..
-                    })
-                    | Err(SandboxError::Vanished),
-                    true,
-                ) => {}
+            };
+            let (result, _) = attended_after(limits(), b"", both, drop);
+            match result {
+                Ok(outcome) if outcome.ending == expected => {}
                 other => panic!("{report:?}: {other:?}"),
             }
         }
