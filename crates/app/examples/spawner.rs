@@ -1,8 +1,8 @@
 //! Many sandboxes from one process, whose launcher stays: each is made, runs a
 //! program and is taken away by the main path, with its record in the ledger.
 //!
-//! `spawner STATE PROGRAM WHAT NUMBER` keeps everything beneath the directory STATE.
-//! PROGRAM is a static program. WHAT is one of
+//! `spawner STATE PROGRAM WHAT NUMBER [PROFILE]` keeps everything beneath the directory
+//! STATE. PROGRAM is a static program, PROFILE a profile's file. WHAT is one of
 //! - `rounds`: so often in turn with a plain start of the program;
 //! - `sustained`: two at a time, for so many seconds;
 //! - `idle`: so many at once. PROGRAM writes something and reads until the end;
@@ -21,7 +21,10 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use atoll_gateway::{Request, call};
 use atoll_model::{Call, Ending, Mode, Principal, RunId};
-use atoll_policy::{Facts, HostFacts, NoProfiles, Requested, Rules, Sources, TrustList, compile};
+use atoll_policy::{
+    Facts, HostFacts, NoProfiles, Requested, RequestedProfile, Rules, SourceFile, Sources,
+    TrustList, compile,
+};
 use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream};
 use atoll_store::{Ledger, StateDir};
 use rustix::pipe::PipeFlags;
@@ -34,11 +37,11 @@ const PAUSE: Duration = Duration::from_secs(2);
 fn main() -> Result<()> {
     let given: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = given.iter().map(String::as_str).collect();
-    let [state, program, what, number] = words.as_slice() else {
-        bail!("usage: spawner STATE PROGRAM rounds|sustained|idle|hold NUMBER");
+    let [state, program, what, number, profile @ ..] = words.as_slice() else {
+        bail!("usage: spawner STATE PROGRAM rounds|sustained|idle|hold NUMBER [PROFILE]");
     };
     let number: u64 = number.parse().context("NUMBER")?;
-    let many = Many::new(Path::new(state), Path::new(program))?;
+    let many = Many::new(Path::new(state), Path::new(program), profile.first())?;
     let figures = match *what {
         "rounds" => many.rounds(number)?,
         "sustained" => many.sustained(Duration::from_secs(number))?,
@@ -72,7 +75,7 @@ struct Many {
 }
 
 impl Many {
-    fn new(directory: &Path, program: &Path) -> Result<Self> {
+    fn new(directory: &Path, program: &Path, profile: Option<&&str>) -> Result<Self> {
         std::fs::create_dir_all(directory)?;
         let directory = directory.canonicalize()?;
         let program = program.canonicalize()?;
@@ -97,7 +100,15 @@ impl Many {
             project: None,
             trust: &TrustList::default(),
         };
-        let rules = compile(&sources, &Requested::default(), inside.as_os_str(), &facts)?;
+        let profile = profile.map(|path| -> Result<RequestedProfile> {
+            let file = SourceFile::new((*path).to_owned(), std::fs::read(path)?);
+            Ok(RequestedProfile::File(file))
+        });
+        let requested = Requested {
+            profile: profile.transpose()?,
+            ..Requested::default()
+        };
+        let rules = compile(&sources, &requested, inside.as_os_str(), &facts)?;
         Ok(Self {
             program: inside,
             workspace,
