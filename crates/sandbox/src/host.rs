@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Mode;
-use atoll_sys::process::{self, Namespaces, Side};
 
 use crate::mountinfo::parse_mounts;
+use crate::trial::{Trial, try_namespaces};
 use crate::{MountPoint, SandboxError};
 
 /// The facts that a boundary is built on.
@@ -62,7 +62,7 @@ impl Host {
     /// [`SandboxError::Kernel`] where a fence is all that is left, and this kernel's
     /// Landlock does not hold one.
     pub fn mode(&self) -> Result<Mode, SandboxError> {
-        if self.uid == 0 || may_make_namespaces() {
+        if self.uid == 0 || may_make_namespaces(&self.mounts) {
             return Ok(Mode::Full);
         }
         if self.landlock < FENCE_LANDLOCK {
@@ -94,12 +94,13 @@ impl Host {
     }
 }
 
-/// Ports are held from this version on.
-const FENCE_LANDLOCK: u32 = 4;
+/// The version of Landlock that a fence needs: from it on ports are held.
+pub const FENCE_LANDLOCK: u32 = 4;
 
-/// Whether an ordinary user may make user namespaces and have rights in them. What a
-/// setting forbids is believed; where it depends on the program, it is tried.
-fn may_make_namespaces() -> bool {
+/// Whether an ordinary user may make user namespaces and use them. What a setting
+/// forbids is believed; where something else can stand against it, it is tried, which
+/// takes too long for every start.
+fn may_make_namespaces(mounts: &[MountPoint]) -> bool {
     let says = |path: &str, value: &str| {
         std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
     };
@@ -108,26 +109,34 @@ fn may_make_namespaces() -> bool {
     {
         return false;
     }
-    !says(
+    let is_doubtful = says(
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         "1",
-    ) || try_namespaces()
+    ) || covers_processes(mounts)
+        || is_confined();
+    !is_doubtful || matches!(try_namespaces(), Trial::Works | Trial::NoOverlay)
 }
 
-/// Makes namespaces in a process that ends at once, and uses a right there.
-fn try_namespaces() -> bool {
-    match process::divide(Namespaces::ALL, None) {
-        Err(_) => false,
-        Ok(Side::Child) => {
-            let named = atoll_sys::credentials::set_host_name(b"atoll");
-            process::exit_now(u8::from(named.is_err()))
-        }
-        Ok(Side::Parent(child)) => {
-            let ended = process::wait(Some(child.pid), true);
-            let change = ended.ok().flatten().map(|waited| waited.change);
-            change == Some(process::Change::Exited(0))
-        }
-    }
+/// Whether this process is already held by a filter of system calls or by rules of a
+/// security module, as in containers.
+fn is_confined() -> bool {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let is_filtered = read("/proc/self/status")
+        .lines()
+        .filter_map(|line| line.strip_prefix("Seccomp:"))
+        .any(|mode| mode.trim() != "0");
+    let rules = read("/proc/self/attr/current");
+    let rules = rules.trim_matches(['\0', '\n', ' ']);
+    is_filtered || !(rules.is_empty() || rules.starts_with("unconfined"))
+}
+
+/// Whether something covers a part of /proc. What is always mounted there is on
+/// directories that the kernel knows to be empty.
+pub(crate) fn covers_processes(mounts: &[MountPoint]) -> bool {
+    const EMPTY: [&str; 2] = ["/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd"];
+    let covers = |path: &Path| path != Path::new("/proc") && path.starts_with("/proc");
+    let mut mounts = mounts.iter().map(|mount| mount.path.as_path());
+    mounts.any(|path| covers(path) && !EMPTY.iter().any(|empty| path.starts_with(empty)))
 }
 
 /// Whether a map of ids (user_namespaces(7)) is that of the first namespace, or
