@@ -10,6 +10,8 @@
 
 use std::path::Path;
 
+use crate::render::command_line;
+
 /// The profile's name, and that of its file.
 pub const NAME: &str = "atoll";
 /// Where it goes.
@@ -44,7 +46,7 @@ pub fn profile(program: &Path) -> Result<String, String> {
 /// The command, for root, that writes the profile and loads it.
 pub fn installation(program: &Path) -> String {
     format!(
-        "'{}' doctor --apparmor-profile > {FILE} && apparmor_parser -r {FILE}",
-        program.display()
+        "{} doctor --apparmor-profile > {FILE} && apparmor_parser -r {FILE}",
+        command_line(&[program.into()])
     )
 }

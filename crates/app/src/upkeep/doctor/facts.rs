@@ -22,8 +22,9 @@ pub struct Facts {
     pub settings: Settings,
     /// The kernel's security modules in their order; `None` where they are not told.
     pub modules: Option<String>,
-    /// The answers that a filter of system calls may give; `None` without filters.
-    pub filter_answers: Option<String>,
+    /// Whether there are filters of system calls, and the answers that they may give;
+    /// `None` where these are not told.
+    pub filters: (bool, Option<String>),
     pub uid: u32,
     /// The running program; `None` where its file is gone.
     pub program: Option<PathBuf>,
@@ -84,7 +85,10 @@ impl Facts {
                 ),
             },
             modules: text("/sys/kernel/security/lsm").filter(|list| !list.trim().is_empty()),
-            filter_answers: text("/proc/sys/kernel/seccomp/actions_avail"),
+            filters: (
+                text("/proc/self/status").is_some_and(|text| text.contains("\nSeccomp:")),
+                text("/proc/sys/kernel/seccomp/actions_avail"),
+            ),
             uid: rustix::process::geteuid().as_raw(),
             program: std::env::current_exe().ok().filter(|path| path.is_file()),
             distribution: distribution(&text("/etc/os-release").unwrap_or_default()),

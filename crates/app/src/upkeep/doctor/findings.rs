@@ -188,11 +188,13 @@ fn landlock(holding: &Holding) -> Finding {
 }
 
 fn filter(facts: &Facts, holding: &Holding) -> Finding {
-    let answers = facts.filter_answers.as_deref().unwrap_or_default();
-    let can = |answer: &str| answers.split_whitespace().any(|one| one == answer);
-    let can_judge = can("user_notif");
+    let (has_filters, answers) = &facts.filters;
+    let can_judge = answers.as_deref().is_none_or(|answers| {
+        let mut answers = answers.split_whitespace();
+        answers.any(|one| one == "user_notif")
+    });
     let needs_judge = matches!(holding.mode, Ok(Mode::Fence));
-    let (grade, found) = match (can("errno"), can_judge) {
+    let (grade, found) = match (*has_filters, can_judge) {
         (false, _) => (Grade::Missing, "this kernel has no filters of system calls"),
         (true, false) if needs_judge => (Grade::Missing, "filters, without the judge of a fence"),
         (true, false) => (Grade::Good, "filters, without the judge of a fence"),
@@ -200,7 +202,7 @@ fn filter(facts: &Facts, holding: &Holding) -> Finding {
     };
     let holds = |is: bool| if is { Holds::Whole } else { Holds::Not };
     Finding::new(Group::Kernel, "seccomp", grade, found)
-        .promises(holds(can("errno")), holds(can("errno") && can_judge))
+        .promises(holds(*has_filters), holds(*has_filters && can_judge))
 }
 
 /// What stands against namespaces, and what helps.
