@@ -89,6 +89,7 @@ fn every_command_that_documents_name_exists() {
         "docs/profiles.md",
         "docs/ledger.md",
         "docs/outcome.md",
+        "docs/doctor.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();
@@ -106,5 +107,42 @@ fn every_command_that_documents_name_exists() {
     assert!(seen.contains("run") && seen.contains("why"), "{seen:?}");
     for command in seen {
         let _ = world.atoll([command.as_str(), "--help"]).run().success();
+    }
+}
+
+#[test]
+fn the_commands_of_the_page_on_doctor_work() {
+    let world = World::new("the_commands_of_the_page_on_doctor_work");
+    let page = document("docs/doctor.md");
+    let commands: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .collect();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    // Where a test is, AppArmor is not: what would go to it is looked at here.
+    let script = "sudo() { case \"$1 $2\" in 'tee /etc/apparmor.d/atoll') cat >profile;; \
+                  'apparmor_parser -r') test \"$3\" = /etc/apparmor.d/atoll;; *) false;; esac; }";
+    for command in commands {
+        let ran = shell(
+            &world,
+            &format!("{script}; {command}; echo \"ended with $?\""),
+        );
+        let limits = command.contains("--require limits");
+        let ended = ran.ends_with("ended with 0\n") || limits && ran.ends_with("ended with 1\n");
+        assert!(ended, "{command}: {ran}");
+    }
+    assert!(
+        world
+            .read(world.workspace().join("profile"))
+            .contains("userns,")
+    );
+    // The members of the document are those of the page.
+    let told = shell(&world, "atoll doctor --json; true");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let finding = &told["findings"][0];
+    for object in [&told, finding] {
+        for name in object.as_object().expect("an object").keys() {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
     }
 }

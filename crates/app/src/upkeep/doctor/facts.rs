@@ -5,10 +5,11 @@ use std::process::{Command, Stdio};
 
 use atoll_gateway::holds_layers;
 use atoll_model::{Enforcement, Mode};
-use atoll_sandbox::{Held, Host, Trial, detect_groups, forecast, try_namespaces};
+use atoll_sandbox::{Held, Host, Starting, Trial, detect_groups, forecast, try_namespaces};
 
 use super::known::Part;
 use super::version::{Version, of_kernel};
+use crate::LAUNCHER;
 use crate::configuration::Places;
 use crate::delegation::{self, Step};
 
@@ -19,6 +20,8 @@ pub struct Facts {
     pub kernel: (String, Option<Version>),
     /// What holds a program; the error where there is no Landlock.
     pub holding: Result<Holding, String>,
+    /// Whether the launcher starts; the error where it does not.
+    pub launcher: Result<(), String>,
     pub settings: Settings,
     /// The kernel's security modules in their order; `None` where they are not told.
     pub modules: Option<String>,
@@ -58,6 +61,7 @@ pub struct Settings {
     pub max_user_namespaces: Option<u64>,
     pub unprivileged_clone: Option<u64>,
     pub apparmor_restricts: Option<u64>,
+    pub memory_programs: Option<u64>,
 }
 
 /// What fixes use where it is there.
@@ -72,17 +76,20 @@ impl Facts {
         let signature = text("/proc/version_signature");
         let version = of_kernel(&release, &build, signature.as_deref());
         let setting = |path: &str| text(path)?.trim().parse().ok();
+        // The launcher is started on a thread, which whoever divides does not have yet.
+        let holding = Host::read().map(|host| Holding::of(&host, places));
+        let launcher = Starting::begin(LAUNCHER).works();
         Self {
             kernel: (release, version),
-            holding: Host::read()
-                .map(|host| Holding::of(&host, places))
-                .map_err(|error| error.to_string()),
+            holding: holding.map_err(|error| error.to_string()),
+            launcher: launcher.map_err(|error| error.to_string()),
             settings: Settings {
                 max_user_namespaces: setting("/proc/sys/user/max_user_namespaces"),
                 unprivileged_clone: setting("/proc/sys/kernel/unprivileged_userns_clone"),
                 apparmor_restricts: setting(
                     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
                 ),
+                memory_programs: setting("/proc/sys/vm/memfd_noexec"),
             },
             modules: text("/sys/kernel/security/lsm").filter(|list| !list.trim().is_empty()),
             filters: (

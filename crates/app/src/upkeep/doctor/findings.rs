@@ -95,7 +95,7 @@ const LANDLOCK_ADDS: [(u32, &str, &str); 5] = [
 
 /// Everything that was found.
 pub fn diagnose(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![kernel(facts)];
+    let mut findings = vec![kernel(facts), launcher(facts)];
     match &facts.holding {
         Err(error) => findings.push(without_landlock(facts, error)),
         Ok(holding) => {
@@ -144,6 +144,21 @@ fn kernel(facts: &Facts) -> Finding {
     } else {
         finding
     }
+}
+
+fn launcher(facts: &Facts) -> Finding {
+    let name = "launcher";
+    let Err(error) = &facts.launcher else {
+        let found = "starts from memory, tried";
+        return Finding::new(Group::Kernel, name, Grade::Good, found);
+    };
+    let missing = Finding::new(Group::Kernel, name, Grade::Missing, error);
+    if facts.settings.memory_programs == Some(2) {
+        return missing
+            .because("vm.memfd_noexec is 2, which forbids programs in memory")
+            .mended_by([fixes::setting("vm.memfd_noexec", 1)]);
+    }
+    missing.because("a security module may forbid programs in memory: dmesg tells")
 }
 
 fn without_landlock(facts: &Facts, error: &str) -> Finding {

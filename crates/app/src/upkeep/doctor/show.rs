@@ -22,7 +22,7 @@ const GROUPS: [(Group, &str); 4] = [
     (Group::Kernel, "kernel"),
     (Group::Boundary, "boundary"),
     (Group::Limits, "limits"),
-    (Group::Known, "known errors of these versions"),
+    (Group::Known, "known errors in these versions"),
 ];
 
 /// For people: a line for each finding, what helps beneath; folded where there are
@@ -34,7 +34,11 @@ pub fn text(
     paint: Paint,
     columns: Option<usize>,
 ) -> String {
-    let mut text = format!("{}\n", paint.style(Style::Strong, &verdict(findings, mode)));
+    let verdict = verdict(findings, mode);
+    let mut text = String::new();
+    for piece in fold(&verdict, columns.unwrap_or(usize::MAX)) {
+        text.push_str(&format!("{}\n", paint.style(Style::Strong, piece)));
+    }
     for (group, title) in GROUPS {
         let of_group: Vec<&Finding> = findings.iter().filter(|one| one.group == group).collect();
         if of_group.is_empty() {

@@ -168,6 +168,7 @@ fn whole() -> Facts {
             delegation: vec![Step::of_root("mkdir /cg/x && true")],
             state: ("/home/x/.local/state/atoll".into(), "ext4".to_owned(), true),
         }),
+        launcher: Ok(()),
         settings: Settings::default(),
         modules: Some("capability,landlock,yama,apparmor".to_owned()),
         filters: (true, Some("kill_process errno user_notif".to_owned())),
@@ -261,6 +262,11 @@ fn what_is_missing_comes_with_a_command() {
     check(filtered, namespaces, weaker, "as in containers");
     let overlay = changed(|_, holding| holding.trial = Trial::NoOverlay);
     check(overlay, namespaces, Grade::Missing, "modprobe overlay");
+    let refused = changed(|facts, _| {
+        facts.launcher = Err("EACCES".to_owned());
+        facts.settings.memory_programs = Some(2);
+    });
+    check(refused, "launcher", Grade::Missing, "vm.memfd_noexec=1");
     let covered = changed(|_, holding| holding.trial = Trial::NoProc);
     check(covered, namespaces, Grade::Missing, "covered");
     let without = changed(|facts, _| facts.holding = Err("no Landlock".to_owned()));
