@@ -152,14 +152,13 @@ fn commands(giver: &Giver, uid: u32) -> Vec<Step> {
             Step::of_root(format!("loginctl enable-linger {uid}")).with("once"),
             scope("--user "),
         ],
-        Giver::Unified(mount) if uid == 0 => vec![
-            Step::of_root(format!(
-                "mkdir -p {0}/{own} && sh -c 'echo $$ > {0}/{own}/cgroup.procs && exec atoll run \
-                 -- COMMAND'",
-                mount.display()
-            ))
-            .with("needs the controllers memory, pids and cpu in there"),
-        ],
+        // Whoever is in the group goes into one beneath: none has both processes and
+        // controllers to pass on.
+        Giver::Unified(mount) if uid == 0 => vec![Step::of_root(format!(
+            "cd {} && mkdir -p others && for pid in $(cat cgroup.procs); do echo $pid > \
+             others/cgroup.procs; done; echo +memory +pids +cpu > cgroup.subtree_control",
+            mount.display()
+        ))],
         Giver::Unified(mount) => vec![
             Step::of_root(format!(
                 "cd {} && echo +memory +pids +cpu > cgroup.subtree_control && mkdir -p {own} && \

@@ -123,7 +123,7 @@ fn what_is_not_held_without_a_group_is_told_or_refused_slow() {
 #[test]
 fn root_of_a_container_has_every_limit_if_alone_slow() {
     if let Some(told) = without_systemd("root_of_a_container_has_every_limit_if_alone_slow") {
-        told.expect("container-", 4);
+        told.expect("container-", 5);
     }
 }
 
@@ -132,6 +132,17 @@ fn without_user_namespaces_the_setting_is_named_slow() {
     if let Some(told) = without_systemd("without_user_namespaces_the_setting_is_named_slow") {
         told.expect("namespaces-", 8);
     }
+}
+
+/// The commands by which docs/doctor.md has the profile installed.
+fn documented() -> String {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
+    let page = std::path::Path::new(&package).join("../../docs/doctor.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let commands = page.lines().filter_map(|line| line.strip_prefix("    "));
+    let commands: Vec<&str> = commands.filter(|line| line.contains("sudo")).collect();
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    commands.join(" && ")
 }
 
 /// Debian's kernel has AppArmor, and not Ubuntu's setting: a profile that keeps a login
@@ -151,6 +162,10 @@ fn a_profile_of_apparmor_gives_namespaces_back_slow() {
         let mut guest = plain(Kernel::New, include_str!("guest/apparmor.sh"));
         guest.words = "lsm=landlock,yama,apparmor";
         guest.files.extend(parser.files());
+        let commands = documented().into_bytes();
+        guest
+            .files
+            .push(("/atoll/documented.sh".to_owned(), 0o644, commands));
         guest
     };
     if let Some(told) = told(name, &TOLD, guest) {

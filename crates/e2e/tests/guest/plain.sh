@@ -100,8 +100,22 @@ seen container-memory "$json" '"limit":"memory"' 'cgroup-v2","limit":"cpu"'
 run true
 agrees container-doctor-agrees
 seen container-leaf "$(cd $group && echo */)" '^atoll/$'
-group=$GROUPS_TOP
 
+# With others beside it, it is told how they go out of the way, which is done to the letter.
+mkdir $GROUPS_TOP/crowded
+begin $GROUPS_TOP/crowded sleep 1000
+other=$started
+soon grep -q "$other" $GROUPS_TOP/crowded/cgroup.procs
+cat >/tmp/crowded <<'END'
+advice=$("$0" doctor | sed -n 's/^ *\(cd .* mkdir -p others .*\)$/\1/p')
+(eval "$advice")
+"$0" run --json - --limit cpu=1 -- echo works
+END
+said=$(entered $GROUPS_TOP/crowded /tmp/container $as_root bash -c '. /tmp/crowded' "$ATOLL" 2>&1)
+seen container-advice-works "$(tr -d ' \n' <<<"$said")" works 'cgroup-v2","limit":"memory"' 'cgroup-v2","limit":"cpu"'
+kill $other
+wait $other 2>/dev/null
+group=$GROUPS_TOP
 
 ## No user namespaces.
 echo 0 >/proc/sys/user/max_user_namespaces
