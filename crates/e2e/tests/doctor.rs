@@ -96,6 +96,32 @@ fn what_only_a_try_shows_decides_about_doctor_and_run() {
     }
 }
 
+/// A filter of system calls, as a container has one, decides about both.
+#[test]
+fn a_filter_around_atoll_decides_about_doctor_and_run() {
+    let world = World::new("a_filter_around_atoll_decides_about_doctor_and_run");
+    let program = world.path("filtered");
+    let _ = world
+        .host("cc")
+        .args(["-x", "c", "-", "-o"])
+        .arg(&program)
+        .stdin(include_str!("doctor/filtered.c"))
+        .run()
+        .success();
+    let under = |what: &'static str| {
+        let program = program.to_str().unwrap().to_owned();
+        move |invocation: Invocation| invocation.under([program.as_str(), what])
+    };
+    // One that leaves alone what is needed leaves everything as it is.
+    assert_eq!(agreed(&world, under("acct")).as_deref(), Some("full"));
+    // Without the call that makes processes there is not even a fence.
+    for what in ["clone3-gone", "clone3-refused"] {
+        assert_eq!(agreed(&world, under(what)), None, "{what}");
+        let told = under(what)(world.atoll(["doctor"])).run();
+        assert!(told.out().contains("as in containers"), "{told}");
+    }
+}
+
 #[test]
 fn doctor_changes_nothing() {
     let world = World::new("doctor_changes_nothing");

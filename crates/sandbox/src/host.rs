@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use atoll_model::Mode;
 
 use crate::mountinfo::parse_mounts;
-use crate::trial::{Trial, try_namespaces};
+use crate::trial::{Trial, can_copy, try_namespaces};
 use crate::{MountPoint, SandboxError};
 
 /// The facts that a boundary is built on.
@@ -62,8 +62,19 @@ impl Host {
     /// [`SandboxError::Kernel`] where a fence is all that is left, and this kernel's
     /// Landlock does not hold one.
     pub fn mode(&self) -> Result<Mode, SandboxError> {
-        if self.uid == 0 || may_make_namespaces(&self.mounts) {
+        if self.uid == 0 {
             return Ok(Mode::Full);
+        }
+        match what_forbids_namespaces(&self.mounts) {
+            None => return Ok(Mode::Full),
+            Some(Trial::NoNamespaces(_)) if !can_copy() => {
+                return Err(SandboxError::Kernel(
+                    "the call clone3 is refused, by which even a fence is made; a filter of \
+                     system calls does that, as those of many containers"
+                        .to_owned(),
+                ));
+            }
+            Some(_) => {}
         }
         if self.landlock < FENCE_LANDLOCK {
             return Err(SandboxError::Kernel(format!(
@@ -97,24 +108,29 @@ impl Host {
 /// The version of Landlock that a fence needs: from it on ports are held.
 pub const FENCE_LANDLOCK: u32 = 4;
 
-/// Whether an ordinary user may make user namespaces and use them. What a setting
+/// What keeps an ordinary user from making user namespaces and using them. What a setting
 /// forbids is believed; where something else can stand against it, it is tried, which
 /// takes too long for every start.
-fn may_make_namespaces(mounts: &[MountPoint]) -> bool {
+fn what_forbids_namespaces(mounts: &[MountPoint]) -> Option<Trial> {
     let says = |path: &str, value: &str| {
         std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
     };
-    if says("/proc/sys/user/max_user_namespaces", "0")
-        || says("/proc/sys/kernel/unprivileged_userns_clone", "0")
-    {
-        return false;
-    }
     let is_doubtful = says(
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         "1",
     ) || covers_processes(mounts)
         || is_confined();
-    !is_doubtful || matches!(try_namespaces(), Trial::Works | Trial::NoOverlay)
+    let is_forbidden = says("/proc/sys/user/max_user_namespaces", "0")
+        || says("/proc/sys/kernel/unprivileged_userns_clone", "0");
+    match (is_doubtful, is_forbidden) {
+        (false, false) => None,
+        (false, true) => Some(Trial::NoRights),
+        (true, _) => match try_namespaces() {
+            Trial::Works | Trial::NoOverlay if is_forbidden => Some(Trial::NoRights),
+            Trial::Works | Trial::NoOverlay => None,
+            failed => Some(failed),
+        },
+    }
 }
 
 /// Whether this process is already held by a filter of system calls or by rules of a

@@ -60,6 +60,15 @@ pub fn try_namespaces() -> Trial {
     }
 }
 
+/// Whether a process can be made at all as the launcher makes them: a fence needs that too.
+pub(crate) fn can_copy() -> bool {
+    match process::divide(Namespaces::NONE, None) {
+        Err(_) => false,
+        Ok(Side::Child) => process::exit_now(WORKS),
+        Ok(Side::Parent(child)) => process::wait(Some(child.pid), true).is_ok(),
+    }
+}
+
 fn from_status(status: u8) -> Trial {
     match status {
         WORKS => Trial::Works,
