@@ -69,8 +69,7 @@ impl Host {
             None => return Ok(Mode::Full),
             Some(Trial::NoNamespaces(_)) if !can_copy() => {
                 return Err(SandboxError::Kernel(
-                    "the call clone3 is refused, by which even a fence is made; a filter of \
-                     system calls does that, as those of many containers"
+                    "the call clone3 is refused, by which even the processes of a fence are made"
                         .to_owned(),
                 ));
             }

@@ -187,7 +187,7 @@ pub struct DoctorArguments {
 pub enum Requirement {
     /// `atoll run` works, in whichever mode.
     Fence,
-    /// It works in namespaces.
+    /// `atoll run` works in namespaces.
     Full,
     /// No limit is held in part, or by nothing, that other hosts hold.
     Limits,

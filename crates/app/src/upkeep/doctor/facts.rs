@@ -5,7 +5,9 @@ use std::process::{Command, Stdio};
 
 use atoll_gateway::holds_layers;
 use atoll_model::{Enforcement, Mode};
-use atoll_sandbox::{Held, Host, Starting, Trial, detect_groups, forecast, try_namespaces};
+use atoll_sandbox::{
+    Held, Host, SandboxError, Starting, Trial, detect_groups, forecast, try_namespaces,
+};
 
 use super::known::Part;
 use super::version::{Version, of_kernel};
@@ -81,7 +83,7 @@ impl Facts {
         let launcher = Starting::begin(LAUNCHER).works();
         Self {
             kernel: (release, version),
-            holding: holding.map_err(|error| error.to_string()),
+            holding: holding.map_err(reason),
             launcher: launcher.map_err(|error| error.to_string()),
             settings: Settings {
                 max_user_namespaces: setting("/proc/sys/user/max_user_namespaces"),
@@ -116,7 +118,7 @@ impl Holding {
         Self {
             landlock: host.landlock,
             is_root: host.uid == 0,
-            mode: host.mode().map_err(|error| error.to_string()),
+            mode: host.mode().map_err(reason),
             trial: try_namespaces(),
             limits: forecast(&groups),
             groups,
@@ -127,6 +129,14 @@ impl Holding {
                 holds_layers(host, &places.state),
             ),
         }
+    }
+}
+
+/// An error in words, without the advice to ask the doctor.
+fn reason(error: SandboxError) -> String {
+    match error {
+        SandboxError::Kernel(why) => why,
+        other => other.to_string(),
     }
 }
 

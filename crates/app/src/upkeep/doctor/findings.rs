@@ -78,6 +78,14 @@ impl Finding {
         self.promise = Some((full, fence));
         self
     }
+
+    /// The same for what a mode gives, as far as this host has the mode.
+    fn promises_on(self, holding: &Holding, full: Holds, fence: Holds) -> Self {
+        let has_full = matches!(holding.trial, Trial::Works);
+        let has_fence = holding.landlock >= FENCE_LANDLOCK;
+        let when = |has: bool, holds: Holds| if has { holds } else { Holds::Not };
+        self.promises(when(has_full, full), when(has_fence, fence))
+    }
 }
 
 /// The oldest kernel that Atoll is made for.
@@ -110,9 +118,14 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
                 )
                 .promises(Holds::Whole, Holds::Whole),
             );
-            findings.push(namespaces(facts, holding));
-            findings.push(copy_on_write(holding));
-            findings.extend(of_mode(holding));
+            let namespaces = namespaces(facts, holding);
+            let has_mode = namespaces.grade != Grade::Missing;
+            findings.push(namespaces);
+            // Without any mode there is nothing to tell of what one gives.
+            if has_mode {
+                findings.push(copy_on_write(holding));
+                findings.extend(of_mode(holding));
+            }
             findings.push(groups(holding));
             findings.extend(limits(holding));
         }
@@ -287,8 +300,8 @@ fn forbidden(facts: &Facts, holding: &Holding, told: &str) -> (String, Vec<Step>
         );
     }
     let why = format!(
-        "a try ended with: {told}. No setting of the kernel says so: a filter of system calls or a \
-         security module does, as in containers"
+        "a try ended with: {told}. No setting says so: a filter of system calls or a security \
+         module does, as in containers"
     );
     (why, Vec::new())
 }
@@ -305,7 +318,11 @@ fn copy_on_write(holding: &Holding) -> Finding {
     }
     if *holds {
         let found = format!("overlayfs, in {} ({kind})", state.display());
-        return Finding::new(Group::Boundary, name, Grade::Good, found).promises(full, Holds::Not);
+        return Finding::new(Group::Boundary, name, Grade::Good, found).promises_on(
+            holding,
+            full,
+            Holds::Not,
+        );
     }
     Finding::new(
         Group::Boundary,
@@ -317,7 +334,7 @@ fn copy_on_write(holding: &Holding) -> Finding {
     .mended_by([
         Step::of_caller("export XDG_STATE_HOME=DIRECTORY").with("one on ext4, xfs, btrfs or tmpfs")
     ])
-    .promises(full, Holds::Not)
+    .promises_on(holding, full, Holds::Not)
 }
 
 /// What a mode gives on every host that has it.
@@ -358,9 +375,9 @@ fn of_mode(holding: &Holding) -> [Finding; 3] {
     };
     let moving = if holding.is_root { Whole } else { Partly };
     [
-        network.promises(Whole, Partly),
-        nested.promises(Whole, Whole),
-        moves.promises(moving, Whole),
+        network.promises_on(holding, Whole, Partly),
+        nested.promises_on(holding, Whole, Whole),
+        moves.promises_on(holding, moving, Whole),
     ]
 }
 
