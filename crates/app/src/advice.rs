@@ -42,15 +42,12 @@ impl About<'_> {
 
     /// Ways to a run whose limit this host cannot hold as it is.
     fn unheld(&self, limit: &str) -> Vec<String> {
-        let mut ways = match Host::read() {
-            Ok(host) => delegation::steps(&host),
-            Err(_) => Vec::new(),
-        };
-        match ways.as_slice() {
+        let steps = Host::read().map_or_else(|_| Vec::new(), |host| delegation::steps(&host));
+        let mut ways = match steps.as_slice() {
             // One command is a next step; several are for who administers the host.
-            [_] => {}
-            _ => ways = vec!["atoll doctor shows how a control group is given to you".to_owned()],
-        }
+            [step] => vec![step.line()],
+            _ => vec!["atoll doctor shows how a control group is given to you".to_owned()],
+        };
         ways.push(format!(
             "{} shows who asks for {limit}; without that, or with another --profile, it starts",
             self.show_profile()

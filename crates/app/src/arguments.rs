@@ -24,7 +24,7 @@ pub use run::RunArguments;
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments, LedgerAction,
     LedgerArguments, ListProfilesArguments, ManArguments, ProfileAction, ProfileArguments,
-    ShowLedgerArguments, ShowProfileArguments, TailLedgerArguments, TrustArguments,
+    Requirement, ShowLedgerArguments, ShowProfileArguments, TailLedgerArguments, TrustArguments,
 };
 
 /// The status of every error of Atoll's own, wrong usage included.

@@ -7,9 +7,8 @@ use atoll_sandbox::Host;
 
 /// What systemd's own library looks at (sd_booted(3)).
 const SYSTEMD: &str = "/run/systemd/system";
-
-/// What an administrator types follows; the shell is the one that starts `atoll`.
-const GIVEN_BY_ROOT: &str = "to have one, as root, with your shell's number (echo $$) for PID:";
+/// Where a drop-in of the service of every user's manager goes (systemd.unit(5)).
+const DROP_IN: &str = "/etc/systemd/system/user@.service.d";
 
 /// Who or what could give control groups on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +17,8 @@ enum Giver {
     System,
     /// systemd, by the user's own manager.
     UserManager,
+    /// The same, but its own service was given no say over the processor.
+    UserManagerWithoutProcessor,
     /// systemd, which runs no manager for this user yet.
     NoUserManager,
     /// Root, by the files of version 2, mounted here.
@@ -28,8 +29,53 @@ enum Giver {
     Nobody,
 }
 
-/// What helps where no control groups can be used: commands, one a line.
-pub fn steps(host: &Host) -> Vec<String> {
+/// Something to type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The command.
+    pub command: String,
+    /// Whether only root may.
+    pub by_root: bool,
+    /// What is to be known of it.
+    pub remark: Option<&'static str>,
+}
+
+impl Step {
+    /// A command for root.
+    pub fn of_root(command: impl Into<String>) -> Self {
+        Self {
+            command: command.into(),
+            by_root: true,
+            remark: None,
+        }
+    }
+
+    /// A command for whoever asks.
+    pub fn of_caller(command: impl Into<String>) -> Self {
+        Self {
+            command: command.into(),
+            by_root: false,
+            remark: None,
+        }
+    }
+
+    /// The same with something to be known of it.
+    #[must_use]
+    pub fn with(mut self, remark: &'static str) -> Self {
+        self.remark = Some(remark);
+        self
+    }
+
+    /// All of it on one line.
+    pub fn line(&self) -> String {
+        let who = if self.by_root { "as root: " } else { "" };
+        let remark = self.remark.map(|remark| format!("    # {remark}"));
+        format!("{who}{}{}", self.command, remark.unwrap_or_default())
+    }
+}
+
+/// What helps where no control groups can be used.
+pub fn steps(host: &Host) -> Vec<Step> {
     commands(&giver(host), host.uid)
 }
 
@@ -37,10 +83,26 @@ fn giver(host: &Host) -> Giver {
     let manager = format!("/run/user/{}/systemd", host.uid);
     match (Path::new(SYSTEMD).is_dir(), host.uid) {
         (true, 0) => Giver::System,
-        (true, _) if Path::new(&manager).is_dir() => Giver::UserManager,
+        (true, uid) if Path::new(&manager).is_dir() => {
+            if lacks_processor(host, uid) {
+                Giver::UserManagerWithoutProcessor
+            } else {
+                Giver::UserManager
+            }
+        }
         (true, _) => Giver::NoUserManager,
         (false, _) => by_files(host),
     }
+}
+
+/// Whether the service of a user's manager has other controllers, but not that one.
+fn lacks_processor(host: &Host, uid: u32) -> bool {
+    let service = format!("user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
+    let mut mounts = host.mounts.iter().filter(|mount| mount.kind == "cgroup2");
+    mounts.any(|mount| {
+        let controllers = std::fs::read_to_string(mount.path.join(&service));
+        controllers.is_ok_and(|list| !list.split_whitespace().any(|one| one == "cpu"))
+    })
 }
 
 fn by_files(host: &Host) -> Giver {
@@ -68,30 +130,43 @@ fn by_files(host: &Host) -> Giver {
     }
 }
 
-fn commands(giver: &Giver, uid: u32) -> Vec<String> {
+fn commands(giver: &Giver, uid: u32) -> Vec<Step> {
     let own = format!("atoll-user-{uid}");
+    let scope = |manager: &str| {
+        Step::of_caller(format!(
+            "systemd-run {manager}--scope -p Delegate=yes atoll run -- COMMAND"
+        ))
+    };
     match giver {
-        Giver::System => {
-            vec!["systemd-run --scope -p Delegate=yes atoll run -- COMMAND".to_owned()]
-        }
-        Giver::UserManager => {
-            vec!["systemd-run --user --scope -p Delegate=yes atoll run -- COMMAND".to_owned()]
-        }
+        Giver::System => vec![scope("")],
+        Giver::UserManager => vec![scope("--user ")],
+        Giver::UserManagerWithoutProcessor => vec![
+            Step::of_root(format!(
+                "mkdir -p {DROP_IN} && printf '[Service]\\nDelegate=cpu memory pids\\n' > \
+                 {DROP_IN}/delegate.conf && systemctl daemon-reload"
+            ))
+            .with("once; it counts from your next login on"),
+            scope("--user "),
+        ],
         Giver::NoUserManager => vec![
-            format!("loginctl enable-linger {uid}    # as root, once"),
-            "systemd-run --user --scope -p Delegate=yes atoll run -- COMMAND".to_owned(),
+            Step::of_root(format!("loginctl enable-linger {uid}")).with("once"),
+            scope("--user "),
         ],
-        Giver::Unified(_) if uid == 0 => vec![
-            "as root: start atoll as the only process of a control group of its own, which has \
-             the controllers memory, pids and cpu"
-                .to_owned(),
-        ],
-        Giver::Unified(mount) => vec![format!(
-            "as root: cd {}; echo +memory +pids +cpu > cgroup.subtree_control; mkdir {own}; chown \
-             {uid} {own} {own}/cgroup.procs {own}/cgroup.subtree_control; then start atoll as \
-             the only process in it",
+        // Whoever is in the group goes into one beneath: none has both processes and
+        // controllers to pass on.
+        Giver::Unified(mount) if uid == 0 => vec![Step::of_root(format!(
+            "cd {} && mkdir -p others && for pid in $(cat cgroup.procs); do echo $pid > \
+             others/cgroup.procs; done; echo +memory +pids +cpu > cgroup.subtree_control",
             mount.display()
-        )],
+        ))],
+        Giver::Unified(mount) => vec![
+            Step::of_root(format!(
+                "cd {} && echo +memory +pids +cpu > cgroup.subtree_control && mkdir -p {own} && \
+                 chown {uid} {own} {own}/cgroup.procs {own}/cgroup.subtree_control",
+                mount.display()
+            ))
+            .with("then start atoll as the only process in it"),
+        ],
         Giver::Separate(mounts) => {
             let groups: Vec<String> = mounts
                 .iter()
@@ -99,15 +174,14 @@ fn commands(giver: &Giver, uid: u32) -> Vec<String> {
                 .collect();
             let all = groups.join(" ");
             vec![
-                GIVEN_BY_ROOT.to_owned(),
-                format!("mkdir -p {all}"),
-                format!("chown -R {uid} {all}"),
-                format!("for group in {all}; do echo PID > $group/cgroup.procs; done"),
+                Step::of_root(format!("mkdir -p {all} && chown -R {uid} {all}")),
+                Step::of_root(format!(
+                    "for group in {all}; do echo PID > $group/cgroup.procs; done"
+                ))
+                .with("PID is the number of the shell that starts atoll: echo $$"),
             ]
         }
-        Giver::Nobody => {
-            vec!["mount -t cgroup2 none /sys/fs/cgroup    # as root; then atoll doctor".to_owned()]
-        }
+        Giver::Nobody => vec![Step::of_root("mount -t cgroup2 none /sys/fs/cgroup")],
     }
 }
 
@@ -117,8 +191,17 @@ mod tests {
 
     #[test]
     fn only_what_is_there_is_named() {
-        let text = |giver: &Giver| commands(giver, 1000).join("\n");
-        for giver in [Giver::System, Giver::UserManager, Giver::NoUserManager] {
+        let steps = |giver: &Giver| commands(giver, 1000);
+        let text = |giver: &Giver| {
+            let steps = steps(giver).into_iter().map(|step| step.command);
+            steps.collect::<Vec<_>>().join("\n")
+        };
+        for giver in [
+            Giver::System,
+            Giver::UserManager,
+            Giver::UserManagerWithoutProcessor,
+            Giver::NoUserManager,
+        ] {
             assert!(text(&giver).contains("systemd-run"), "{giver:?}");
         }
         assert!(!text(&Giver::System).contains("--user"));
@@ -132,7 +215,7 @@ mod tests {
                 !text.contains("systemd") && !text.contains("loginctl"),
                 "{text}"
             );
-            assert!(text.contains("as root"), "{text}");
+            assert!(steps(&giver).iter().all(|step| step.by_root), "{text}");
         }
         let separate = text(&Giver::Separate(vec![
             "/cg/memory".into(),

@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::escape::printable;
 
 pub use progress::Progress;
-pub use report::Report;
+pub use report::{Report, fold};
 pub use summary::{
     Afterwards, Change, Changes, Denied, Group, Summary, describe_ending, limit_name, summary,
 };

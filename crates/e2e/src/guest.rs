@@ -36,7 +36,7 @@ pub struct Guest {
     /// Further words of the kernel's command line.
     pub words: &'static str,
     /// Files to be put on its disk: absolute path, mode, content.
-    pub files: Vec<(&'static str, u32, Vec<u8>)>,
+    pub files: Vec<(String, u32, Vec<u8>)>,
 }
 
 /// What a guest has told until it ended.

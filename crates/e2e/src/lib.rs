@@ -14,6 +14,7 @@
     clippy::indexing_slicing
 )]
 
+mod apparmor;
 mod guest;
 mod invocation;
 mod outcome;
@@ -25,6 +26,7 @@ mod tree;
 mod waiting;
 mod world;
 
+pub use apparmor::ProfileParser;
 pub use guest::{Guest, Kernel, Told};
 pub use invocation::{Invocation, Running};
 pub use outcome::Outcome;

@@ -89,6 +89,7 @@ fn every_command_that_documents_name_exists() {
         "docs/profiles.md",
         "docs/ledger.md",
         "docs/outcome.md",
+        "docs/doctor.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();
@@ -106,5 +107,36 @@ fn every_command_that_documents_name_exists() {
     assert!(seen.contains("run") && seen.contains("why"), "{seen:?}");
     for command in seen {
         let _ = world.atoll([command.as_str(), "--help"]).run().success();
+    }
+}
+
+#[test]
+fn the_commands_of_the_page_on_doctor_work() {
+    let world = World::new("the_commands_of_the_page_on_doctor_work");
+    let page = document("docs/doctor.md");
+    let commands: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .collect();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for command in commands {
+        if command.contains("sudo") {
+            // In a guest that has AppArmor, by the tests of guests.
+            assert!(command.contains("apparmor"), "{command}");
+            continue;
+        }
+        let ran = shell(&world, &format!("{command}; echo \"ended with $?\""));
+        let ended = ["ended with 0\n", "ended with 1\n"];
+        let ended = ended.iter().any(|end| ran.ends_with(end));
+        assert!(ended, "{command}: {ran}");
+    }
+    // The members of the document are those of the page.
+    let told = shell(&world, "atoll doctor --json; true");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let finding = &told["findings"][0];
+    for object in [&told, finding] {
+        for name in object.as_object().expect("an object").keys() {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
     }
 }

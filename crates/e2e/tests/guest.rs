@@ -7,7 +7,7 @@
 
 use std::sync::OnceLock;
 
-use e2e::{Avoidable, Guest, Kernel, Told, World};
+use e2e::{Avoidable, Guest, Kernel, ProfileParser, Told, World};
 
 const CHECKS: &str = include_str!("guest/checks.sh");
 /// What each person's limits make of checks, see `limits` there.
@@ -23,14 +23,18 @@ fn plain(kernel: Kernel, script: &str) -> Guest {
     }
 }
 
-fn program() -> (&'static str, u32, Vec<u8>) {
+fn program() -> (String, u32, Vec<u8>) {
     let path = std::env::var_os("ATOLL_BIN").expect("ATOLL_BIN names the program to test");
-    ("/atoll/atoll", 0o755, std::fs::read(path).unwrap())
+    (
+        "/atoll/atoll".to_owned(),
+        0o755,
+        std::fs::read(path).unwrap(),
+    )
 }
 
-fn checks(script: &str) -> (&'static str, u32, Vec<u8>) {
+fn checks(script: &str) -> (String, u32, Vec<u8>) {
     let text = format!("{CHECKS}{script}");
-    ("/atoll/checks.sh", 0o644, text.into_bytes())
+    ("/atoll/checks.sh".to_owned(), 0o644, text.into_bytes())
 }
 
 /// What a guest told, which the first test that asks for it starts; `None` where
@@ -63,7 +67,7 @@ fn without_systemd(name: &str) -> Option<&'static Told> {
 #[test]
 fn root_has_every_limit_in_version_2_slow() {
     if let Some(told) = without_systemd("root_has_every_limit_in_version_2_slow") {
-        told.expect("root-", LIMITS + 8);
+        told.expect("root-", LIMITS + 9);
     }
 }
 
@@ -71,7 +75,7 @@ fn root_has_every_limit_in_version_2_slow() {
 fn a_delegated_group_gives_an_ordinary_user_every_limit_slow() {
     if let Some(told) = without_systemd("a_delegated_group_gives_an_ordinary_user_every_limit_slow")
     {
-        told.expect("delegated-", LIMITS + 5);
+        told.expect("delegated-", LIMITS + 6);
     }
 }
 
@@ -86,7 +90,7 @@ fn a_login_has_every_limit_that_systemd_delegates_slow() {
             program(),
             checks(include_str!("guest/systemd.sh")),
             (
-                "/etc/systemd/system/checks.service",
+                "/etc/systemd/system/checks.service".to_owned(),
                 0o644,
                 include_bytes!("guest/checks.service").to_vec(),
             ),
@@ -94,17 +98,17 @@ fn a_login_has_every_limit_that_systemd_delegates_slow() {
     };
     let name = "a_login_has_every_limit_that_systemd_delegates_slow";
     if let Some(told) = told(name, &TOLD, guest) {
-        told.expect("root-", 5);
+        told.expect("root-", 6);
         told.expect("login-", 5);
-        told.expect("scope-", LIMITS + 4);
-        told.expect("service-", 3);
+        told.expect("scope-", LIMITS + 5);
+        told.expect("service-", 4);
     }
 }
 
 #[test]
 fn others_in_a_group_are_left_alone_slow() {
     if let Some(told) = without_systemd("others_in_a_group_are_left_alone_slow") {
-        told.expect("shared-", 3);
+        told.expect("shared-", 4);
     }
 }
 
@@ -112,21 +116,60 @@ fn others_in_a_group_are_left_alone_slow() {
 fn what_is_not_held_without_a_group_is_told_or_refused_slow() {
     if let Some(told) = without_systemd("what_is_not_held_without_a_group_is_told_or_refused_slow")
     {
-        told.expect("without-", 6);
+        told.expect("without-", 7);
     }
 }
 
 #[test]
 fn root_of_a_container_has_every_limit_if_alone_slow() {
     if let Some(told) = without_systemd("root_of_a_container_has_every_limit_if_alone_slow") {
-        told.expect("container-", 3);
+        told.expect("container-", 5);
     }
 }
 
 #[test]
 fn without_user_namespaces_the_setting_is_named_slow() {
     if let Some(told) = without_systemd("without_user_namespaces_the_setting_is_named_slow") {
-        told.expect("namespaces-", 7);
+        told.expect("namespaces-", 8);
+    }
+}
+
+/// The commands by which docs/doctor.md has the profile installed.
+fn documented() -> String {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
+    let page = std::path::Path::new(&package).join("../../docs/doctor.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let commands = page.lines().filter_map(|line| line.strip_prefix("    "));
+    let commands: Vec<&str> = commands.filter(|line| line.contains("sudo")).collect();
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    commands.join(" && ")
+}
+
+/// Debian's kernel has AppArmor, and not Ubuntu's setting: a profile that keeps a login
+/// from making user namespaces stands for it.
+#[test]
+fn a_profile_of_apparmor_gives_namespaces_back_slow() {
+    static TOLD: OnceLock<Told> = OnceLock::new();
+    let name = "a_profile_of_apparmor_gives_namespaces_back_slow";
+    let parser = match ProfileParser::find() {
+        Ok(parser) => parser,
+        Err(missing) => {
+            World::new(name).skip(&missing, Avoidable::Yes);
+            return;
+        }
+    };
+    let guest = || {
+        let mut guest = plain(Kernel::New, include_str!("guest/apparmor.sh"));
+        guest.words = "lsm=landlock,yama,apparmor";
+        guest.files.extend(parser.files());
+        let commands = documented().into_bytes();
+        guest
+            .files
+            .push(("/atoll/documented.sh".to_owned(), 0o644, commands));
+        guest
+    };
+    if let Some(told) = told(name, &TOLD, guest) {
+        told.expect("apparmor-", 13);
     }
 }
 
@@ -135,6 +178,6 @@ fn an_older_kernel_holds_the_same_limits_slow() {
     static TOLD: OnceLock<Told> = OnceLock::new();
     let guest = || plain(Kernel::Old, include_str!("guest/old.sh"));
     if let Some(told) = told("an_older_kernel_holds_the_same_limits_slow", &TOLD, guest) {
-        told.expect("old-", LIMITS + 3);
+        told.expect("old-", LIMITS + 4);
     }
 }

@@ -9,6 +9,14 @@ use atoll_sandbox::{Host, unmapped_mounts};
 /// File systems that hold the upper directory of an overlay, marks and all.
 const UPPER_FILE_SYSTEMS: [&str; 6] = ["ext4", "ext3", "xfs", "btrfs", "tmpfs", "f2fs"];
 
+/// Whether copy-on-write layers can be kept in this directory; without, the workspace is
+/// copied.
+#[must_use]
+pub fn holds_layers(host: &Host, state: &Path) -> bool {
+    let on = host.mount_of(state);
+    on.is_some_and(|on| UPPER_FILE_SYSTEMS.contains(&on.kind.as_str()))
+}
+
 /// What this host's file systems offer to one run.
 pub(crate) struct Offered<'a> {
     host: &'a Host,
@@ -28,11 +36,10 @@ impl<'a> Offered<'a> {
         boundary: &Boundary,
         workspace: &Path,
     ) -> Self {
-        let holds = |kind: &str| UPPER_FILE_SYSTEMS.contains(&kind);
         Self {
             host,
             state,
-            state_holds_layers: host.mount_of(state).is_some_and(|on| holds(&on.kind)),
+            state_holds_layers: holds_layers(host, state),
             unmapped: unmapped_mounts(host, boundary, workspace),
             read_only: Vec::new(),
         }

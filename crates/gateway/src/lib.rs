@@ -15,4 +15,5 @@ mod place;
 mod slug;
 
 pub use call::{CallError, Called, Request, call};
+pub use fallback::holds_layers;
 pub use place::PlaceError;

@@ -12,6 +12,11 @@ use crate::held::{CONTROLLERS, First, Held, ON, Unified};
 /// to leave the delegated one. It stays: whoever is in it cannot remove it.
 const OWN_GROUP: &str = "atoll";
 
+/// What groups of version 2 are called in records.
+pub(crate) const UNIFIED: &str = "cgroup-v2";
+/// The same of version 1.
+pub(crate) const SEPARATE: &str = "cgroup-v1";
+
 /// The groups of one sandbox; removed by [`Groups::remove`].
 #[derive(Debug)]
 pub(crate) struct Groups {
@@ -198,9 +203,9 @@ impl Groups {
     /// Who holds the limits.
     pub(crate) fn name(&self) -> &'static str {
         if self.unified.is_some() {
-            "cgroup-v2"
+            UNIFIED
         } else {
-            "cgroup-v1"
+            SEPARATE
         }
     }
 

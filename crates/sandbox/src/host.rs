@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Mode;
-use atoll_sys::process::{self, Namespaces, Side};
 
 use crate::mountinfo::parse_mounts;
+use crate::trial::{Trial, can_copy, try_namespaces};
 use crate::{MountPoint, SandboxError};
 
 /// The facts that a boundary is built on.
@@ -62,8 +62,18 @@ impl Host {
     /// [`SandboxError::Kernel`] where a fence is all that is left, and this kernel's
     /// Landlock does not hold one.
     pub fn mode(&self) -> Result<Mode, SandboxError> {
-        if self.uid == 0 || may_make_namespaces() {
+        if self.uid == 0 {
             return Ok(Mode::Full);
+        }
+        match what_forbids_namespaces(&self.mounts) {
+            None => return Ok(Mode::Full),
+            Some(Trial::NoNamespaces(_)) if !can_copy() => {
+                return Err(SandboxError::Kernel(
+                    "the call clone3 is refused, by which even the processes of a fence are made"
+                        .to_owned(),
+                ));
+            }
+            Some(_) => {}
         }
         if self.landlock < FENCE_LANDLOCK {
             return Err(SandboxError::Kernel(format!(
@@ -94,40 +104,54 @@ impl Host {
     }
 }
 
-/// Ports are held from this version on.
-const FENCE_LANDLOCK: u32 = 4;
+/// The version of Landlock that a fence needs: from it on ports are held.
+pub const FENCE_LANDLOCK: u32 = 4;
 
-/// Whether an ordinary user may make user namespaces and have rights in them. What a
-/// setting forbids is believed; where it depends on the program, it is tried.
-fn may_make_namespaces() -> bool {
+/// What keeps an ordinary user from making user namespaces and using them. What a setting
+/// forbids is believed; where something else can stand against it, it is tried, which
+/// takes too long for every start.
+fn what_forbids_namespaces(mounts: &[MountPoint]) -> Option<Trial> {
     let says = |path: &str, value: &str| {
         std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
     };
-    if says("/proc/sys/user/max_user_namespaces", "0")
-        || says("/proc/sys/kernel/unprivileged_userns_clone", "0")
-    {
-        return false;
-    }
-    !says(
+    let is_doubtful = says(
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         "1",
-    ) || try_namespaces()
+    ) || covers_processes(mounts)
+        || is_confined();
+    let is_forbidden = says("/proc/sys/user/max_user_namespaces", "0")
+        || says("/proc/sys/kernel/unprivileged_userns_clone", "0");
+    match (is_doubtful, is_forbidden) {
+        (false, false) => None,
+        (false, true) => Some(Trial::NoRights),
+        (true, _) => match try_namespaces() {
+            Trial::Works | Trial::NoOverlay if is_forbidden => Some(Trial::NoRights),
+            Trial::Works | Trial::NoOverlay => None,
+            failed => Some(failed),
+        },
+    }
 }
 
-/// Makes namespaces in a process that ends at once, and uses a right there.
-fn try_namespaces() -> bool {
-    match process::divide(Namespaces::ALL, None) {
-        Err(_) => false,
-        Ok(Side::Child) => {
-            let named = atoll_sys::credentials::set_host_name(b"atoll");
-            process::exit_now(u8::from(named.is_err()))
-        }
-        Ok(Side::Parent(child)) => {
-            let ended = process::wait(Some(child.pid), true);
-            let change = ended.ok().flatten().map(|waited| waited.change);
-            change == Some(process::Change::Exited(0))
-        }
-    }
+/// Whether this process is already held by a filter of system calls or by rules of a
+/// security module, as in containers.
+fn is_confined() -> bool {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let is_filtered = read("/proc/self/status")
+        .lines()
+        .filter_map(|line| line.strip_prefix("Seccomp:"))
+        .any(|mode| mode.trim() != "0");
+    let rules = read("/proc/self/attr/current");
+    let rules = rules.trim_matches(['\0', '\n', ' ']);
+    is_filtered || !(rules.is_empty() || rules.starts_with("unconfined"))
+}
+
+/// Whether something covers a part of /proc. What is always mounted there is on
+/// directories that the kernel knows to be empty.
+pub(crate) fn covers_processes(mounts: &[MountPoint]) -> bool {
+    const EMPTY: [&str; 2] = ["/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd"];
+    let covers = |path: &Path| path != Path::new("/proc") && path.starts_with("/proc");
+    let mut mounts = mounts.iter().map(|mount| mount.path.as_path());
+    mounts.any(|path| covers(path) && !EMPTY.iter().any(|empty| path.starts_with(empty)))
 }
 
 /// Whether a map of ids (user_namespaces(7)) is that of the first namespace, or

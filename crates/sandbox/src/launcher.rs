@@ -65,6 +65,14 @@ impl Starting {
         }
     }
 
+    /// Whether it can be started at all; it is let go again.
+    ///
+    /// # Errors
+    /// [`SandboxError::Launcher`].
+    pub fn works(self) -> Result<(), SandboxError> {
+        self.ready().map(|launcher| drop(launcher.let_go()))
+    }
+
     /// Waits until it is there.
     ///
     /// # Errors

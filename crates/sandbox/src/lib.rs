@@ -27,6 +27,7 @@ mod placement;
 mod session;
 mod signals;
 mod tree;
+mod trial;
 mod unshown;
 #[cfg(feature = "without_defences")]
 mod without;
@@ -34,17 +35,18 @@ mod without;
 pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};
 pub use held::{First, Held, Unified, detect as detect_groups};
-pub use host::Host;
+pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
-pub use native::{Native, assemble};
+pub use native::{Native, assemble, forecast};
 pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
 };
 pub use session::{Assembled, Running, Size};
 pub use signals::{SIGWINCH, Signals};
+pub use trial::{Trial, try_namespaces};
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ use crate::held::Held;
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::{Assembled, Lines, last_words};
-use crate::{Host, Placement, Running, SandboxError, Size, WorkspacePlace, fence, tree};
+use crate::{Host, Placement, Running, SandboxError, Size, WorkspacePlace, fence, groups, tree};
 
 /// What the native backend needs besides the grant.
 #[derive(Debug)]
@@ -324,7 +324,21 @@ pub(crate) enum Swap {
 
 impl Swap {
     fn of(groups: Option<&Groups>) -> Self {
-        let counted = groups.is_some_and(Groups::counts_swap);
+        Self::read(groups.is_some_and(Groups::counts_swap))
+    }
+
+    /// The same before a group is made.
+    fn forecast(held: &Held) -> Self {
+        Self::read(match held {
+            Held::Nowhere(_) => false,
+            // The top group, where root's are made, has no such file itself.
+            Held::Unified(_) => !std::fs::read_to_string("/proc/cmdline")
+                .is_ok_and(|words| words.split_whitespace().any(|word| word == "swapaccount=0")),
+            Held::Separate { memory, .. } => memory.join("memory.memsw.limit_in_bytes").exists(),
+        })
+    }
+
+    fn read(counted: bool) -> Self {
         let swaps = (!counted)
             .then(|| std::fs::read_to_string("/proc/swaps").ok())
             .flatten();
@@ -352,8 +366,32 @@ fn room(limits: &Limits) -> Room {
 
 /// Who holds which limit, for the record.
 fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
-    let by_groups = groups.map(Groups::name);
-    let swap = match Swap::of(groups) {
+    held_by(
+        groups.map(Groups::name),
+        groups.map_or("none", Groups::cpu_by),
+        Swap::of(groups),
+    )
+}
+
+/// Who would hold which limit of a run, as the record of one says; no group is made.
+#[must_use]
+pub fn forecast(held: &Held) -> Vec<Enforcement> {
+    let (by_groups, cpu) = match held {
+        Held::Nowhere(_) => (None, "none"),
+        Held::Unified(place) => (
+            Some(groups::UNIFIED),
+            if place.cpu { groups::UNIFIED } else { "none" },
+        ),
+        Held::Separate { cpu, .. } => (
+            Some(groups::SEPARATE),
+            cpu.as_ref().map_or("none", |_| groups::SEPARATE),
+        ),
+    };
+    held_by(by_groups, cpu, Swap::forecast(held))
+}
+
+fn held_by(by_groups: Option<&str>, cpu: &str, swap: Swap) -> Vec<Enforcement> {
+    let swap = match swap {
         Swap::ByGroups => by_groups.unwrap_or("none"),
         Swap::HostHasNone => "host without swap",
         Swap::NotHeld => "none",
@@ -366,7 +404,7 @@ fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
         one("memory", by_groups.unwrap_or("supervisor, in part")),
         one("swap", swap),
         one("processes", by_groups.unwrap_or("rlimit")),
-        one("cpu", groups.map_or("none", Groups::cpu_by)),
+        one("cpu", cpu),
         one("open-files", "rlimit"),
         one("tmp", "tmpfs"),
         one("disk", "supervisor, in part"),

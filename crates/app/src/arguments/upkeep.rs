@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 /// Free disk space of runs that are done with
@@ -149,15 +149,48 @@ pub struct ShowLedgerArguments {
     pub run: Option<String>,
 }
 
+const DOCTOR_STATUSES: &str = "\
+Exit status:
+  0        everything that Atoll can enforce anywhere is enforced here
+  1        `atoll run` works, and something is weaker: a fence, or limits not held
+  3        `atoll run` does not start
+  125      wrong usage, or an error of Atoll's own
+With --require: 0 when all that is named is held, 1 when not.";
+
 /// Tell what this machine enforces, and how to mend what it cannot
 ///
-/// The exit status is 0 when `atoll run` works here, otherwise 1.
+/// What is weaker or missing comes with the reason and a command to paste. Nothing on
+/// the machine is changed.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, after_help = DOCTOR_STATUSES)]
 pub struct DoctorArguments {
-    /// Print JSON: one object. Default: text.
+    /// Print JSON: one object, described in docs/doctor.md. Default: text.
     #[arg(long)]
     pub json: bool,
+
+    /// What the exit status is about; may be given again. Default: everything.
+    /// Example: --require full --require limits
+    #[arg(long, value_name = "WHAT", value_enum, verbatim_doc_comment)]
+    pub require: Vec<Requirement>,
+
+    /// Print a profile that lets this program make user namespaces, for AppArmor
+    ///
+    /// For hosts with kernel.apparmor_restrict_unprivileged_userns, as Ubuntu 24.04.
+    /// Example: atoll doctor --apparmor-profile | sudo tee /etc/apparmor.d/atoll
+    /// then:    sudo apparmor_parser -r /etc/apparmor.d/atoll
+    #[arg(long, conflicts_with_all = ["json", "require"], verbatim_doc_comment)]
+    pub apparmor_profile: bool,
+}
+
+/// What a script may ask of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Requirement {
+    /// `atoll run` works, in whichever mode.
+    Fence,
+    /// `atoll run` works in namespaces.
+    Full,
+    /// No limit is held in part, or by nothing, that other hosts hold.
+    Limits,
 }
 
 /// Print a completion script for a shell

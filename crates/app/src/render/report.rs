@@ -86,7 +86,8 @@ fn clean(text: &str) -> String {
 
 /// Cuts a text at spaces into pieces of at most so many characters; a word that is
 /// longer stays whole.
-fn fold(text: &str, columns: usize) -> Vec<&str> {
+#[must_use]
+pub fn fold(text: &str, columns: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while rest.chars().count() > columns {

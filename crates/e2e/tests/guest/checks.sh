@@ -119,6 +119,20 @@ doctor() {
     entered "$group" $who "$ATOLL" doctor 2>&1
 }
 
+# agrees NAME: what doctor says is what the run before has written of itself.
+agrees() {
+    local told=$(entered "$group" $who "$ATOLL" doctor --json 2>&1 | tr -d ' \n')
+    local ours=$(sed -E 's/.*"limits-held-by":\{([^}]*)\}.*/\1/; s/","/"\n"/g' <<<"$told" | sort)
+    local runs=$(grep -oE '"by":"[^"]*","limit":"[^"]*"' <<<"$json" |
+        sed -E 's/"by":("[^"]*"),"limit":("[^"]*")/\2:\1/' | sort)
+    local mode=$(grep -o '"mode":"[a-z]*"' <<<"$told")
+    if [ -n "$ours" ] && [ "$ours $mode" = "$runs $(grep -o '"mode":"[a-z]*"' <<<"$json")" ]; then
+        echo "CHECK $1 ok"
+    else
+        failed "$1" "$told differs from $json"
+    fi
+}
+
 # The groups of sandboxes, wherever they are.
 sandboxes() { find "$GROUPS_TOP" -name 'atoll-[0-9]*'; }
 there_is_one() { [ -n "$(sandboxes)" ]; }

@@ -9,6 +9,8 @@ seen root-nothing-on-yet "=$(cat $GROUPS_TOP/cgroup.subtree_control)=" '^==$'
 seen root-doctor "$(doctor)" "ok +control-groups +version 2, beneath $GROUPS_TOP\$"
 seen root-doctor-makes-nothing "=$(cat $GROUPS_TOP/cgroup.subtree_control)=" '^==$'
 limits root
+run true
+agrees root-doctor-agrees
 tell_time root
 
 # Whoever is killed leaves nothing: the launcher, if Atoll is gone, the next run, if both are.
@@ -40,6 +42,8 @@ group=$GROUPS_TOP/person who=$as_person
 seen delegated-doctor "$(doctor)" "ok +control-groups +version 2, beneath $group\$"
 seen delegated-doctor-makes-nothing "=$(cat $group/cgroup.subtree_control)=" '^==$'
 limits delegated
+run true
+agrees delegated-doctor-agrees
 seen delegated-leaf "$(ls $group)" '^atoll$'
 holds delegated-leaf-has-no-leaf test ! -e $group/atoll/atoll
 start -- sleep 100
@@ -57,6 +61,7 @@ group=$GROUPS_TOP/shared
 seen shared-doctor "$(doctor)" 'weaker +control-groups +none: other processes are in .*/shared'
 run 'echo done'
 seen shared-falls-back "$said $json" '^done' '"supervisor,inpart","limit":"memory"' '"rlimit","limit":"processes"'
+agrees shared-doctor-agrees
 seen shared-other-stays "$(cat $group/cgroup.procs)" "^$other\$"
 kill $other
 wait $other 2>/dev/null
@@ -67,13 +72,14 @@ seen without-doctor "$(doctor)" 'weaker +control-groups +none: no control group 
     'chown 1000'
 run 'echo done'
 seen without-falls-back "$said $json" '^done' '"supervisor,inpart","limit":"memory"' '"none","limit":"swap"' '"none","limit":"cpu"'
+agrees without-doctor-agrees
 run --profile strict 'echo started'
 seen without-strict-refuses "$json $status" 'cannotenforcethelimitcpu' 'nocontrolgroupisdelegated' \
     'asroot:cd' ' 125$'
 holds without-strict-starts-nothing test "$said" = ""
 holds without-makes-no-group there_is_none
 # What doctor advises is done to the letter.
-cat >/tmp/advised <<<"$(doctor | sed -n 's/.*as root: \(.*\); then start atoll.*/\1/p')"
+cat >/tmp/advised <<<"$(doctor | sed -n 's/.*as root: \(.*\)    # then start atoll.*/\1/p')"
 (. /tmp/advised)
 group=$GROUPS_TOP/atoll-user-1000
 run --profile strict 'echo started'
@@ -91,22 +97,39 @@ group=$GROUPS_TOP/container who="/tmp/container $as_root"
 seen container-doctor "$(doctor)" "ok +control-groups +version 2, beneath $GROUPS_TOP\$"
 run --limit memory=48MiB --limit cpu=1 'perl -e "\$x = q(x) x (96 << 20)"'
 seen container-memory "$json" '"limit":"memory"' 'cgroup-v2","limit":"cpu"'
+run true
+agrees container-doctor-agrees
 seen container-leaf "$(cd $group && echo */)" '^atoll/$'
-group=$GROUPS_TOP
 
+# With others beside it, it is told how they go out of the way, which is done to the letter.
+mkdir $GROUPS_TOP/crowded
+begin $GROUPS_TOP/crowded sleep 1000
+other=$started
+soon grep -q "$other" $GROUPS_TOP/crowded/cgroup.procs
+cat >/tmp/crowded <<'END'
+advice=$("$0" doctor | sed -n 's/^ *\(cd .* mkdir -p others .*\)$/\1/p')
+(eval "$advice")
+"$0" run --json - --limit cpu=1 -- echo works
+END
+said=$(entered $GROUPS_TOP/crowded /tmp/container $as_root bash -c '. /tmp/crowded' "$ATOLL" 2>&1)
+seen container-advice-works "$(tr -d ' \n' <<<"$said")" works 'cgroup-v2","limit":"memory"' 'cgroup-v2","limit":"cpu"'
+kill $other
+wait $other 2>/dev/null
+group=$GROUPS_TOP
 
 ## No user namespaces.
 echo 0 >/proc/sys/user/max_user_namespaces
 who=$as_person
-seen namespaces-person-doctor "$(doctor)" 'weaker +user-namespaces .*user.max_user_namespaces is 0' \
+seen namespaces-person-doctor "$(doctor)" 'weaker +user-namespaces' ' user.max_user_namespaces is 0' \
     'sysctl -w user.max_user_namespaces'
 run 'echo started; cat /etc/shadow ~person/* 2>&1; bash -c ": >/dev/tcp/127.0.0.1/9" 2>&1; kill -0 1 2>&1'
 seen namespaces-person-is-fenced "$said $json" '^started' 'Permission denied' 'Connection refused' \
     'not permitted' 'onlyfencedin'
+agrees namespaces-doctor-agrees
 run --profile strict 'echo started'
 holds namespaces-person-strict-starts-nothing test "$said" = ""
 who=$as_root
-seen namespaces-root-doctor "$(doctor)" 'missing +user-namespaces .*user.max_user_namespaces is 0' \
+seen namespaces-root-doctor "$(doctor)" 'missing +user-namespaces' ' user.max_user_namespaces is 0' \
     'sysctl -w user.max_user_namespaces'
 run 'echo started'
 seen namespaces-root-refused "$json $status" 'user.max_user_namespaces' 'atolldoctor' ' 125$'

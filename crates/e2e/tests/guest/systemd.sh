@@ -17,6 +17,7 @@ who=$as_root
 seen root-doctor "$(doctor)" "control-groups +version 2, beneath $GROUPS_TOP/system.slice"
 run 'echo works'
 seen root-works "$said $json" works 'cgroup-v2","limit":"memory"' 'cgroup-v2","limit":"processes"'
+agrees root-doctor-agrees
 who="$as_root systemd-run --scope --quiet --property=Delegate=yes"
 seen root-scope-doctor "$(doctor)" 'ok +control-groups +version 2, beneath .*/system.slice/run-.*\.scope$'
 run --limit cpu=0.5 --limit memory=48MiB 'perl -e "\$x = q(x) x (96 << 20)"'
@@ -46,6 +47,8 @@ who="$as_person $manager --scope --property=Delegate=yes"
 seen scope-doctor "$(doctor)" "ok +control-groups +version 2, beneath .*/user@$PERSON.service/app.slice"
 holds scope-doctor-is-whole eval '! grep -E "^(weaker|missing)" <<<"$(doctor)"'
 limits scope
+run true
+agrees scope-doctor-agrees
 start -- sleep 100
 kill -9 "$started"
 wait "$started" 2>/dev/null
@@ -59,5 +62,7 @@ who="$as_person $manager --pipe --wait --same-dir"
 seen service-doctor "$(doctor)" "control-groups +version 2, beneath .*/user@$PERSON.service/app.slice"
 run --limit memory=48MiB 'perl -e "\$x = q(x) x (96 << 20)"'
 seen service-memory "$said $json" '"limit":"memory"'
+run true
+agrees service-doctor-agrees
 holds service-leaves-nothing there_is_none
 finish

@@ -3,7 +3,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{host, mount};
-use crate::host::parse_groups;
+use crate::host::{covers_processes, parse_groups};
+use crate::{First, Held, Unified, forecast};
 
 #[test]
 fn control_groups_are_read() {
@@ -56,4 +57,52 @@ fn a_path_lies_on_the_innermost_and_last_mount() {
         .collect();
     assert_eq!(within, [Path::new("/home/a")]);
     assert_eq!(host.mounts_within(Path::new("/hom")).count(), 0);
+}
+
+#[test]
+fn covers_over_proc_are_seen() {
+    let check = |paths: &[&str], expected: bool| {
+        let mounts: Vec<_> = paths
+            .iter()
+            .map(|path| mount(Path::new(path), "tmpfs", ""))
+            .collect();
+        assert_eq!(covers_processes(&mounts), expected, "{paths:?}");
+    };
+    check(&["/", "/proc", "/process"], false);
+    // What systemd mounts on every host.
+    check(&["/proc", "/proc/sys/fs/binfmt_misc"], false);
+    check(&["/proc", "/proc/fs/nfsd"], false);
+    for covered in ["/proc/kcore", "/proc/sys", "/proc/acpi", "/proc/sys/fs"] {
+        check(&["/proc", covered], true);
+    }
+}
+
+#[test]
+fn who_will_hold_which_limit_is_known_before() {
+    let check = |held: &Held, memory: &str, cpu: &str| {
+        let by = |limit: &str| {
+            let all = forecast(held);
+            let one = all.iter().find(|one| one.limit == limit).cloned();
+            one.expect(limit).by
+        };
+        assert_eq!((by("memory").as_str(), by("cpu").as_str()), (memory, cpu));
+        assert_eq!(by("disk"), "supervisor, in part");
+    };
+    let unified = |cpu| {
+        Held::Unified(Unified {
+            parent: "/cg".into(),
+            cpu,
+            first: First::Nothing,
+        })
+    };
+    let separate = |cpu: Option<&str>| Held::Separate {
+        memory: "/cg/memory".into(),
+        pids: "/cg/pids".into(),
+        cpu: cpu.map(PathBuf::from),
+    };
+    check(&unified(true), "cgroup-v2", "cgroup-v2");
+    check(&unified(false), "cgroup-v2", "none");
+    check(&separate(Some("/cg/cpu")), "cgroup-v1", "cgroup-v1");
+    check(&separate(None), "cgroup-v1", "none");
+    check(&Held::Nowhere(String::new()), "supervisor, in part", "none");
 }

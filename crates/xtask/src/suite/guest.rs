@@ -1,5 +1,6 @@
 //! What a guest of `crates/e2e/src/guest.rs` is made of: two kernels of the
-//! distribution, unpacked into the cache and installed nowhere, and a small disk.
+//! distribution and AppArmor's parser, unpacked into the cache and installed nowhere, and
+//! a small disk.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,11 @@ const DISK_WITHOUT: &str =
     "rm -rf \"$1\"/usr/share/doc \"$1\"/usr/share/locale \"$1\"/usr/share/man";
 const DISK_SIZE: &str = "700M";
 
+/// AppArmor's parser, from the first release whose parser knows user namespaces, with
+/// its libraries; with another content it gets another name.
+const PARSER: &str = "apparmor-1";
+const PARSER_RELEASE: &str = "trixie";
+
 /// What is missing of it, by the names that [`install`] takes.
 pub(super) fn missing(cache: &Path) -> Vec<&'static str> {
     if cfg!(not(target_arch = "x86_64")) {
@@ -36,7 +42,9 @@ pub(super) fn missing(cache: &Path) -> Vec<&'static str> {
     let has_kernel = |folder: &str| own.join(folder).is_dir();
     let kernels = KERNELS.iter().filter(|(folder, _)| !has_kernel(folder));
     let disk = (!own.join(DISK).is_file()).then_some(DISK);
-    kernels.map(|(_, package)| *package).chain(disk).collect()
+    let parser = (!own.join(PARSER).is_dir()).then_some(PARSER);
+    let packages = kernels.map(|(_, package)| *package);
+    packages.chain(disk).chain(parser).collect()
 }
 
 /// Makes what is missing.
@@ -58,6 +66,9 @@ pub(super) fn install(cache: &Path, names: &[&str]) -> Result<()> {
     }
     if names.contains(&DISK) {
         make_disk(&own).context("the disk could not be made")?;
+    }
+    if names.contains(&PARSER) {
+        unpack_parser(&own).context("AppArmor's parser could not be unpacked")?;
     }
     Ok(())
 }
@@ -137,5 +148,16 @@ fn make_disk(own: &Path) -> Result<()> {
     command::output(format.arg(&tree).arg(&disk).arg(DISK_SIZE))?;
     File::open(&disk)?.sync_all()?;
     fs::rename(disk, own.join(DISK))?;
+    Ok(())
+}
+
+/// Unpacks the parser with what it needs; nothing of it is installed or set up.
+fn unpack_parser(own: &Path) -> Result<()> {
+    let work = tempfile::tempdir_in(own)?;
+    let tree = work.path().join("tree");
+    let mut make = Command::new("mmdebstrap");
+    make.args(["--quiet", "--variant=extract", "--include=apparmor"]);
+    command::output(make.arg(PARSER_RELEASE).arg(&tree))?;
+    fs::rename(tree, own.join(PARSER))?;
     Ok(())
 }

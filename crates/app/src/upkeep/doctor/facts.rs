@@ -1,0 +1,190 @@
+//! What is read of a host, and what is tried on it. Nothing is decided here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use atoll_gateway::holds_layers;
+use atoll_model::{Enforcement, Mode};
+use atoll_sandbox::{
+    Held, Host, SandboxError, Starting, Trial, detect_groups, forecast, try_namespaces,
+};
+
+use super::known::Part;
+use super::version::{Version, of_kernel};
+use crate::LAUNCHER;
+use crate::configuration::Places;
+use crate::delegation::{self, Step};
+
+/// A host as far as it matters to a boundary.
+#[derive(Debug)]
+pub struct Facts {
+    /// The kernel as it calls itself, and upstream's version in it.
+    pub kernel: (String, Option<Version>),
+    /// What holds a program; the error where there is no Landlock.
+    pub holding: Result<Holding, String>,
+    /// Whether the launcher starts; the error where it does not.
+    pub launcher: Result<(), String>,
+    pub settings: Settings,
+    /// The kernel's security modules in their order; `None` where they are not told.
+    pub modules: Option<String>,
+    /// Whether there are filters of system calls, and the answers that they may give;
+    /// `None` where these are not told.
+    pub filters: (bool, Option<String>),
+    pub uid: u32,
+    /// The running program; `None` where its file is gone.
+    pub program: Option<PathBuf>,
+    /// ID and ID_LIKE of os-release(5).
+    pub distribution: Vec<String>,
+    /// Those of the programs that fixes use which are there.
+    pub programs: Vec<&'static str>,
+    /// Runtimes that are there, with their versions.
+    pub runtimes: Vec<(Part, &'static str, Version)>,
+}
+
+/// What holds a program.
+#[derive(Debug)]
+pub struct Holding {
+    pub landlock: u32,
+    pub is_root: bool,
+    /// What `atoll run` chooses; the error where it refuses.
+    pub mode: Result<Mode, String>,
+    pub trial: Trial,
+    pub groups: Held,
+    pub limits: Vec<Enforcement>,
+    /// How control groups could be had.
+    pub delegation: Vec<Step>,
+    /// Where layers are kept, on which file system, and whether it can.
+    pub state: (PathBuf, String, bool),
+}
+
+/// Settings of the kernel; `None` for those that it does not have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    pub max_user_namespaces: Option<u64>,
+    pub unprivileged_clone: Option<u64>,
+    pub apparmor_restricts: Option<u64>,
+    pub memory_programs: Option<u64>,
+}
+
+/// What fixes use where it is there.
+const PROGRAMS: [&str; 4] = ["sudo", "update-grub", "grubby", "modprobe"];
+
+impl Facts {
+    /// Reads and tries.
+    pub fn read(places: &Places) -> Self {
+        let system = rustix::system::uname();
+        let release = system.release().to_string_lossy().into_owned();
+        let build = system.version().to_string_lossy();
+        let signature = text("/proc/version_signature");
+        let version = of_kernel(&release, &build, signature.as_deref());
+        let setting = |path: &str| text(path)?.trim().parse().ok();
+        // The launcher is started on a thread, which whoever divides does not have yet.
+        let holding = Host::read().map(|host| Holding::of(&host, places));
+        let launcher = Starting::begin(LAUNCHER).works();
+        Self {
+            kernel: (release, version),
+            holding: holding.map_err(reason),
+            launcher: launcher.map_err(|error| error.to_string()),
+            settings: Settings {
+                max_user_namespaces: setting("/proc/sys/user/max_user_namespaces"),
+                unprivileged_clone: setting("/proc/sys/kernel/unprivileged_userns_clone"),
+                apparmor_restricts: setting(
+                    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+                ),
+                memory_programs: setting("/proc/sys/vm/memfd_noexec"),
+            },
+            modules: text("/sys/kernel/security/lsm").filter(|list| !list.trim().is_empty()),
+            filters: (
+                text("/proc/self/status").is_some_and(|text| text.contains("\nSeccomp:")),
+                text("/proc/sys/kernel/seccomp/actions_avail"),
+            ),
+            uid: rustix::process::geteuid().as_raw(),
+            program: std::env::current_exe().ok().filter(|path| path.is_file()),
+            distribution: distribution(&text("/etc/os-release").unwrap_or_default()),
+            programs: PROGRAMS
+                .into_iter()
+                .filter(|name| find(name).is_some())
+                .collect(),
+            runtimes: runc().into_iter().collect(),
+        }
+    }
+}
+
+impl Holding {
+    fn of(host: &Host, places: &Places) -> Self {
+        let groups = detect_groups(host);
+        let on = host.mount_of(&places.state);
+        let kind = on.map_or("unknown", |mount| mount.kind.as_str());
+        Self {
+            landlock: host.landlock,
+            is_root: host.uid == 0,
+            mode: host.mode().map_err(reason),
+            trial: try_namespaces(),
+            limits: forecast(&groups),
+            groups,
+            delegation: delegation::steps(host),
+            state: (
+                places.state.clone(),
+                kind.to_owned(),
+                holds_layers(host, &places.state),
+            ),
+        }
+    }
+}
+
+/// An error in words, without the advice to ask the doctor.
+fn reason(error: SandboxError) -> String {
+    match error {
+        SandboxError::Kernel(why) => why,
+        other => other.to_string(),
+    }
+}
+
+fn text(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+/// The words ID and ID_LIKE of os-release(5).
+pub fn distribution(release: &str) -> Vec<String> {
+    let value = |line: &str| {
+        let (name, value) = line.split_once('=')?;
+        matches!(name, "ID" | "ID_LIKE").then(|| value.trim_matches(['"', '\'']).to_owned())
+    };
+    let values = release.lines().filter_map(value);
+    values
+        .flat_map(|value| {
+            let words: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
+            words
+        })
+        .collect()
+}
+
+/// Where a program is; those for administrators are not on everybody's path.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let own: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let mut all = own.into_iter().chain(system);
+    all.find_map(|directory| Some(directory.join(name)).filter(|path| path.is_file()))
+}
+
+/// The version of `runc`, by its own words: `runc version 1.1.5+ds1`.
+fn runc() -> Option<(Part, &'static str, Version)> {
+    let program = find("runc").filter(|path| is_of_root(path))?;
+    let mut ask = Command::new(program);
+    ask.arg("--version").env_clear().stdin(Stdio::null());
+    let told = ask.stderr(Stdio::null()).output().ok()?;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let version = told.lines().find_map(|line| {
+        let (_, version) = line.split_once("runc version ")?;
+        Version::read(version.trim())
+    })?;
+    Some((Part::Runc, "runc", version))
+}
+
+/// Whether root alone can have written this program: no other is started to be asked.
+fn is_of_root(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    path.metadata()
+        .is_ok_and(|facts| facts.uid() == 0 && facts.mode() & 0o022 == 0)
+}
