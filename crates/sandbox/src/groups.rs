@@ -12,6 +12,14 @@ use crate::held::{CONTROLLERS, First, Held, ON, Unified};
 /// to leave the delegated one. It stays: whoever is in it cannot remove it.
 const OWN_GROUP: &str = "atoll";
 
+/// A busy sandbox leaves the person's own programs the larger part: they have 100, or
+/// 1,024 shares in version 1. It also counts as one, however many sessions it has.
+const LOW_WEIGHT: &str = "50";
+const LOW_SHARES: &str = "512";
+
+/// Version 1: on top of the limit of memory, internet sockets may hold this part of it.
+const SOCKETS_SHARE: u64 = 4;
+
 /// The groups of one sandbox; removed by [`Groups::remove`].
 #[derive(Debug)]
 pub(crate) struct Groups {
@@ -32,7 +40,7 @@ pub(crate) struct Counted {
 
 impl Groups {
     /// The groups that a run gets, not made yet; `None` where none can be made.
-    pub(crate) fn plan(held: &Held, run: &RunId, limits: &Limits) -> Option<Self> {
+    pub(crate) fn plan(held: &Held, run: &RunId) -> Option<Self> {
         let name = group_name(run);
         let groups = match held {
             Held::Nowhere(_) => return None,
@@ -46,9 +54,7 @@ impl Groups {
                 }
             }
             Held::Separate { memory, pids, cpu } => {
-                let limits_cpu = cpu.is_some();
-                let cpu = cpu.as_ref().filter(|_| limits.cpu_millis.is_some());
-                let all = [Some(memory), Some(pids), cpu];
+                let all = [Some(memory), Some(pids), cpu.as_ref()];
                 let all: Vec<PathBuf> = all
                     .into_iter()
                     .flatten()
@@ -57,7 +63,7 @@ impl Groups {
                 Self {
                     memory: memory.join(&name),
                     all,
-                    limits_cpu,
+                    limits_cpu: cpu.is_some(),
                     unified: None,
                 }
             }
@@ -120,8 +126,7 @@ impl Groups {
         self.set("pids.max", &limits.processes.to_string())?;
         match limits.cpu_millis.filter(|_| self.limits_cpu) {
             Some(millis) => self.set("cpu.max", &format!("{} 100000", millis * 100)),
-            // A busy sandbox leaves the person's own programs the larger part.
-            None => self.set_where_known("cpu.weight", "50"),
+            None => self.set_where_known("cpu.weight", LOW_WEIGHT),
         }
     }
 
@@ -130,9 +135,13 @@ impl Groups {
         self.set("memory.limit_in_bytes", &memory.to_string())?;
         let with_swap = memory.saturating_add(limits.swap_bytes);
         self.set_where_known("memory.memsw.limit_in_bytes", &with_swap.to_string())?;
+        // What internet sockets hold is counted apart here, and only where it is limited.
+        let sockets = memory / SOCKETS_SHARE;
+        self.set_where_known("memory.kmem.tcp.limit_in_bytes", &sockets.to_string())?;
         self.set("pids.max", &limits.processes.to_string())?;
-        match limits.cpu_millis.filter(|_| self.limits_cpu) {
-            None => Ok(()),
+        match limits.cpu_millis {
+            _ if !self.limits_cpu => Ok(()),
+            None => self.set("cpu.shares", LOW_SHARES),
             Some(millis) => {
                 self.set("cpu.cfs_period_us", "100000")?;
                 self.set("cpu.cfs_quota_us", &(millis * 100).to_string())

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
@@ -59,14 +59,15 @@ pub fn assemble(
 ) -> Result<Assembled, SandboxError> {
     let boundary = grant.boundary();
     let limits = &boundary.limits;
-    let groups = Groups::plan(native.held, &call.run, limits);
+    let groups = Groups::plan(native.held, &call.run);
     match launch(native, starting, boundary, call, groups.as_ref()) {
         Ok((launcher, lines)) => {
             let sandbox = Running {
+                disk: disk_watch(native.placement, &call.workspace, limits)
+                    .and_processes_of(launcher.pid),
                 launcher,
                 lines,
                 enforcement: enforcement(groups.as_ref()),
-                disk: disk_watch(native.placement, limits),
                 groups,
                 limits: limits.clone(),
             };
@@ -376,7 +377,7 @@ fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
     ]
 }
 
-fn disk_watch(placement: &Placement, limits: &Limits) -> DiskWatch {
+fn disk_watch(placement: &Placement, workspace: &Path, limits: &Limits) -> DiskWatch {
     let mut written: Vec<PathBuf> = placement
         .layers
         .iter()
@@ -390,7 +391,8 @@ fn disk_watch(placement: &Placement, limits: &Limits) -> DiskWatch {
     written.extend(own.flat_map(|place| [place.home.clone(), place.tmp.clone()]));
     let watch = DiskWatch::new(written, limits.disk_bytes, limits.inodes, Instant::now());
     match &placement.workspace {
-        WorkspacePlace::Copy(copy) => watch.and_copy(copy.clone()),
-        WorkspacePlace::Layer(_) | WorkspacePlace::Live { .. } | WorkspacePlace::ReadOnly => watch,
+        WorkspacePlace::Copy(copy) => watch.and_grown(copy.clone()),
+        WorkspacePlace::Live { .. } => watch.and_grown(workspace.to_path_buf()),
+        WorkspacePlace::Layer(_) | WorkspacePlace::ReadOnly => watch,
     }
 }
