@@ -67,7 +67,7 @@ pub fn assemble(
                     .and_processes_of(launcher.pid),
                 launcher,
                 lines,
-                enforcement: enforcement(groups.as_ref()),
+                enforcement: enforcement(groups.as_ref(), native.placement.fence.is_some()),
                 groups,
                 limits: limits.clone(),
             };
@@ -352,12 +352,18 @@ fn room(limits: &Limits) -> Room {
 }
 
 /// Who holds which limit, for the record.
-fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
+fn enforcement(groups: Option<&Groups>, fenced: bool) -> Vec<Enforcement> {
     let by_groups = groups.map(Groups::name);
     let swap = match Swap::of(groups) {
         Swap::ByGroups => by_groups.unwrap_or("none"),
         Swap::HostHasNone => "host without swap",
         Swap::NotHeld => "none",
+    };
+    // A fence has no namespace in which its processes would be counted alone, and no
+    // memory of its own to write to: its directories count as disk.
+    let (processes, tmp) = match fenced {
+        true => ("rlimit, in part", "none"),
+        false => ("rlimit", "tmpfs"),
     };
     let one = |limit: &str, by: &str| Enforcement {
         limit: limit.to_owned(),
@@ -366,12 +372,12 @@ fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
     vec![
         one("memory", by_groups.unwrap_or("supervisor, in part")),
         one("swap", swap),
-        one("processes", by_groups.unwrap_or("rlimit")),
+        one("processes", by_groups.unwrap_or(processes)),
         one("cpu", groups.map_or("none", Groups::cpu_by)),
         one("open-files", "rlimit"),
-        one("tmp", "tmpfs"),
+        one("tmp", tmp),
         one("disk", "supervisor, in part"),
-        one("inodes", "supervisor"),
+        one("inodes", "supervisor, in part"),
         one("wall-clock", "supervisor"),
         one("idle", "supervisor"),
     ]

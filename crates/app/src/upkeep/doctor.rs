@@ -190,11 +190,13 @@ fn limits(host: &Host) -> Finding {
     let (grade, mut found) = match &held {
         Held::Unified(_) | Held::Separate { .. } => (
             Grade::Good,
-            "held, but disk in part: it is watched, and can be passed for a moment".to_owned(),
+            "held, but disk and inodes in part: they are watched, and can be passed for a moment"
+                .to_owned(),
         ),
         Held::Nowhere(_) => (
             Grade::Weaker,
-            "in part: memory (for each process, and watched), disk (watched); not: swap, cpu"
+            "in part: memory (for each process, and watched; not what the kernel keeps for pipes, \
+             sockets and page tables), disk and inodes (watched); not: swap, cpu"
                 .to_owned(),
         ),
     };

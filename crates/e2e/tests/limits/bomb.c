@@ -2,8 +2,10 @@
 //
 //     bomb KIND AMOUNT HOLD
 //
-// prints `reached N all`, or `reached N ERROR` where something was refused, holds what it
-// has for HOLD milliseconds and ends with 0. Nothing is taken without a bound.
+// prints `reached N all`, holds what it has for HOLD milliseconds and ends with 0; or
+// prints `reached N ERROR` where it was refused more, and ends with 0 at once; or ends with
+// 1 if a child was killed meanwhile. A word
+// more makes it `deaf` or lets it `stop` itself first. Nothing is taken without a bound.
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -31,6 +33,12 @@ static char block[MIB];
 static void pause_ms(long ms) {
     struct timespec left = {ms / 1000, ms % 1000 * 1000000};
     while (nanosleep(&left, &left) && errno == EINTR) {
+    }
+}
+
+static void ignore_all(void) {
+    for (int number = 1; number < 65; number++) {
+        signal(number, SIG_IGN);
     }
 }
 
@@ -72,6 +80,27 @@ static int take_memory(void) {
     }
     memset(taken, 1, MIB);
     return 1;
+}
+
+// A child that takes 16 MiB and stays; it tells when it has them.
+static int take_share(void) {
+    int ends[2];
+    char told;
+    if (pipe(ends)) {
+        return 0;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        for (int number = 0; number < 16; number++) {
+            take_memory();
+        }
+        _exit(write(ends[1], "t", 1) == 1 ? (pause_ms(60000), 0) : 1);
+    }
+    close(ends[1]);
+    errno = ENOMEM;
+    int done = child > 0 && read(ends[0], &told, 1) == 1;
+    close(ends[0]);
+    return done;
 }
 
 // A page that is seen 2 MiB apart from the last one needs a table of its own: as much
@@ -261,16 +290,20 @@ static int take_daemon(void) {
     pid_t child = fork();
     if (child == 0) {
         setsid();
-        if (fork() == 0) {
+        pid_t daemon = fork();
+        if (daemon == 0) {
             setsid();
-            for (int number = 1; number < 65; number++) {
-                signal(number, SIG_IGN);
-            }
+            ignore_all();
             pause_ms(60000);
         }
-        _exit(0);
+        _exit(daemon < 0 ? errno : 0);
     }
-    return child > 0 && waitpid(child, NULL, 0) == child;
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        return 0;
+    }
+    errno = WEXITSTATUS(status);
+    return errno == 0;
 }
 
 // Children that are stopped, in a group of their own.
@@ -307,6 +340,7 @@ static const struct {
 } KINDS[] = {
     {"processes", take_process},     {"threads", take_thread},
     {"memory", take_memory},         {"regions", take_region},
+    {"shares", take_share},
     {"tmp", take_tmp},               {"disk", take_disk},
     {"deleted", take_deleted},       {"files", take_file},
     {"names", take_name},            {"depth", take_depth},
@@ -322,9 +356,7 @@ static const struct {
 // What stands in the way of an end: ignores what can be ignored, stops itself.
 static void prepare(const char *how) {
     if (strcmp(how, "deaf") == 0) {
-        for (int number = 1; number < 65; number++) {
-            signal(number, SIG_IGN);
-        }
+        ignore_all();
     } else if (strcmp(how, "stop") == 0) {
         kill(-1, SIGSTOP);
         raise(SIGSTOP);
@@ -353,7 +385,16 @@ int main(int count, char **words) {
         const char *end = got == amount ? "all" : strerrorname_np(errno);
         // One call: whoever has no descriptor left can still say it.
         dprintf(1, "\nreached %ld %s\n", got, end ? end : "0");
-        pause_ms(atol(words[3]));
+        if (got == amount) {
+            pause_ms(atol(words[3]));
+        }
+        // A child that was killed is no good end.
+        int status = 0;
+        while (waitpid(-1, &status, WNOHANG) > 0) {
+            if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+                return 1;
+            }
+        }
         return 0;
     }
     return 2;

@@ -144,7 +144,11 @@ fn trees_deeper_than_a_path_are_counted() {
     };
     assert_eq!(check(1 << 30, 61), None);
     assert_eq!(check(1 << 30, 60), Some(LimitHit::Inodes));
-    assert_eq!(check(340_000, 61), Some(LimitHit::Disk), "60 directories, a file");
+    assert_eq!(
+        check(340_000, 61),
+        Some(LimitHit::Disk),
+        "60 directories, a file"
+    );
     assert_eq!(check(100_000, 61), Some(LimitHit::Disk));
 }
 
@@ -153,7 +157,8 @@ fn what_is_deleted_and_held_open_is_counted() {
     let place = tempfile::tempdir().unwrap();
     let layer = place.path().to_path_buf();
     // Of the program that is started by the first process of a launcher: this test's.
-    let script = "exec 9> \"$0/file\"; rm \"$0/file\"; head -c 300000 /dev/zero >&9; echo ready; read x";
+    let script =
+        "exec 9> \"$0/file\"; rm \"$0/file\"; head -c 300000 /dev/zero >&9; echo ready; read x";
     let mut first = std::process::Command::new("sh")
         .args(["-c", "sh -c \"$1\" \"$0\"; true"])
         .arg(&layer)
