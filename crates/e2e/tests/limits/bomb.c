@@ -363,6 +363,15 @@ static void prepare(const char *how) {
     }
 }
 
+static int lost_a_child(void) {
+    static int lost;
+    int status = 0;
+    while (waitpid(-1, &status, WNOHANG) > 0) {
+        lost |= WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    }
+    return lost;
+}
+
 int main(int count, char **words) {
     if (count < 4) {
         return 2;
@@ -385,17 +394,10 @@ int main(int count, char **words) {
         const char *end = got == amount ? "all" : strerrorname_np(errno);
         // One call: whoever has no descriptor left can still say it.
         dprintf(1, "\nreached %ld %s\n", got, end ? end : "0");
-        if (got == amount) {
+        if (got == amount && !lost_a_child()) {
             pause_ms(atol(words[3]));
         }
-        // A child that was killed is no good end.
-        int status = 0;
-        while (waitpid(-1, &status, WNOHANG) > 0) {
-            if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
-                return 1;
-            }
-        }
-        return 0;
+        return lost_a_child();
     }
     return 2;
 }
