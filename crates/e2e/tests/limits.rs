@@ -648,7 +648,7 @@ fn time_of_the_processor_is_held_or_refused() {
     let Some(world) = world("time_of_the_processor_is_held_or_refused") else {
         return;
     };
-    let words = "processors 3 2000";
+    let words = "processors 3 1800";
     for host in hosts(&world) {
         let limited = run(&world, host, &["--limit", "cpu=0.1"], words).outcome;
         let told = json(&world, &limited);

@@ -245,6 +245,11 @@ impl Groups {
             let counts = text.lines().find_map(|line| line.strip_prefix("max "));
             counts?.trim().parse().ok()
         };
+        // Version 1 has it where `cpu` and `cpuacct` are one hierarchy, in nanoseconds.
+        let spent_us = |group: &PathBuf| -> Option<u64> {
+            let text = fs::read_to_string(group.join("cpuacct.usage")).ok()?;
+            Some(text.trim().parse::<u64>().ok()? / 1_000)
+        };
         let processes_refused = self.all.iter().find_map(refused).unwrap_or(0);
         if self.unified.is_some() {
             Counted {
@@ -258,7 +263,7 @@ impl Groups {
                 processes_refused,
                 memory_peak_bytes: number("memory.max_usage_in_bytes"),
                 memory_kills: field("memory.oom_control", "oom_kill ").unwrap_or(0),
-                cpu_us: None,
+                cpu_us: self.all.iter().find_map(spent_us),
             }
         }
     }
