@@ -672,6 +672,29 @@ fn time_of_the_processor_is_held_or_refused() {
     }
 }
 
+/// Who turns without end in a thousand sessions has the weight of one, and a low one.
+#[test]
+fn a_sandbox_weighs_as_one_and_little() {
+    let world = World::new("a_sandbox_weighs_as_one_and_little");
+    let mut running = world.run([""; 0], "echo ready; read x").start();
+    running.until_stdout("ready");
+    let groups = e2e::remains::groups(&e2e::remains::recorded_runs(&world.state()));
+    let weights: Vec<String> = ["cpu.shares", "cpu.weight"]
+        .iter()
+        .flat_map(|file| groups.iter().map(move |group| group.join(file)))
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .collect();
+    running.send("\n");
+    let _ = running.wait().success();
+    if groups.is_empty() {
+        return world.skip("no control groups can be made here", Avoidable::No);
+    }
+    assert!(
+        matches!(weights.as_slice(), [one] if one == "512\n" || one == "50\n"),
+        "{weights:?}"
+    );
+}
+
 /// What the ledger says of the last run's end.
 fn closed(world: &World) -> serde_json::Value {
     let events = e2e::traces::events(world);
