@@ -262,6 +262,8 @@ const ON_DISK: &[Row] = &[
         ended("disk"),
         MUCH_DISK,
     ),
+    // Where nobody can look, all that the file system has lost counts.
+    row("disk-hidden", "hidden", 200, DISK, ended("disk"), MUCH_DISK),
     row(
         "disk-in-the-deep",
         "depth",

@@ -151,6 +151,16 @@ static int take_deleted(void) {
     return done && fdatasync(file) == 0;
 }
 
+// In a directory that its owner may not look into either.
+static int take_hidden(void) {
+    static int file = -1;
+    if (file < 0 && mkdir("bomb-hidden", 0700)) {
+        return 0;
+    }
+    int done = append("bomb-hidden/file", &file);
+    return done && chmod("bomb-hidden", 0) == 0;
+}
+
 static int take_file(void) {
     static int number;
     char name[32];
@@ -346,7 +356,8 @@ static const struct {
     {"memory", take_memory},         {"regions", take_region},
     {"shares", take_share},
     {"tmp", take_tmp},               {"disk", take_disk},
-    {"deleted", take_deleted},       {"files", take_file},
+    {"deleted", take_deleted},       {"hidden", take_hidden},
+    {"files", take_file},
     {"names", take_name},            {"depth", take_depth},
     {"descriptors", take_descriptor}, {"terminals", take_terminal},
     {"pipes", take_pipe},            {"pairs", take_pair},
