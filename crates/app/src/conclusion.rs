@@ -83,6 +83,7 @@ impl Conclusion<'_> {
             mut record,
             ..
         } = called;
+        let mut cut = attachment.cut().map(cut_output).collect();
         let removed_sequences = attachment.finish();
         let all = if is_scratch(self.arguments, self.mode) {
             // Gone already: nobody looks at what is thrown away.
@@ -91,8 +92,10 @@ impl Conclusion<'_> {
             changes::read(self.state, &record)?
         };
         live::note_end(self.state, &record, &all, self.output);
+        let mut denied = denied(&outcome, &all);
+        denied.append(&mut cut);
         let went = Went {
-            denied: denied(&outcome, &all),
+            denied,
             refused_files: changes::refusals(&all).count() as u64,
             planted: planted(&record, &all),
             outcome,
@@ -306,6 +309,15 @@ fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
     file.set_len(0)
         .and_then(|()| file.write_all(text.as_bytes()))
         .doing(&format!("--json {} cannot be written", path.display()))
+}
+
+/// Output of which not all is kept; all of it was shown.
+fn cut_output(stream: &str) -> Denied {
+    Denied {
+        what: format!("keeping {stream} beyond the limit output"),
+        times: 1,
+        limit: Some(LimitKey::Output),
+    }
 }
 
 /// What a run was denied, as far as Atoll has seen it.

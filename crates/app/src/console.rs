@@ -56,6 +56,7 @@ impl Console {
                 .map(|directory| directory.join(name)),
             file: None,
             left_bytes: settings.keep_bytes_max,
+            is_cut: false,
         };
         let raw = if settings.terminal {
             RawTerminal::take(&stdin)
@@ -71,6 +72,14 @@ impl Console {
             filters,
             kept: [kept("stdout"), kept("stderr")],
         }
+    }
+
+    /// The streams of which more was shown than is kept.
+    pub fn cut(&self) -> impl Iterator<Item = &'static str> {
+        let names = ["standard output", "standard error"].into_iter();
+        names
+            .zip(&self.kept)
+            .filter_map(|(name, kept)| kept.is_cut.then_some(name))
     }
 
     /// Gives the terminal back as it was; returns which escape sequences were
@@ -199,12 +208,14 @@ struct Kept {
     path: Option<PathBuf>,
     file: Option<File>,
     left_bytes: u64,
+    is_cut: bool,
 }
 
 impl Kept {
     fn keep(&mut self, written: &[u8]) {
         let Some(path) = &self.path else { return };
         let room = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
+        self.is_cut |= written.len() > room;
         let Some(part) = written
             .get(..written.len().min(room))
             .filter(|part| !part.is_empty())

@@ -5,13 +5,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use e2e::{Avoidable, Guest, Kernel, ProfileParser, Told, World};
+use e2e::{Avoidable, Guest, Kernel, ProfileParser, Told, World, program_exists};
 
 const CHECKS: &str = include_str!("guest/checks.sh");
 /// What each person's limits make of checks, see `limits` there.
-const LIMITS: usize = 11;
+const LIMITS: usize = 11 + 12;
 
 /// The checks in a guest whose first process they are.
 fn plain(kernel: Kernel, script: &str) -> Guest {
@@ -19,7 +21,7 @@ fn plain(kernel: Kernel, script: &str) -> Guest {
         kernel,
         next: "/bin/bash /atoll/checks.sh",
         words: "",
-        files: vec![program(), checks(script)],
+        files: vec![program(), bomb(), checks(script)],
     }
 }
 
@@ -30,6 +32,27 @@ fn program() -> (String, u32, Vec<u8>) {
         0o755,
         std::fs::read(path).unwrap(),
     )
+}
+
+/// The bombs of `limits.rs`: what uses up one thing after the other.
+fn bomb() -> (String, u32, Vec<u8>) {
+    static COMPILED: OnceLock<Vec<u8>> = OnceLock::new();
+    let bytes = COMPILED.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("bomb");
+        let mut compiler = Command::new("cc")
+            .args(["-O1", "-static", "-pthread", "-x", "c", "-", "-o"])
+            .arg(&target)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = compiler.stdin.take().unwrap();
+        input.write_all(include_bytes!("limits/bomb.c")).unwrap();
+        drop(input);
+        assert!(compiler.wait().unwrap().success(), "bomb.c");
+        std::fs::read(target).unwrap()
+    });
+    ("/atoll/bomb".to_owned(), 0o755, bytes.clone())
 }
 
 fn checks(script: &str) -> (String, u32, Vec<u8>) {
@@ -47,6 +70,10 @@ fn told(
     let world = World::new(name);
     if cfg!(not(target_arch = "x86_64")) {
         world.skip("guests are made for x86_64 only", Avoidable::No);
+        return None;
+    }
+    if !program_exists("cc") {
+        world.skip("there is no C compiler", Avoidable::Yes);
         return None;
     }
     if let Some(missing) = Guest::missing() {
@@ -88,6 +115,7 @@ fn a_login_has_every_limit_that_systemd_delegates_slow() {
         words: "systemd.unit=checks.service",
         files: vec![
             program(),
+            bomb(),
             checks(include_str!("guest/systemd.sh")),
             (
                 "/etc/systemd/system/checks.service".to_owned(),

@@ -2,12 +2,19 @@
 //! a cheap look at the whole file system first, a count of the layers only when
 //! that cannot rule a breach out.
 
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use atoll_model::LimitHit;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 /// How often the file system's free space is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -16,13 +23,24 @@ const COUNT_INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// Counting may take this share of the time.
 const COUNT_SHARE: u32 = 10;
 
+/// The unit of what a file takes (stat(2)).
+const BLOCK_BYTES: u64 = 512;
+/// Where the path from an open directory is this long, the next one is opened: half of
+/// what the kernel takes, so that any name fits behind it.
+const PATH_BYTES_MAX: usize = 2_000;
+const DIRECTORY: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
 /// Watches the layers of one run.
 #[derive(Debug)]
 pub(crate) struct DiskWatch {
     layers: Vec<PathBuf>,
+    launcher: Option<u32>,
     bytes_max: u64,
     inodes_max: u64,
-    free_at_start: Option<(u64, u64)>,
+    /// Of each layer's file system: layers may lie on several.
+    free_at_start: Vec<Option<(u64, u64)>>,
     next_look: Instant,
     last_count: Instant,
     next_count: Instant,
@@ -30,9 +48,10 @@ pub(crate) struct DiskWatch {
 
 impl DiskWatch {
     pub(crate) fn new(layers: Vec<PathBuf>, bytes_max: u64, inodes_max: u64, now: Instant) -> Self {
-        let free_at_start = layers.first().and_then(|layer| free(layer));
+        let free_at_start = layers.iter().map(|layer| free(layer)).collect();
         Self {
             layers,
+            launcher: None,
             bytes_max,
             inodes_max,
             free_at_start,
@@ -42,13 +61,20 @@ impl DiskWatch {
         }
     }
 
-    /// Watches a copy too: what is in it now was not written by the program.
-    pub(crate) fn and_copy(mut self, copy: PathBuf) -> Self {
-        let (bytes, inodes) = count(vec![copy.clone()], u64::MAX, u64::MAX);
-        self.bytes_max = self.bytes_max.saturating_add(bytes);
-        self.inodes_max = self.inodes_max.saturating_add(inodes);
-        self.free_at_start = self.free_at_start.or_else(|| free(&copy));
-        self.layers.push(copy);
+    /// Watches a copy, or a workspace itself, too: what is in it now was not written by
+    /// the program.
+    pub(crate) fn and_grown(mut self, place: PathBuf) -> Self {
+        let before = Count::of(std::slice::from_ref(&place), u64::MAX, u64::MAX);
+        self.bytes_max = self.bytes_max.saturating_add(before.bytes);
+        self.inodes_max = self.inodes_max.saturating_add(before.inodes);
+        self.free_at_start.push(free(&place));
+        self.layers.push(place);
+        self
+    }
+
+    /// Watches also what the processes beneath this launcher hold open without a name.
+    pub(crate) fn and_processes_of(mut self, launcher: u32) -> Self {
+        self.launcher = Some(launcher);
         self
     }
 
@@ -67,58 +93,168 @@ impl DiskWatch {
         if now < self.next_count || !(overdue || self.is_suspicious()) {
             return None;
         }
-        let (bytes, inodes) = count(self.layers.clone(), self.bytes_max, self.inodes_max);
+        let mut count = Count::of(&self.layers, self.bytes_max, self.inodes_max);
+        if let Some(launcher) = self.launcher {
+            count.add_deleted(&processes_of(launcher));
+        }
+        if count.hidden {
+            // What cannot be counted is as much as the whole file system has lost.
+            let (bytes, inodes) = self.lost().unwrap_or_default();
+            count.bytes = count.bytes.max(bytes);
+            count.inodes = count.inodes.max(inodes);
+        }
         let took = now.elapsed();
         self.last_count = now;
         self.next_count = now + took * COUNT_SHARE;
-        if bytes > self.bytes_max {
+        if count.bytes > self.bytes_max {
             Some(LimitHit::Disk)
-        } else if inodes > self.inodes_max {
+        } else if count.inodes > self.inodes_max {
             Some(LimitHit::Inodes)
         } else {
             None
         }
     }
 
-    /// Whether the file system has lost more than half of what is allowed.
+    /// The most bytes and inodes that one of the file systems has lost since the start.
+    fn lost(&self) -> Option<(u64, u64)> {
+        let mut most = (0, 0);
+        for (layer, then) in self.layers.iter().zip(&self.free_at_start) {
+            let ((bytes_then, inodes_then), (bytes, inodes)) = ((*then)?, free(layer)?);
+            most.0 = bytes_then.saturating_sub(bytes).max(most.0);
+            most.1 = inodes_then.saturating_sub(inodes).max(most.1);
+        }
+        Some(most)
+    }
+
+    /// Whether a file system has lost more than half of what is allowed.
     fn is_suspicious(&self) -> bool {
-        let now = self.layers.first().and_then(|layer| free(layer));
-        match (self.free_at_start, now) {
-            (Some((bytes_then, inodes_then)), Some((bytes_now, inodes_now))) => {
-                bytes_then.saturating_sub(bytes_now) > self.bytes_max / 2
-                    || inodes_then.saturating_sub(inodes_now) > self.inodes_max / 2
-                    // File systems without a fixed number of inodes report none.
-                    || inodes_then == 0
+        // File systems without a fixed number of inodes report none.
+        let counts = |then: &Option<(u64, u64)>| then.is_some_and(|(_, inodes)| inodes > 0);
+        !self.free_at_start.iter().all(counts)
+            || self.lost().is_none_or(|(bytes, inodes)| {
+                bytes > self.bytes_max / 2 || inodes > self.inodes_max / 2
+            })
+    }
+}
+
+/// What was counted, until it was too much.
+#[derive(Debug, Default)]
+struct Count {
+    bytes: u64,
+    inodes: u64,
+    /// Whether a directory was there that could not be read.
+    hidden: bool,
+}
+
+impl Count {
+    /// Everything below these directories.
+    fn of(layers: &[PathBuf], bytes_max: u64, inodes_max: u64) -> Self {
+        let mut count = Self::default();
+        let open = |path: &PathBuf| rustix::fs::open(path, DIRECTORY, Mode::empty());
+        let bases = layers.iter().filter_map(|path| open(path).ok());
+        let mut waiting: Vec<_> = bases.map(|base| (Rc::new(base), PathBuf::new())).collect();
+        while let Some((base, path)) = waiting.pop() {
+            // What vanishes while it is counted is not counted.
+            match count.add_directory(&base, &path, &mut waiting) {
+                Err(Errno::NOENT | Errno::NOTDIR) | Ok(()) => {}
+                Err(_) => count.hidden = true,
             }
-            _ => true,
+            if count.bytes > bytes_max || count.inodes > inodes_max {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Paths lead from a directory that is open, which moves along: a tree can be deeper
+    /// than any path is long.
+    fn add_directory(
+        &mut self,
+        base: &Rc<OwnedFd>,
+        path: &Path,
+        waiting: &mut Vec<(Rc<OwnedFd>, PathBuf)>,
+    ) -> Result<(), Errno> {
+        let here = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
+        let directory = rustix::fs::openat(base.as_fd(), here, DIRECTORY, Mode::empty())?;
+        let mut entries = Dir::read_from(&directory)?;
+        let mut below = Vec::new();
+        while let Some(entry) = entries.read() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if [c".", c".."].contains(&name) {
+                continue;
+            }
+            let Ok(facts) = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            self.inodes += 1;
+            self.bytes += facts.st_blocks.unsigned_abs() * BLOCK_BYTES;
+            if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
+                below.push(PathBuf::from(OsStr::from_bytes(name.to_bytes())));
+            }
+        }
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            let base = Rc::new(directory);
+            waiting.extend(below.into_iter().map(|name| (Rc::clone(&base), name)));
+        } else {
+            let below = below.iter().map(|name| path.join(name));
+            waiting.extend(below.map(|path| (Rc::clone(base), path)));
+        }
+        Ok(())
+    }
+
+    /// Files without a name that these processes hold open, each once.
+    fn add_deleted(&mut self, pids: &[u32]) {
+        let mut seen = HashSet::new();
+        let lists = pids.iter().map(|pid| format!("/proc/{pid}/fd"));
+        for path in lists.filter_map(|list| fs::read_dir(list).ok()).flatten() {
+            let Some(path) = path.ok().map(|entry| entry.path()) else {
+                continue;
+            };
+            let Ok(facts) = fs::metadata(&path) else {
+                continue;
+            };
+            let is_deleted = facts.is_file() && facts.nlink() == 0;
+            if is_deleted && !is_in_memory(&path) && seen.insert((facts.dev(), facts.ino())) {
+                self.inodes += 1;
+                self.bytes += facts.blocks() * BLOCK_BYTES;
+            }
         }
     }
 }
 
-/// Bytes and files below these directories, or enough of them to be over a limit.
-fn count(mut waiting: Vec<PathBuf>, bytes_max: u64, inodes_max: u64) -> (u64, u64) {
-    let mut bytes = 0;
-    let mut inodes = 0;
-    while let Some(directory) = waiting.pop() {
-        // What vanishes or cannot be read while it is counted is not counted.
-        let Ok(entries) = fs::read_dir(&directory) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            let Ok(facts) = entry.metadata() else {
-                continue;
-            };
-            inodes += 1;
-            bytes += facts.blocks() * 512;
-            if facts.is_dir() {
-                waiting.push(entry.path());
-            }
-        }
-        if bytes > bytes_max || inodes > inodes_max {
-            break;
-        }
+/// Files in memory count as memory.
+fn is_in_memory(path: &Path) -> bool {
+    const TMPFS: u64 = 0x0102_1994;
+    const HUGETLBFS: u64 = 0x9584_58f6;
+    rustix::fs::statfs(path)
+        .is_ok_and(|facts| [TMPFS, HUGETLBFS].contains(&facts.f_type.unsigned_abs()))
+}
+
+/// The processes beneath the first process of a launcher: the program, and what it started.
+fn processes_of(launcher: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in numbers {
+        // The name, in parentheses, may hold any other; the parent is the second after it.
+        let parent = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+        let parent = parent.as_deref().and_then(|stat| stat.rsplit_once(')'));
+        let parent = parent.and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        children.entry(parent.unwrap_or(0)).or_default().push(pid);
     }
-    (bytes, inodes)
+    let below = |pid: &u32| children.get(pid).cloned().unwrap_or_default();
+    let mut found: Vec<u32> = below(&launcher).iter().flat_map(below).collect();
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        found.extend(below(pid));
+        next += 1;
+    }
+    found
 }
 
 fn free(path: &Path) -> Option<(u64, u64)> {

@@ -16,6 +16,13 @@ const OWN_GROUP: &str = "atoll";
 pub(crate) const UNIFIED: &str = "cgroup-v2";
 /// The same of version 1.
 pub(crate) const SEPARATE: &str = "cgroup-v1";
+/// A busy sandbox leaves the person's own programs the larger part: they have 100, or
+/// 1,024 shares in version 1. It also counts as one, however many sessions it has.
+const LOW_WEIGHT: &str = "50";
+const LOW_SHARES: &str = "512";
+
+/// Version 1: on top of the limit of memory, internet sockets may hold this part of it.
+const SOCKETS_SHARE: u64 = 4;
 
 /// The groups of one sandbox; removed by [`Groups::remove`].
 #[derive(Debug)]
@@ -37,7 +44,7 @@ pub(crate) struct Counted {
 
 impl Groups {
     /// The groups that a run gets, not made yet; `None` where none can be made.
-    pub(crate) fn plan(held: &Held, run: &RunId, limits: &Limits) -> Option<Self> {
+    pub(crate) fn plan(held: &Held, run: &RunId) -> Option<Self> {
         let name = group_name(run);
         let groups = match held {
             Held::Nowhere(_) => return None,
@@ -51,9 +58,7 @@ impl Groups {
                 }
             }
             Held::Separate { memory, pids, cpu } => {
-                let limits_cpu = cpu.is_some();
-                let cpu = cpu.as_ref().filter(|_| limits.cpu_millis.is_some());
-                let all = [Some(memory), Some(pids), cpu];
+                let all = [Some(memory), Some(pids), cpu.as_ref()];
                 let all: Vec<PathBuf> = all
                     .into_iter()
                     .flatten()
@@ -62,7 +67,7 @@ impl Groups {
                 Self {
                     memory: memory.join(&name),
                     all,
-                    limits_cpu,
+                    limits_cpu: cpu.is_some(),
                     unified: None,
                 }
             }
@@ -125,8 +130,7 @@ impl Groups {
         self.set("pids.max", &limits.processes.to_string())?;
         match limits.cpu_millis.filter(|_| self.limits_cpu) {
             Some(millis) => self.set("cpu.max", &format!("{} 100000", millis * 100)),
-            // A busy sandbox leaves the person's own programs the larger part.
-            None => self.set_where_known("cpu.weight", "50"),
+            None => self.set_where_known("cpu.weight", LOW_WEIGHT),
         }
     }
 
@@ -135,9 +139,13 @@ impl Groups {
         self.set("memory.limit_in_bytes", &memory.to_string())?;
         let with_swap = memory.saturating_add(limits.swap_bytes);
         self.set_where_known("memory.memsw.limit_in_bytes", &with_swap.to_string())?;
+        // What internet sockets hold is counted apart here, and only where it is limited.
+        let sockets = memory / SOCKETS_SHARE;
+        self.set_where_known("memory.kmem.tcp.limit_in_bytes", &sockets.to_string())?;
         self.set("pids.max", &limits.processes.to_string())?;
-        match limits.cpu_millis.filter(|_| self.limits_cpu) {
-            None => Ok(()),
+        match limits.cpu_millis {
+            _ if !self.limits_cpu => Ok(()),
+            None => self.set("cpu.shares", LOW_SHARES),
             Some(millis) => {
                 self.set("cpu.cfs_period_us", "100000")?;
                 self.set("cpu.cfs_quota_us", &(millis * 100).to_string())
@@ -241,6 +249,11 @@ impl Groups {
             let counts = text.lines().find_map(|line| line.strip_prefix("max "));
             counts?.trim().parse().ok()
         };
+        // Version 1 has it where `cpu` and `cpuacct` are one hierarchy, in nanoseconds.
+        let spent_us = |group: &PathBuf| -> Option<u64> {
+            let text = fs::read_to_string(group.join("cpuacct.usage")).ok()?;
+            Some(text.trim().parse::<u64>().ok()? / 1_000)
+        };
         let processes_refused = self.all.iter().find_map(refused).unwrap_or(0);
         if self.unified.is_some() {
             Counted {
@@ -254,7 +267,7 @@ impl Groups {
                 processes_refused,
                 memory_peak_bytes: number("memory.max_usage_in_bytes"),
                 memory_kills: field("memory.oom_control", "oom_kill ").unwrap_or(0),
-                cpu_us: None,
+                cpu_us: self.all.iter().find_map(spent_us),
             }
         }
     }

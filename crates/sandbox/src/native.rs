@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
     Identity, Operation, Permission, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
 };
-use atoll_model::{Boundary, Call, Enforcement, LimitKey, Limits, WorkspaceMode};
+use atoll_model::{Boundary, Call, Enforcement, LimitKey, Limits, Mode, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
 
@@ -59,14 +59,15 @@ pub fn assemble(
 ) -> Result<Assembled, SandboxError> {
     let boundary = grant.boundary();
     let limits = &boundary.limits;
-    let groups = Groups::plan(native.held, &call.run, limits);
+    let groups = Groups::plan(native.held, &call.run);
     match launch(native, starting, boundary, call, groups.as_ref()) {
         Ok((launcher, lines)) => {
             let sandbox = Running {
+                disk: disk_watch(native.placement, &call.workspace, limits)
+                    .and_processes_of(launcher.pid),
                 launcher,
                 lines,
-                enforcement: enforcement(groups.as_ref()),
-                disk: disk_watch(native.placement, limits),
+                enforcement: enforcement(groups.as_ref(), native.placement.mode()),
                 groups,
                 limits: limits.clone(),
             };
@@ -365,17 +366,18 @@ fn room(limits: &Limits) -> Room {
 }
 
 /// Who holds which limit, for the record.
-fn enforcement(groups: Option<&Groups>) -> Vec<Enforcement> {
+fn enforcement(groups: Option<&Groups>, mode: Mode) -> Vec<Enforcement> {
     held_by(
         groups.map(Groups::name),
         groups.map_or("none", Groups::cpu_by),
         Swap::of(groups),
+        mode,
     )
 }
 
 /// Who would hold which limit of a run, as the record of one says; no group is made.
 #[must_use]
-pub fn forecast(held: &Held) -> Vec<Enforcement> {
+pub fn forecast(held: &Held, mode: Mode) -> Vec<Enforcement> {
     let (by_groups, cpu) = match held {
         Held::Nowhere(_) => (None, "none"),
         Held::Unified(place) => (
@@ -387,14 +389,20 @@ pub fn forecast(held: &Held) -> Vec<Enforcement> {
             cpu.as_ref().map_or("none", |_| groups::SEPARATE),
         ),
     };
-    held_by(by_groups, cpu, Swap::forecast(held))
+    held_by(by_groups, cpu, Swap::forecast(held), mode)
 }
 
-fn held_by(by_groups: Option<&str>, cpu: &str, swap: Swap) -> Vec<Enforcement> {
+fn held_by(by_groups: Option<&str>, cpu: &str, swap: Swap, mode: Mode) -> Vec<Enforcement> {
     let swap = match swap {
         Swap::ByGroups => by_groups.unwrap_or("none"),
         Swap::HostHasNone => "host without swap",
         Swap::NotHeld => "none",
+    };
+    // A fence has no namespace in which its processes would be counted alone, and no
+    // memory of its own to write to: its directories count as disk.
+    let (processes, tmp) = match mode {
+        Mode::Fence => ("rlimit, in part", "none"),
+        Mode::Full => ("rlimit", "tmpfs"),
     };
     let one = |limit: &str, by: &str| Enforcement {
         limit: limit.to_owned(),
@@ -403,18 +411,18 @@ fn held_by(by_groups: Option<&str>, cpu: &str, swap: Swap) -> Vec<Enforcement> {
     vec![
         one("memory", by_groups.unwrap_or("supervisor, in part")),
         one("swap", swap),
-        one("processes", by_groups.unwrap_or("rlimit")),
+        one("processes", by_groups.unwrap_or(processes)),
         one("cpu", cpu),
         one("open-files", "rlimit"),
-        one("tmp", "tmpfs"),
+        one("tmp", tmp),
         one("disk", "supervisor, in part"),
-        one("inodes", "supervisor"),
+        one("inodes", "supervisor, in part"),
         one("wall-clock", "supervisor"),
         one("idle", "supervisor"),
     ]
 }
 
-fn disk_watch(placement: &Placement, limits: &Limits) -> DiskWatch {
+fn disk_watch(placement: &Placement, workspace: &Path, limits: &Limits) -> DiskWatch {
     let mut written: Vec<PathBuf> = placement
         .layers
         .iter()
@@ -428,7 +436,8 @@ fn disk_watch(placement: &Placement, limits: &Limits) -> DiskWatch {
     written.extend(own.flat_map(|place| [place.home.clone(), place.tmp.clone()]));
     let watch = DiskWatch::new(written, limits.disk_bytes, limits.inodes, Instant::now());
     match &placement.workspace {
-        WorkspacePlace::Copy(copy) => watch.and_copy(copy.clone()),
-        WorkspacePlace::Layer(_) | WorkspacePlace::Live { .. } | WorkspacePlace::ReadOnly => watch,
+        WorkspacePlace::Copy(copy) => watch.and_grown(copy.clone()),
+        WorkspacePlace::Live { .. } => watch.and_grown(workspace.to_path_buf()),
+        WorkspacePlace::Layer(_) | WorkspacePlace::ReadOnly => watch,
     }
 }

@@ -3,6 +3,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_model::Mode;
+
 use crate::SandboxError;
 
 /// Where the changeable parts of one run are kept on the host.
@@ -21,6 +23,16 @@ pub struct Placement {
     pub empty: PathBuf,
     /// In a fence: what stands in for a home and a /tmp of its own.
     pub fence: Option<FencePlace>,
+}
+
+impl Placement {
+    /// Which walls stand around what is placed so.
+    pub(crate) fn mode(&self) -> Mode {
+        match self.fence {
+            Some(_) => Mode::Fence,
+            None => Mode::Full,
+        }
+    }
 }
 
 /// Directories of Atoll's own for a program in a fence, which sees the host's tree.

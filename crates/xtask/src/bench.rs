@@ -6,6 +6,7 @@
 
 mod machine;
 mod measure;
+mod neighbour;
 mod peers;
 mod report;
 mod scenarios;

@@ -105,7 +105,7 @@ fn what_a_copy_held_before_is_not_counted() {
     let now = Instant::now();
     let watch = |written: &[PathBuf]| {
         let watch = DiskWatch::new(written.to_vec(), 60_000, 3, now);
-        watch.and_copy(copy.clone())
+        watch.and_grown(copy.clone())
     };
     assert!(watch(&[]).next().is_some());
     assert_eq!(watch(&[]).check(now + LATER), None);
@@ -118,4 +118,66 @@ fn what_a_copy_held_before_is_not_counted() {
         fs::write(copy.join(name), "").unwrap();
     }
     assert_eq!(running.check(now + LATER), Some(LimitHit::Inodes));
+}
+
+#[test]
+fn trees_deeper_than_a_path_are_counted() {
+    let place = tempfile::tempdir().unwrap();
+    let name = "a".repeat(200);
+    let name = name.as_str();
+    let mode = rustix::fs::Mode::RWXU;
+    let open = |at: &dyn std::os::fd::AsFd, name: &str| {
+        rustix::fs::openat(at, name, rustix::fs::OFlags::DIRECTORY, mode).unwrap()
+    };
+    let mut here = open(&rustix::fs::CWD, place.path().to_str().unwrap());
+    for _ in 0..60 {
+        rustix::fs::mkdirat(&here, name, mode).unwrap();
+        here = open(&here, name);
+    }
+    let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
+    let file = rustix::fs::openat(&here, "file", flags, mode).unwrap();
+    rustix::io::write(&file, &[1; 100_000]).unwrap();
+    let check = |bytes, inodes| {
+        let now = Instant::now();
+        let layers = vec![place.path().to_path_buf()];
+        DiskWatch::new(layers, bytes, inodes, now).check(now + LATER)
+    };
+    assert_eq!(check(1 << 30, 61), None);
+    assert_eq!(check(1 << 30, 60), Some(LimitHit::Inodes));
+    assert_eq!(
+        check(340_000, 61),
+        Some(LimitHit::Disk),
+        "60 directories, a file"
+    );
+    assert_eq!(check(100_000, 61), Some(LimitHit::Disk));
+}
+
+#[test]
+fn what_is_deleted_and_held_open_is_counted() {
+    let place = tempfile::tempdir().unwrap();
+    let layer = place.path().to_path_buf();
+    // Of the program that is started by the first process of a launcher: this test's.
+    let script =
+        "exec 9> \"$0/file\"; rm \"$0/file\"; head -c 300000 /dev/zero >&9; echo ready; read x";
+    let mut first = std::process::Command::new("sh")
+        .args(["-c", "sh -c \"$1\" \"$0\"; true"])
+        .arg(&layer)
+        .arg(script)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 6];
+    std::io::Read::read_exact(first.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let check = |bytes| {
+        let now = Instant::now();
+        DiskWatch::new(vec![layer.clone()], bytes, 100, now)
+            .and_processes_of(std::process::id())
+            .check(now + LATER)
+    };
+    let held = [check(200_000), check(1 << 30)];
+    drop(first.stdin.take());
+    let _ = first.wait();
+    assert_eq!(held, [Some(LimitHit::Disk), None]);
+    assert_eq!(check(200_000), None);
 }

@@ -278,7 +278,7 @@ fn swap_that_nothing_counts_is_not_called_held() {
                 cpu: None,
             },
         };
-        let planned = Groups::plan(&held, &run(), &limits()).unwrap();
+        let planned = Groups::plan(&held, &run()).unwrap();
         let group = planned.directories().first().unwrap();
         fs::create_dir(group).unwrap();
         assert!(!planned.counts_swap(), "{file}");
@@ -294,7 +294,7 @@ fn run() -> RunId {
 #[test]
 fn nothing_is_made_where_nothing_is_held() {
     let held = Held::Nowhere("why".to_owned());
-    assert!(Groups::plan(&held, &run(), &limits()).is_none());
+    assert!(Groups::plan(&held, &run()).is_none());
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn groups_whose_limits_cannot_be_set_are_removed_again() {
         },
     ];
     for held in cases {
-        let planned = Groups::plan(&held, &run(), &limits()).unwrap();
+        let planned = Groups::plan(&held, &run()).unwrap();
         assert!(planned.make(&limits()).is_err(), "{held:?}");
         for directory in [place.path(), &path("memory"), &path("pids")] {
             let names: Vec<PathBuf> = fs::read_dir(directory)

@@ -2,6 +2,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use atoll_model::Mode;
+
 use super::{host, mount};
 use crate::host::{covers_processes, parse_groups};
 use crate::{First, Held, Unified, forecast};
@@ -81,7 +83,7 @@ fn covers_over_proc_are_seen() {
 fn who_will_hold_which_limit_is_known_before() {
     let check = |held: &Held, memory: &str, cpu: &str| {
         let by = |limit: &str| {
-            let all = forecast(held);
+            let all = forecast(held, Mode::Full);
             let one = all.iter().find(|one| one.limit == limit).cloned();
             one.expect(limit).by
         };

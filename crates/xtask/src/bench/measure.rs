@@ -83,8 +83,8 @@ pub(crate) fn take_turns(prepared: &Prepared, rounds: usize) -> Result<Vec<Measu
     Ok(all)
 }
 
-/// The two times, or why this turn does not count.
-fn turn(contender: &Contender, directory: &Path) -> Result<Result<(f64, Option<f64>), String>> {
+/// The time of the whole and those of the work, or why this turn does not count.
+fn turn(contender: &Contender, directory: &Path) -> Result<Result<(f64, Vec<f64>), String>> {
     let (out, errors) = (directory.join("stdout"), directory.join("stderr"));
     let mut command = command(&contender.command, &contender.directory)?;
     command
@@ -108,11 +108,14 @@ fn turn(contender: &Contender, directory: &Path) -> Result<Result<(f64, Option<f
         return Ok(Err(reason));
     }
     let printed = fs::read_to_string(&out).unwrap_or_default();
-    match (contender.times_itself, elapsed_ms(&printed)) {
-        (true, None) => Ok(Err("the script did not print its time".to_owned())),
-        (true, work) => Ok(Ok((whole, work))),
-        (false, _) => Ok(Ok((whole, None))),
+    let work = match contender.times_itself {
+        true => elapsed_ms(&printed),
+        false => Vec::new(),
+    };
+    if contender.times_itself && work.is_empty() {
+        return Ok(Err("the script did not print its time".to_owned()));
     }
+    Ok(Ok((whole, work)))
 }
 
 fn failure(status: ExitStatus, said: &str) -> Option<String> {
@@ -120,11 +123,13 @@ fn failure(status: ExitStatus, said: &str) -> Option<String> {
     (!status.success()).then(|| format!("{status}: {line}"))
 }
 
-pub(crate) fn elapsed_ms(printed: &str) -> Option<f64> {
-    let digits = printed
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(ELAPSED))?;
-    Some(digits.trim().parse::<f64>().ok()? / 1e6)
+/// The times that were printed, one a line.
+pub(crate) fn elapsed_ms(printed: &str) -> Vec<f64> {
+    let lines = printed.lines().map(str::trim);
+    lines
+        .filter_map(|line| line.strip_prefix(ELAPSED)?.trim().parse::<f64>().ok())
+        .map(|nanoseconds| nanoseconds / 1e6)
+        .collect()
 }
 
 /// Without anything to set up in the child, so that it is spawned, not forked.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::machine::Machine;
 use super::measure::Measured;
-use super::scenarios::{Benchmark, Target};
+use super::scenarios::{Benchmark, Statistic, Target};
 use super::statistics::{Summary, summarise};
 
 /// What one user measured.
@@ -51,8 +51,10 @@ impl Report<'_> {
             self.benchmark.name(),
             self.benchmark.what()
         );
-        table.push_str("| user | contender | median ms | min | p95 | max | whole process ms |\n");
-        table.push_str("|---|---|---|---|---|---|---|\n");
+        table.push_str(
+            "| user | contender | median ms | min | p95 | p99 | max | whole process ms |\n",
+        );
+        table.push_str("|---|---|---|---|---|---|---|---|\n");
         for column in self.columns {
             for measured in &column.measured {
                 let _ = writeln!(table, "| {} | {} |", column.user, row(measured));
@@ -75,8 +77,12 @@ impl Report<'_> {
                 };
                 let _ = writeln!(
                     table,
-                    "| {} | {} / {} | ≤ {} | {measured} | {word} |",
-                    column.user, target.of, target.to, target.at_most
+                    "| {} | {} / {}{} | ≤ {} | {measured} | {word} |",
+                    column.user,
+                    target.of,
+                    target.to,
+                    target.by.suffix(),
+                    target.at_most
                 );
             }
         }
@@ -131,29 +137,32 @@ fn decisive(measured: &Measured) -> Option<Summary> {
 
 fn row(measured: &Measured) -> String {
     if let Some(failure) = &measured.failure {
-        return format!("{} | failed: {failure} | | | |", measured.name);
+        return format!("{} | failed: {failure} | | | | |", measured.name);
     }
     let Some(summary) = decisive(measured) else {
-        return format!("{} | not measured | | | |", measured.name);
+        return format!("{} | not measured | | | | |", measured.name);
     };
     let whole = summarise(&measured.whole_ms).map_or(f64::NAN, |whole| whole.median);
     format!(
-        "{} | {:.2} | {:.2} | {:.2} | {:.2} | {whole:.2}",
-        measured.name, summary.median, summary.min, summary.p95, summary.max
+        "{} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {whole:.2}",
+        measured.name, summary.median, summary.min, summary.p95, summary.p99, summary.max
     )
 }
 
 pub(crate) fn verdict(all: &[Measured], target: &Target) -> Verdict {
-    let median = |name: &str| -> Result<f64, String> {
+    let number = |name: &str| -> Result<f64, String> {
         let measured = all.iter().find(|measured| measured.name == name);
         let measured = measured.ok_or_else(|| format!("{name} did not take part"))?;
         if let Some(failure) = &measured.failure {
             return Err(format!("{name}: {failure}"));
         }
         let summary = decisive(measured).ok_or_else(|| format!("{name} has no numbers"))?;
-        Ok(summary.median)
+        Ok(match target.by {
+            Statistic::Median => summary.median,
+            Statistic::P99 => summary.p99,
+        })
     };
-    match (median(target.of), median(target.to)) {
+    match (number(target.of), number(target.to)) {
         (Ok(of), Ok(to)) if of / to <= target.at_most => Verdict::Met(of / to),
         (Ok(of), Ok(to)) => Verdict::Missed(of / to),
         (Err(reason), _) | (_, Err(reason)) => Verdict::NotMeasured(reason),

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use super::measure::{Contender, ELAPSED, Prepared};
-use super::peers;
+use super::{neighbour, peers};
 use crate::command;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -25,13 +25,33 @@ pub(crate) enum Benchmark {
     Untar,
     GitStatus,
     GitStatusAgain,
+    Neighbour,
 }
 
-/// A wanted ratio of two medians.
+/// What is compared.
+#[derive(Clone, Copy)]
+pub(crate) enum Statistic {
+    Median,
+    /// What 99 in 100 do not exceed.
+    P99,
+}
+
+impl Statistic {
+    /// What a table says of it; nothing for the usual one.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::Median => "",
+            Self::P99 => ", p99",
+        }
+    }
+}
+
+/// A wanted ratio.
 pub(crate) struct Target {
     pub(crate) of: &'static str,
     pub(crate) to: &'static str,
     pub(crate) at_most: f64,
+    pub(crate) by: Statistic,
 }
 
 /// Where and with what one user measures.
@@ -53,7 +73,7 @@ const PYTHON_LOOP: &str =
     "x = 0\nfor i in range(9000000):\n    x = (x * 31 + i) % 1000003\nprint(x)\n";
 
 impl Benchmark {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Start,
         Self::Spawner,
         Self::Compile,
@@ -61,6 +81,7 @@ impl Benchmark {
         Self::Untar,
         Self::GitStatus,
         Self::GitStatusAgain,
+        Self::Neighbour,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -72,6 +93,7 @@ impl Benchmark {
             Self::Untar => "untar",
             Self::GitStatus => "git-status",
             Self::GitStatusAgain => "git-status-again",
+            Self::Neighbour => "neighbour",
         }
     }
 
@@ -82,11 +104,18 @@ impl Benchmark {
             Self::Spawner => 1000,
             Self::Compile | Self::Python | Self::Untar => 11,
             Self::GitStatus | Self::GitStatusAgain => 51,
+            // Of 400 requests each.
+            Self::Neighbour => 5,
         }
     }
 
     pub(crate) fn targets(self) -> Vec<Target> {
-        let target = |of, to, at_most| Target { of, to, at_most };
+        let target = |of, to, at_most| Target {
+            of,
+            to,
+            at_most,
+            by: Statistic::Median,
+        };
         match self {
             Self::Start => vec![
                 target("atoll", "bubblewrap", 1.7),
@@ -100,6 +129,7 @@ impl Benchmark {
             Self::Compile | Self::Python => vec![target("inside", "outside", 1.05)],
             Self::Untar => vec![target("inside", "outside", 1.1)],
             Self::GitStatus | Self::GitStatusAgain => vec![target("inside", "outside", 1.5)],
+            Self::Neighbour => neighbour::targets(),
         }
     }
 
@@ -113,6 +143,9 @@ impl Benchmark {
             Self::Python => "a Python loop of nine million turns",
             Self::Untar => "10,000 small files unpacked into the workspace",
             Self::GitStatus => "the first `git status` on 10,000 tracked files",
+            Self::Neighbour => {
+                "a small request (a process started, an echo) in a sandbox, beside a bomb in another"
+            }
             Self::GitStatusAgain => "a further `git status` on 10,000 tracked files",
         }
     }
@@ -153,6 +186,7 @@ pub(crate) fn prepare(benchmark: Benchmark, place: &Place) -> Result<Prepared> {
         // The first one looks every file up anew in the sandbox's overlay, which
         // is as young as the sandbox; outside, the kernel knows them already.
         Benchmark::GitStatusAgain => git_status(place, STATUS),
+        Benchmark::Neighbour => neighbour::prepare(place),
     }
 }
 

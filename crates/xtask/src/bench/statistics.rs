@@ -10,6 +10,7 @@ pub(crate) struct Summary {
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) p95: f64,
+    pub(crate) p99: f64,
 }
 
 /// Nothing for no numbers.
@@ -23,8 +24,11 @@ pub(crate) fn summarise(numbers: &[f64]) -> Option<Summary> {
     } else {
         (sorted.get(middle.checked_sub(1)?)? + sorted.get(middle)?) / 2.0
     };
-    // The smallest number that at least 95 in 100 do not exceed.
-    let p95 = *sorted.get((count * 95).div_ceil(100).saturating_sub(1))?;
+    // The smallest number that at least so many in 100 do not exceed.
+    let most = |of_hundred: usize| {
+        let place = (count * of_hundred).div_ceil(100).saturating_sub(1);
+        sorted.get(place).copied()
+    };
     let length = u32::try_from(count).map_or(f64::NAN, f64::from);
     Some(Summary {
         count,
@@ -32,6 +36,7 @@ pub(crate) fn summarise(numbers: &[f64]) -> Option<Summary> {
         mean: sorted.iter().sum::<f64>() / length,
         min: *sorted.first()?,
         max: *sorted.last()?,
-        p95,
+        p95: most(95)?,
+        p99: most(99)?,
     })
 }

@@ -4,7 +4,7 @@ use super::machine::{date, field};
 use super::measure::{Contender, Measured, Prepared, elapsed_ms, take_turns};
 use super::peers::times;
 use super::report::{Verdict, verdict};
-use super::scenarios::{Target, c_source};
+use super::scenarios::{Statistic, Target, c_source};
 use super::statistics::summarise;
 
 fn measured(name: &str, numbers: &[f64]) -> Measured {
@@ -26,8 +26,8 @@ fn summaries_are_right() {
     let numbers: Vec<f64> = (1..=100).map(f64::from).collect();
     let hundred = summarise(&numbers).unwrap();
     assert_eq!(
-        (hundred.median, hundred.p95, hundred.count),
-        (50.5, 95.0, 100)
+        (hundred.median, hundred.p95, hundred.p99, hundred.count),
+        (50.5, 95.0, 99.0, 100)
     );
 }
 
@@ -37,6 +37,7 @@ fn verdicts_need_numbers_of_both() {
         of: "a",
         to: "b",
         at_most: 1.5,
+        by: Statistic::Median,
     };
     let b = || measured("b", &[2.0]);
     assert_eq!(
@@ -61,11 +62,27 @@ fn verdicts_need_numbers_of_both() {
 }
 
 #[test]
+fn a_target_can_be_for_the_slowest_in_hundred() {
+    let target = |by| Target {
+        of: "a",
+        to: "b",
+        at_most: 1.5,
+        by,
+    };
+    let mut slow = vec![1.0; 98];
+    slow.extend([2.0, 9.0]);
+    let all = [measured("a", &slow), measured("b", &[1.0; 100])];
+    assert_eq!(verdict(&all, &target(Statistic::Median)), Verdict::Met(1.0));
+    assert_eq!(verdict(&all, &target(Statistic::P99)), Verdict::Missed(2.0));
+}
+
+#[test]
 fn work_decides_where_it_was_measured() {
     let target = Target {
         of: "a",
         to: "b",
         at_most: 1.0,
+        by: Statistic::Median,
     };
     let inside = Measured {
         work_ms: vec![1.0],
@@ -142,8 +159,8 @@ fn dates_and_fields_are_read() {
         Some("x y")
     );
     assert_eq!(
-        elapsed_ms("noise\nelapsed-nanoseconds 2000000\r\n"),
-        Some(2.0)
+        elapsed_ms("noise\nelapsed-nanoseconds 2000000\r\nelapsed-nanoseconds 500000\n"),
+        [2.0, 0.5]
     );
     assert_eq!(
         times(r#"{"results":[{"times":[0.001,0.002]}]}"#).unwrap(),

@@ -115,12 +115,13 @@ impl Holding {
         let groups = detect_groups(host);
         let on = host.mount_of(&places.state);
         let kind = on.map_or("unknown", |mount| mount.kind.as_str());
+        let mode = host.mode();
         Self {
             landlock: host.landlock,
             is_root: host.uid == 0,
-            mode: host.mode().map_err(reason),
             trial: try_namespaces(),
-            limits: forecast(&groups),
+            limits: forecast(&groups, *mode.as_ref().unwrap_or(&Mode::Full)),
+            mode: mode.map_err(reason),
             groups,
             delegation: delegation::steps(host),
             state: (

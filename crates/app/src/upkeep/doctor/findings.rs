@@ -422,26 +422,31 @@ fn limits(holding: &Holding) -> Vec<Finding> {
         let (limit, by) = (held.limit.as_str(), held.by.as_str());
         let (grade, why) = match (limit, by) {
             // So on every host: what is written to layers is counted from time to time.
-            ("disk", _) => (Grade::Note, Some("it can be passed for a moment")),
+            ("disk" | "inodes", _) => (Grade::Note, Some("it can be passed for a moment")),
+            ("tmp", "none") if is_fenced => (Grade::Note, Some("it counts as disk")),
             (_, "none") => (Grade::Weaker, Some("a run that asks for it is refused")),
-            ("processes", "rlimit") if is_fenced => (
+            ("processes", "rlimit, in part") if is_fenced => (
                 Grade::Note,
                 Some("counted together with your other processes"),
             ),
             (_, by) if by.ends_with("in part") => (
                 Grade::Weaker,
-                Some("memory that no process maps is not counted, the rest from time to time"),
+                Some(
+                    "what no process maps and what the kernel keeps for pipes, sockets and page tables is not counted, the rest from time to time",
+                ),
             ),
             (_, _) => (Grade::Good, None),
         };
-        let full = match (by, by.ends_with("in part")) {
+        let holds = match (by, by.ends_with("in part")) {
             ("none", _) => Holds::Not,
             (_, true) => Holds::Partly,
             (_, false) => Holds::Whole,
         };
-        let fence = match (limit, by) {
-            ("processes", "rlimit") => Holds::Partly,
-            (_, _) => full,
+        let (full, fence) = match (limit, by) {
+            ("processes", "rlimit" | "rlimit, in part") | ("tmp", _) => {
+                (Holds::Whole, Holds::Partly)
+            }
+            (_, _) => (holds, holds),
         };
         let mut finding = Finding::new(Group::Limits, limit, grade, by).promises(full, fence);
         finding.why = why.map(str::to_owned);

@@ -1,0 +1,779 @@
+//! Every limit, reached by a program that takes without end what it limits; each with a
+//! control, in which a higher limit lets the same program reach a stated mark. In the
+//! end nothing of it is there, and the host has had memory and disk all the time.
+//!
+//! Start reading at [`ROWS`]. The program is `limits/bomb.c`; the same one is shipped
+//! into guests, whose control groups are of version 2.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use e2e::traces::{Traces, alone};
+use e2e::{Avoidable, Invocation, Outcome, World, is_root, program_exists};
+
+/// How a bomb has to end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    /// Atoll or the kernel ends the run, and the outcome names this limit.
+    Ended(&'static str),
+    /// The program is refused more than so many, by this error, and goes on.
+    Refused(u64, &'static str),
+    /// As that; the outcome counts it as denied by this limit.
+    Denied(u64, &'static str, &'static str),
+    /// It gets all: its own use gives way, or is nobody's loss.
+    Goes,
+    /// It gets all, since nothing on such a host counts it. That is said: whoever holds
+    /// this limit does so in part.
+    NotCounted(&'static str),
+}
+
+use End::{Denied, Ended, Goes, NotCounted, Refused};
+
+/// One way to take too much.
+struct Row {
+    id: &'static str,
+    /// What the program is told: the kind of thing, and the rest after the time it holds it.
+    kind: &'static str,
+    amount: u64,
+    how: &'static str,
+    /// The limit that it runs into.
+    limit: &'static [&'static str],
+    /// How it ends where control groups hold limits, without them, and in a fence.
+    ends: [End; 3],
+    /// The limit with which it does not, and how much it gets then.
+    lifted: &'static [&'static str],
+    mark: u64,
+}
+
+/// As [`End::Refused`] in all three places.
+const fn refused(at_most: u64, error: &'static str) -> [End; 3] {
+    [Refused(at_most, error); 3]
+}
+
+const fn ended(limit: &'static str) -> [End; 3] {
+    [Ended(limit); 3]
+}
+
+const fn row(
+    id: &'static str,
+    kind: &'static str,
+    amount: u64,
+    limit: &'static [&'static str],
+    ends: [End; 3],
+    lifted: &'static [&'static str],
+) -> Row {
+    Row {
+        id,
+        kind,
+        amount,
+        how: "",
+        limit,
+        ends,
+        lifted,
+        mark: amount,
+    }
+}
+
+impl Row {
+    const fn that(mut self, how: &'static str) -> Self {
+        self.how = how;
+        self
+    }
+
+    const fn reaching(mut self, mark: u64) -> Self {
+        self.mark = mark;
+        self
+    }
+}
+
+const MEMORY: &[&str] = &["--limit", "memory=64MiB"];
+const MUCH_MEMORY: &[&str] = &["--limit", "memory=1GiB"];
+const DISK: &[&str] = &["--limit", "disk=8MiB"];
+const MUCH_DISK: &[&str] = &["--limit", "disk=4GiB"];
+const FILES: &[&str] = &["--limit", "inodes=300"];
+const MANY_FILES: &[&str] = &["--limit", "inodes=100000"];
+const FEW: &[&str] = &["--limit", "processes=32"];
+const MANY: &[&str] = &["--limit", "processes=512"];
+const SHORT: &[&str] = &["--timeout", "500ms"];
+const MINUTE: &[&str] = &["--timeout", "60s"];
+
+/// What is limited for all of a sandbox together.
+const PROCESSES: &[Row] = &[
+    // The limit counts the sandbox's first process; in a fence, roughly, others of the
+    // user's too.
+    row(
+        "processes",
+        "processes",
+        200,
+        FEW,
+        [
+            Denied(31, "EAGAIN", "processes"),
+            Refused(31, "EAGAIN"),
+            Refused(60, "EAGAIN"),
+        ],
+        MANY,
+    ),
+    row(
+        "threads",
+        "threads",
+        200,
+        FEW,
+        [
+            Denied(31, "EAGAIN", "processes"),
+            Refused(31, "EAGAIN"),
+            Refused(60, "EAGAIN"),
+        ],
+        MANY,
+    ),
+    // Whoever is forked twice, in a session of its own and deaf, counts and ends as others.
+    row(
+        "daemons",
+        "daemons",
+        200,
+        FEW,
+        [
+            Denied(31, "EAGAIN", "processes"),
+            Refused(31, "EAGAIN"),
+            Refused(60, "EAGAIN"),
+        ],
+        MANY,
+    ),
+];
+
+const IN_MEMORY: &[Row] = &[
+    row(
+        "memory",
+        "memory",
+        160,
+        MEMORY,
+        // Without groups the kernel refuses each process more than the limit.
+        [
+            Ended("memory"),
+            Refused(64, "ENOMEM"),
+            Refused(64, "ENOMEM"),
+        ],
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-of-several",
+        "shares",
+        8,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-in-tmp",
+        "tmp",
+        160,
+        MEMORY,
+        // A fence has a directory of the disk in its place.
+        [Ended("memory"), Ended("memory"), Refused(0, "EACCES")],
+        MUCH_MEMORY,
+    ),
+    row(
+        "tmp",
+        "tmp",
+        40,
+        &["--limit", "tmp=8MiB"],
+        [
+            Refused(8, "ENOSPC"),
+            Refused(8, "ENOSPC"),
+            Refused(0, "EACCES"),
+        ],
+        &["--limit", "tmp=64MiB"],
+    ),
+    // What is written to files waits in memory for the disk, and gives way.
+    row(
+        "memory-of-files",
+        "disk",
+        160,
+        MEMORY,
+        [Goes; 3],
+        MUCH_MEMORY,
+    ),
+    row(
+        "regions",
+        "regions",
+        30_000,
+        MEMORY,
+        [Ended("memory"), NotCounted("memory"), NotCounted("memory")],
+        MUCH_MEMORY,
+    ),
+    row(
+        "pipes",
+        "pipes",
+        300,
+        MEMORY,
+        [Ended("memory"), NotCounted("memory"), NotCounted("memory")],
+        MUCH_MEMORY,
+    ),
+    row(
+        "pairs",
+        "pairs",
+        60,
+        MEMORY,
+        [Ended("memory"), NotCounted("memory"), NotCounted("memory")],
+        MUCH_MEMORY,
+    ),
+    // Internet sockets count apart, and are refused.
+    row(
+        "connections",
+        "connections",
+        60,
+        MEMORY,
+        [
+            Refused(12, "EAGAIN"),
+            NotCounted("memory"),
+            NotCounted("memory"),
+        ],
+        &["--limit", "memory=8GiB"],
+    ),
+    row(
+        "datagrams",
+        "datagrams",
+        60,
+        MEMORY,
+        [
+            Refused(12, "ENOBUFS"),
+            NotCounted("memory"),
+            Refused(0, "EPROTONOSUPPORT"),
+        ],
+        &["--limit", "memory=4GiB"],
+    ),
+];
+
+const ON_DISK: &[Row] = &[
+    row("disk", "disk", 40, DISK, ended("disk"), MUCH_DISK),
+    row(
+        "disk-deleted",
+        "deleted",
+        40,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
+    // Where nobody can look, all that the file system has lost counts.
+    row("disk-hidden", "hidden", 200, DISK, ended("disk"), MUCH_DISK),
+    row(
+        "disk-in-the-deep",
+        "depth",
+        130,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
+    row("inodes", "files", 1_000, FILES, ended("inodes"), MANY_FILES),
+    row(
+        "inodes-with-huge-names",
+        "names",
+        1_000,
+        FILES,
+        ended("inodes"),
+        MANY_FILES,
+    ),
+];
+
+const OF_ONE: &[Row] = &[
+    row(
+        "descriptors",
+        "descriptors",
+        400,
+        &["--limit", "open-files=64"],
+        refused(61, "EMFILE"),
+        &["--limit", "open-files=1024"],
+    ),
+    // 64 terminals, whoever asks for more; their number on the host stays.
+    row(
+        "terminals",
+        "terminals",
+        200,
+        &[],
+        [
+            Refused(64, "ENOSPC"),
+            Refused(64, "ENOSPC"),
+            Refused(0, "EACCES"),
+        ],
+        &[],
+    )
+    .reaching(0),
+    // No image of memory is ever left; a signal ends the child, the program goes on.
+    row("images", "images", 5, &[], [Goes; 3], &[]),
+];
+
+const IN_TIME: &[Row] = &[
+    row("time", "time", 30_000, SHORT, ended("wall-clock"), MINUTE).reaching(700),
+    row(
+        "time-deaf",
+        "time",
+        30_000,
+        SHORT,
+        ended("wall-clock"),
+        MINUTE,
+    )
+    .that("deaf")
+    .reaching(700),
+    row(
+        "time-stopped",
+        "stopped",
+        20,
+        SHORT,
+        ended("wall-clock"),
+        MINUTE,
+    ),
+    row(
+        "time-of-daemons",
+        "daemons",
+        20,
+        SHORT,
+        ended("wall-clock"),
+        MINUTE,
+    ),
+    row(
+        "time-of-processors",
+        "processors",
+        4,
+        SHORT,
+        ended("wall-clock"),
+        MINUTE,
+    ),
+    row(
+        "idle",
+        "time",
+        30_000,
+        &["--limit", "idle=500ms"],
+        ended("idle"),
+        &["--limit", "idle=60s"],
+    )
+    .reaching(700),
+];
+
+/// A row stays this long with what it has where it is to be ended.
+const UNTIL_ENDED_MS: u64 = 30_000;
+/// As a control it stays for longer than whoever watches takes to look, and than the
+/// short limit of time.
+const SEEN_MS: u64 = 700;
+
+/// A kind of host, by who holds the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Host {
+    Groups,
+    Without,
+    Fence,
+}
+
+/// The hosts that this machine can be for this user.
+fn hosts(world: &World) -> Vec<Host> {
+    let plain = run(world, Host::Without, &[], "time 1 0").outcome;
+    let told = json(world, &plain);
+    let by = held_by(&told, "memory");
+    let first = match by.starts_with("cgroup") {
+        true => Host::Groups,
+        false => Host::Without,
+    };
+    assert_eq!(told["mode"], "full", "{plain}");
+    // Root always has namespaces.
+    if is_root() {
+        vec![first]
+    } else {
+        vec![first, Host::Fence]
+    }
+}
+
+fn held_by(told: &serde_json::Value, limit: &str) -> String {
+    let all = told["limits-held-by"].as_array().unwrap().iter();
+    let mut found = all.filter(|one| one["limit"] == limit);
+    let one = found.next().unwrap_or_else(|| panic!("{limit}: {told:#}"));
+    one["by"].as_str().unwrap().to_owned()
+}
+
+/// The summary for machines.
+fn json(world: &World, outcome: &Outcome) -> serde_json::Value {
+    let text = world.read(world.top().join("outcome.json"));
+    serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {outcome}"))
+}
+
+/// A run of the bomb, with what the host had left at its worst meanwhile.
+struct Tried {
+    outcome: Outcome,
+    memory_left: u64,
+    disk_left: u64,
+}
+
+fn run(world: &World, host: Host, options: &[&str], words: &str) -> Tried {
+    let summary = world.top().join("outcome.json");
+    let bomb = world.top().join("bomb/bomb");
+    let invocation: Invocation = world
+        .atoll(["run", "--discard", "--json"])
+        .arg(&summary)
+        .args(["--ro"])
+        .arg(bomb.parent().unwrap())
+        .args(options)
+        .arg("--")
+        .arg(&bomb)
+        .args(words.split_whitespace())
+        .within(Duration::from_secs(90));
+    let invocation = match host {
+        Host::Groups | Host::Without => invocation,
+        Host::Fence => invocation.without_namespaces(),
+    };
+    let (memory, disk) = (AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX));
+    let over = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                memory.fetch_min(memory_left(), Ordering::Relaxed);
+                disk.fetch_min(disk_left(world), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let outcome = invocation.run();
+        over.store(true, Ordering::Relaxed);
+        outcome
+    });
+    Tried {
+        outcome,
+        memory_left: memory.into_inner(),
+        disk_left: disk.into_inner(),
+    }
+}
+
+fn memory_left() -> u64 {
+    e2e::remains::memory("MemAvailable")
+}
+
+fn disk_left(world: &World) -> u64 {
+    let facts = rustix::fs::statvfs(world.top()).unwrap();
+    facts.f_bavail * facts.f_frsize
+}
+
+/// How much the bomb says that it got, and by what it ended; nothing when it was ended.
+fn reached(outcome: &Outcome) -> Option<(u64, String)> {
+    let out = outcome.out();
+    let line = out
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("reached "))?;
+    let (number, end) = line.split_once(' ').unwrap();
+    Some((number.parse().unwrap(), end.to_owned()))
+}
+
+/// The limits that the outcome names as having been reached.
+fn named(told: &serde_json::Value) -> Vec<String> {
+    let denied = told["denied"].as_array().unwrap().iter();
+    let names = denied.filter_map(|one| one["limit"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+impl Row {
+    fn end(&self, host: Host) -> End {
+        let [groups, without, fence] = self.ends;
+        match host {
+            Host::Groups => groups,
+            Host::Without => without,
+            Host::Fence => fence,
+        }
+    }
+
+    fn words(&self, amount: u64, hold_ms: u64) -> String {
+        format!("{} {amount} {hold_ms} {}", self.kind, self.how)
+    }
+
+    fn check(&self, world: &World, traces: &Traces, host: Host) {
+        let id = self.id;
+        let before = (memory_left(), disk_left(world));
+        let started = Instant::now();
+        let end = self.end(host);
+        let hold_ms = match end {
+            Ended(_) => UNTIL_ENDED_MS,
+            Refused(..) | Denied(..) | Goes | NotCounted(_) => 0,
+        };
+        let tried = run(world, host, self.limit, &self.words(self.amount, hold_ms));
+        self.judge(world, host, &tried.outcome);
+        self.expect_room(host, before, &tried);
+        traces.expect_same(world, &format!("{id} {host:?}"));
+        let took = started.elapsed();
+        if self.mark > 0 && matches!(end, Ended(_) | Refused(1.., _) | Denied(..)) {
+            self.control(world, host);
+        }
+        println!("{id} {host:?}: {end:?} after {took:?}");
+    }
+
+    /// How it ended: what the program saw, what the outcome and the ledger name.
+    fn judge(&self, world: &World, host: Host, outcome: &Outcome) {
+        let told = json(world, outcome);
+        let what = format!("{} {host:?}: {outcome}\n{told:#}", self.id);
+        let (ending, limits) = (&told["ending"], named(&told));
+        match self.end(host) {
+            Ended(limit) => {
+                assert_eq!(ending["how"], "limited", "{what}");
+                assert_eq!(ending["limit"], limit, "{what}");
+                assert!(limits.iter().any(|one| one == limit), "{what}");
+                outcome.says(["denied", &format!("beyond the limit {limit}")]);
+                let closed = closed(world);
+                assert_eq!(closed["ending"]["limit"], limit, "{what}\n{closed:#}");
+            }
+            Refused(at_most, error) | Denied(at_most, error, _) => {
+                let (got, end) = reached(outcome).expect(&what);
+                assert!(got <= at_most && end == error, "{what}");
+                assert_eq!(ending["status"], 0, "{what}");
+            }
+            Goes | NotCounted(_) => {
+                assert_eq!(
+                    reached(outcome),
+                    Some((self.amount, "all".to_owned())),
+                    "{what}"
+                );
+                assert_eq!(ending["status"], 0, "{what}");
+            }
+        }
+        match self.end(host) {
+            Denied(_, _, limit) => assert_eq!(limits, [limit], "{what}"),
+            NotCounted(limit) => {
+                assert!(held_by(&told, limit).ends_with(", in part"), "{what}");
+            }
+            Refused(..) | Goes => assert!(limits.is_empty(), "{what}"),
+            Ended(_) => {}
+        }
+        let peak = told["memory-peak-bytes"].as_u64().unwrap();
+        if host == Host::Groups && self.limit == MEMORY {
+            assert!(peak <= 64 << 20, "{what}");
+        }
+    }
+
+    /// The host has had room all the time. Others work on it too: what a bomb may take
+    /// is far less than what is asked for here.
+    fn expect_room(&self, host: Host, before: (u64, u64), tried: &Tried) {
+        let least = (before.0 / 2, before.1.saturating_sub(before.1 / 8));
+        let left = (tried.memory_left, tried.disk_left);
+        let what = format!("{} {host:?}: {before:?}, then {left:?}", self.id);
+        assert!(left.0 >= least.0 && left.1 >= least.1, "{what}");
+    }
+
+    /// With a higher limit the same program reaches its mark, so it was the limit.
+    fn control(&self, world: &World, host: Host) {
+        let words = self.words(self.mark, SEEN_MS);
+        let tried = run(world, host, self.lifted, &words);
+        let told = json(world, &tried.outcome);
+        let what = format!("{} {host:?}, lifted: {}\n{told:#}", self.id, tried.outcome);
+        let all = Some((self.mark, "all".to_owned()));
+        assert_eq!(reached(&tried.outcome), all, "{what}");
+        assert_eq!(told["ending"]["how"], "exited", "{what}");
+        assert_eq!(named(&told), [""; 0], "{what}");
+    }
+}
+
+/// What is not a matter of more or less: a limit that does not end or refuse anything.
+#[test]
+fn a_flood_of_output_is_shown_and_kept_up_to_its_limit() {
+    let Some(world) = world("a_flood_of_output_is_shown_and_kept_up_to_its_limit") else {
+        return;
+    };
+    let bomb = world.path("bomb");
+    fs::copy(world.top().join("bomb/bomb"), bomb).unwrap();
+    for (kind, file) in [("output", "stdout"), ("errors", "stderr")] {
+        for (limit, kept, name) in [("1MiB", 1 << 20, "output"), ("64MiB", 8 << 20, "")] {
+            let limit = format!("output={limit}");
+            let summary = world.top().join("outcome.json");
+            let flood = world
+                .atoll(["run", "--keep", "--limit", &limit, "--json"])
+                .arg(&summary)
+                .args(["--", "./bomb", kind, "8", "0"])
+                .run()
+                .success();
+            let shown = if kind == "output" {
+                &flood.stdout
+            } else {
+                &flood.stderr
+            };
+            assert!(shown.len() >= 8 << 20, "{kind} {limit}: {}", shown.len());
+            let told = json(&world, &flood);
+            let names: Vec<String> = [name.to_owned()]
+                .into_iter()
+                .filter(|it| !it.is_empty())
+                .collect();
+            assert_eq!(named(&told), names, "{kind} {limit}: {told:#}");
+            let run = told["run"].as_str().unwrap();
+            let file = world
+                .state()
+                .join(format!("atoll/runs/{run}/output/{file}"));
+            let length = fs::metadata(file).unwrap().len();
+            // With its last line, where all is kept.
+            assert!(
+                (kept..kept + 64).contains(&length),
+                "{kind} {limit}: {length}"
+            );
+        }
+    }
+}
+
+/// Nobody reads what a program writes without end: Atoll does not keep it in memory.
+#[test]
+fn a_flood_that_nobody_reads_waits() {
+    let Some(world) = world("a_flood_that_nobody_reads_waits") else {
+        return;
+    };
+    let bomb = world.top().join("bomb");
+    let script = format!(
+        "(\"$ATOLL\" run --discard --timeout 2s --ro {0} -- {0}/bomb output 4096 0; echo $? >&2) | sleep 4",
+        bomb.display()
+    );
+    let running = world.host_shell(&script).start();
+    let mut most = 0;
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        for one in e2e::descendants_of(running.pid()) {
+            let memory = e2e::status_field(one.pid, "RssAnon").unwrap_or_default();
+            let kilobytes: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
+            most = kilobytes.max(most);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = running.wait();
+    assert!(most > 0 && most < 48 << 10, "{most} kB: {ended}");
+    ended.says(["beyond the limit wall-clock"]);
+    assert!(ended.err().contains("\n124\n"), "{ended}");
+}
+
+/// Programs that turn without end get the time that they may have, or nothing starts.
+#[test]
+fn time_of_the_processor_is_held_or_refused() {
+    let Some(world) = world("time_of_the_processor_is_held_or_refused") else {
+        return;
+    };
+    let words = "processors 3 1800";
+    for host in hosts(&world) {
+        let limited = run(&world, host, &["--limit", "cpu=0.1"], words).outcome;
+        let told = json(&world, &limited);
+        if host != Host::Groups {
+            assert_eq!(
+                (limited.code(), &told["state"]),
+                (125, &"failed".into()),
+                "{limited}"
+            );
+            limited.is_clear_error(["cannot enforce the limit cpu"]);
+            assert_eq!(limited.out(), "");
+            continue;
+        }
+        let free = json(&world, &run(&world, host, &[], words).outcome);
+        let used = |told: &serde_json::Value| {
+            let part = |name: &str| told[name].as_f64().unwrap();
+            part("cpu-ms") / part("wall-clock-ms")
+        };
+        assert!(used(&told) < 0.2, "{told:#}");
+        assert!(used(&free) > 0.4, "{free:#}");
+    }
+}
+
+/// Who turns without end in a thousand sessions has the weight of one, and a low one.
+#[test]
+fn a_sandbox_weighs_as_one_and_little() {
+    let world = World::new("a_sandbox_weighs_as_one_and_little");
+    let mut running = world.run([""; 0], "echo ready; read x").start();
+    running.until_stdout("ready");
+    let groups = e2e::remains::groups(&e2e::remains::recorded_runs(&world.state()));
+    let weights: Vec<String> = ["cpu.shares", "cpu.weight"]
+        .iter()
+        .flat_map(|file| groups.iter().map(move |group| group.join(file)))
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .collect();
+    running.send("\n");
+    let _ = running.wait().success();
+    if groups.is_empty() {
+        return world.skip("no control groups can be made here", Avoidable::No);
+    }
+    assert!(
+        matches!(weights.as_slice(), [one] if one == "512\n" || one == "50\n"),
+        "{weights:?}"
+    );
+}
+
+/// What the ledger says of the last run's end.
+fn closed(world: &World) -> serde_json::Value {
+    let events = e2e::traces::events(world);
+    let closed = events.iter().filter(|event| event["type"] == "run.closed");
+    closed.next_back().unwrap()["body"].clone()
+}
+
+/// A world with the bomb in it, compiled there; nothing where that cannot be.
+fn world(test: &str) -> Option<World> {
+    let world = World::new(test);
+    if !program_exists("cc") {
+        world.skip("there is no C compiler", Avoidable::Yes);
+        return None;
+    }
+    compile(&world, "bomb/bomb");
+    Some(world)
+}
+
+fn compile(world: &World, path: &str) -> PathBuf {
+    let bomb = world.top().join(path);
+    fs::create_dir_all(bomb.parent().unwrap()).unwrap();
+    let _ = world
+        .host("cc")
+        .args(["-O1", "-static", "-pthread", "-x", "c", "-", "-o"])
+        .arg(&bomb)
+        .stdin(include_str!("limits/bomb.c"))
+        .run()
+        .success();
+    bomb
+}
+
+/// All rows of a table, whatever the first ones come to.
+fn check_all(test: &str, rows: &[Row]) {
+    let _alone = alone();
+    let Some(world) = world(test) else { return };
+    let hosts = hosts(&world);
+    let traces = Traces::take(&world);
+    let mut failed = Vec::new();
+    for row in rows {
+        for host in &hosts {
+            let tried = std::panic::AssertUnwindSafe(|| row.check(&world, &traces, *host));
+            if let Err(broken) = std::panic::catch_unwind(tried) {
+                let told = broken.downcast_ref::<String>().cloned();
+                failed.push(told.unwrap_or_else(|| row.id.to_owned()));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+#[test]
+fn bombs_of_processes_are_refused_and_leave_nothing() {
+    check_all(
+        "bombs_of_processes_are_refused_and_leave_nothing",
+        PROCESSES,
+    );
+}
+
+#[test]
+fn bombs_of_memory_are_ended_or_refused() {
+    check_all("bombs_of_memory_are_ended_or_refused", IN_MEMORY);
+}
+
+#[test]
+fn bombs_on_disk_are_ended_wherever_they_hide() {
+    check_all("bombs_on_disk_are_ended_wherever_they_hide", ON_DISK);
+}
+
+#[test]
+fn what_one_process_can_have_is_refused_beyond_its_limit() {
+    check_all(
+        "what_one_process_can_have_is_refused_beyond_its_limit",
+        OF_ONE,
+    );
+}
+
+#[test]
+fn time_ends_whatever_stands_against_it() {
+    check_all("time_ends_whatever_stands_against_it", IN_TIME);
+}
