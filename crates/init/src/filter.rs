@@ -10,8 +10,12 @@ use atoll_sys::seccomp::{
 };
 
 mod calls;
+mod needed;
+mod own;
 
 pub use calls::{ALLOWED, Group, REFUSED};
+pub use needed::NEEDED;
+pub use own::{Needed, Process, own, own_rules};
 
 const EPERM: u16 = 1;
 const ENOSYS: u16 = 38;

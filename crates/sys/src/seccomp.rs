@@ -345,6 +345,14 @@ pub fn install(program: &[Instruction]) -> io::Result<()> {
     if crate::without::is("seccomp") {
         return Ok(());
     }
+    install_own(program)
+}
+
+/// The same for a process of Atoll's own.
+///
+/// # Errors
+/// Those of [`install`].
+pub fn install_own(program: &[Instruction]) -> io::Result<()> {
     set_filter(program, 0).map(drop)
 }
 
