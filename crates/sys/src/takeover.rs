@@ -37,8 +37,12 @@ mod payload {
             try_one("read", secret);
             let got = libc::read(secret as c_int, text.as_mut_ptr().cast(), text.len());
             try_one("made", open("made", libc::O_CREAT | libc::O_WRONLY));
-            try_one("mode", libc::chmod(at("mode").as_ptr(), 0o777).into());
+            try_one(
+                "mode",
+                libc::fchmodat(libc::AT_FDCWD, at("mode").as_ptr(), 0o777, 0).into(),
+            );
             try_one("mkdir", libc::mkdir(at("directory").as_ptr(), 0o755).into());
+            try_one("rmdir", libc::rmdir(at("empty").as_ptr()).into());
             try_one("unlink", libc::unlink(at("doomed").as_ptr()).into());
             try_one("root", path("/proc/1/root/etc/passwd", libc::O_RDONLY));
             try_one(
