@@ -9,7 +9,7 @@ use atoll_sys::landlock::{Holds, Rights, Ruleset};
 use atoll_sys::seccomp::Instruction;
 use atoll_sys::{credentials, descriptor, process, seccomp, socket, terminal};
 
-use crate::filter::Denials;
+use crate::filter::{Denials, Process};
 use crate::{At, Failure, filter, text};
 
 /// Everything the program's process needs, made before the fork.
@@ -17,24 +17,19 @@ pub(crate) struct Prepared {
     program: process::Program,
     rules: Ruleset,
     filter: Vec<Instruction>,
-    /// What `init` itself may do from then on.
-    own: Own,
+    /// What holds `init` itself from then on; rules where it needs more than the program.
+    own_rules: Option<Ruleset>,
+    own_filter: Vec<Instruction>,
     directory: CString,
     limits: Vec<ResourceLimit>,
     /// Whether some of its calls are judged.
     fenced: bool,
 }
 
-struct Own {
-    /// Where it needs more than the program has.
-    rules: Option<Ruleset>,
-    filter: Vec<Instruction>,
-}
-
 impl Prepared {
     /// Gives the program this terminal, besides what its spec names.
     pub(crate) fn allow_terminal(&self, side: BorrowedFd<'_>) -> io::Result<()> {
-        let own = self.own.rules.as_ref();
+        let own = self.own_rules.as_ref();
         own.map_or(Ok(()), |own| own.allow(side, Rights::DEVICE, false))?;
         self.rules.allow(side, Rights::DEVICE, false)
     }
@@ -64,39 +59,29 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
         environment.at(Stage::Start)?,
         search,
     );
+    let (process, holds) = match spec.watch.memory_bytes {
+        _ if spec.fenced => (Process::Judge, Holds::All),
+        0 => (Process::Init, Holds::AllButPorts),
+        1.. => (Process::Counting, Holds::AllButPorts),
+    };
     Ok(Prepared {
         program: program.ok_or_else(invalid).at(Stage::Start)?,
-        rules: if spec.fenced {
-            rules(spec, Holds::All)?
-        } else {
-            rules(spec, Holds::AllButPorts)?
-        },
+        rules: rules(spec, holds)?,
         filter: filter::program(Denials::of(spec)),
-        own: own(spec)?,
+        own_rules: spec.fenced.then(|| judging_rules(spec)).transpose()?,
+        own_filter: filter::own(process),
         limits: spec.resource_limits.clone(),
         fenced: spec.fenced,
         directory: text(&spec.directory).at(Stage::Directory)?,
     })
 }
 
-/// What holds `init` while the program runs. The program's own domain lies within its
-/// domain: that is whom it may look at and signal, and nobody else.
-fn own(spec: &Spec) -> Result<Own, Failure> {
-    let process = match spec.watch.memory_bytes {
-        _ if spec.fenced => filter::Process::Judge,
-        0 => filter::Process::Init,
-        1.. => filter::Process::Counting,
-    };
-    let rules = if spec.fenced {
-        let rules = rules(spec, Holds::AllButPorts)?;
-        let processes = rules.allow_path(c"/proc", Rights::READ);
-        processes.at(Stage::Landlock)?;
-        Some(rules)
-    } else {
-        None
-    };
-    let filter = filter::own(process);
-    Ok(Own { rules, filter })
+/// What `init` itself may use while it judges. The program's own domain lies within its
+/// domain, here as elsewhere: that is whom it may look at and signal, and nobody else.
+fn judging_rules(spec: &Spec) -> Result<Ruleset, Failure> {
+    let rules = rules(spec, Holds::AllButPorts)?;
+    let processes = rules.allow_path(c"/proc", Rights::READ);
+    processes.at(Stage::Landlock).map(|()| rules)
 }
 
 /// The permissions as a set of Landlock rules, complete or not at all.
@@ -133,7 +118,7 @@ pub(crate) fn start(
     controlling: bool,
 ) -> Result<Started, Failure> {
     let (told, tell) = socket::pair().at(Stage::Start)?;
-    let around = prepared.own.rules.as_ref().unwrap_or(&prepared.rules);
+    let around = prepared.own_rules.as_ref().unwrap_or(&prepared.rules);
     around.enter().at(Stage::Landlock)?;
     let pid = process::fork(|| {
         let (stage, error) = become_program(prepared, &tell, standard, controlling);
@@ -144,18 +129,10 @@ pub(crate) fn start(
     .at(Stage::Start)?;
     drop(tell);
     // Not before the fork: the program would have inherited it.
-    confine(&prepared.own.filter).at(Stage::Filter)?;
+    seccomp::install(&prepared.own_filter, "init-filter").at(Stage::Filter)?;
     // A child that has failed already tells why.
     let _ = socket::send(told.as_fd(), GO, &[]);
     wait_for_exec(&told, pid)
-}
-
-fn confine(filter: &[Instruction]) -> io::Result<()> {
-    #[cfg(feature = "without_defences")]
-    if atoll_sys::without::is("init-filter") {
-        return Ok(());
-    }
-    seccomp::install_own(filter)
 }
 
 /// In the program's process: everything between fork and exec. Returns only
@@ -194,7 +171,7 @@ fn become_program(
             let sent = socket::send(tell.as_fd(), LISTENER, &[listener.as_fd()]);
             sent.map_err(at(Stage::Filter))?;
         } else {
-            seccomp::install(&prepared.filter).map_err(at(Stage::Filter))?;
+            seccomp::install(&prepared.filter, "seccomp").map_err(at(Stage::Filter))?;
         }
         match socket::receive(tell.as_fd(), &mut [0; 1]).map_err(at(Stage::Start))? {
             (0, _) => Err(at(Stage::Start)(io::ErrorKind::UnexpectedEof.into())),

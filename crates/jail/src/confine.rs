@@ -14,6 +14,8 @@ use atoll_sys::{credentials, memory, seccomp};
 
 use crate::at;
 
+/// CAP_DAC_OVERRIDE: control groups may lie where even their owner may not write.
+const BY_ANY_MODE: u64 = 1 << 1;
 /// The first version of Landlock that knows signals.
 const KNOWS_SIGNALS: u32 = 6;
 
@@ -34,7 +36,7 @@ pub(crate) fn only_wait(
     landlock: u32,
     fenced: bool,
 ) -> Result<(), Failure> {
-    at(Stage::Rights, credentials::clear_capability_sets())?;
+    at(Stage::Rights, credentials::keep_capabilities(BY_ANY_MODE))?;
     at(Stage::Rights, credentials::forbid_new_privileges())?;
     at(Stage::Landlock, hold_files(directories, landlock, fenced))?;
     memory::erase_stack();
@@ -43,11 +45,8 @@ pub(crate) fn only_wait(
     } else {
         Process::Launcher
     };
-    #[cfg(feature = "without_defences")]
-    if atoll_sys::without::is("jail-filter") {
-        return Ok(());
-    }
-    at(Stage::Filter, seccomp::install_own(&filter::own(process)))
+    let filter = filter::own(process);
+    at(Stage::Filter, seccomp::install(&filter, "jail-filter"))
 }
 
 /// No file, but for what `/proc` tells in a fence. A directory is removed by right of

@@ -19,6 +19,7 @@ pub mod process;
 pub mod seccomp;
 pub mod socket;
 #[cfg(feature = "without_defences")]
+#[path = "tests/takeover.rs"]
 pub mod takeover;
 pub mod terminal;
 

@@ -7,17 +7,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 #[derive(Debug)]
 pub struct Erasing;
 
-// SAFETY: every call is passed on as it came; `realloc` is the trait's own, which
-// allocates, copies and gives back.
+// SAFETY: every call is passed on as it came; the others are the trait's own, made of
+// these two.
 unsafe impl GlobalAlloc for Erasing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
