@@ -343,6 +343,27 @@ fn nothing_of_the_host_stays_in_the_memory_of_a_sandbox() {
     let _ = running.wait();
 }
 
+#[test]
+fn the_list_of_mounts_names_no_path_of_the_host() {
+    let world = World::new("the_list_of_mounts_names_no_path_of_the_host");
+    let seen = world.run(["--discard"], "cat /proc/self/mountinfo").run();
+    let list = seen.success().out();
+    let workspace = world.workspace();
+    // What it does name.
+    assert!(list.contains(workspace.to_str().unwrap()), "{list}");
+    for path in [world.state(), world.config()] {
+        assert!(!list.contains(path.to_str().unwrap()), "{list}");
+    }
+    let layers = list.lines().filter(|line| line.contains("lowerdir="));
+    for line in layers {
+        let mut places = line
+            .split(['=', ':', ','])
+            .filter(|part| part.starts_with('/'));
+        let of_host = |place: &&str| !place.starts_with("/proc/self/fd/");
+        assert_eq!(places.find(of_host), None, "{line}");
+    }
+}
+
 /// Whether a process has this text anywhere in its memory.
 fn holds(pid: u32, text: &str) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
