@@ -354,7 +354,11 @@ fn the_list_of_mounts_names_no_path_of_the_host() {
     for path in [world.state(), world.config()] {
         assert!(!list.contains(path.to_str().unwrap()), "{list}");
     }
-    let layers = list.lines().filter(|line| line.contains("lowerdir="));
+    let layers: Vec<&str> = list
+        .lines()
+        .filter(|line| line.contains("lowerdir="))
+        .collect();
+    assert!(!layers.is_empty(), "{list}");
     for line in layers {
         let mut places = line
             .split(['=', ':', ','])
