@@ -32,7 +32,7 @@ use failure::Failure;
 use output::Output;
 
 /// The launcher program, built by this crate's build script.
-const LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
+pub const LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
 
 /// Runs the program with these arguments, its own name first, and returns the
 /// exit status.

@@ -1,7 +1,9 @@
 //! The launcher: one frozen description in, one sandbox out.
 //!
 //! It is started from a sealed memfd with one line to the host side and nothing
-//! else. One message brings the program's standard input, output and error, the
+//! else. For as long as it has no description it can stay, and makes launchers
+//! like itself, each with a line of its own: it never holds anything of any
+//! sandbox. One message brings the program's standard input, output and error, the
 //! line that `init` will use, and the sealed description. It makes the
 //! namespaces, maps ids, lets its child go on as `init` without another exec,
 //! and waits. When the host side is gone, it ends the sandbox and removes what
@@ -32,16 +34,21 @@ const LINE: i32 = 3;
 const FIRST_FOREIGN: u32 = 4;
 
 const SIGKILL: i32 = 9;
+const SIGCHLD: i32 = 17;
 const EIO: u8 = 5;
 const CLONE_NEWUSER: i32 = 0x1000_0000;
 const CLONE_NEWNET: i32 = 0x4000_0000;
 
 fn main() {
     // Without its line there is nobody to tell.
-    let Ok(line) = descriptor::inherited(LINE) else {
+    let Ok(mut line) = descriptor::inherited(LINE) else {
         process::exit_now(1)
     };
-    if let Err(failure) = launch(&line) {
+    let launched = at(Stage::Description, descriptor::close_from(FIRST_FOREIGN))
+        .and_then(|()| at(Stage::Description, process::set_name(c"atoll-jail")))
+        .and_then(|()| at(Stage::Description, stand_by(&mut line)))
+        .and_then(|described| launch(&line, described));
+    if let Err(failure) = launched {
         report_failure(line.as_fd(), &failure);
         process::exit_now(1);
     }
@@ -55,10 +62,8 @@ fn at<T>(stage: Stage, result: io::Result<T>) -> Result<T, Failure> {
     })
 }
 
-fn launch(line: &OwnedFd) -> Result<(), Failure> {
-    at(Stage::Description, descriptor::close_from(FIRST_FOREIGN))?;
-    at(Stage::Description, process::set_name(c"atoll-jail"))?;
-    let Some((spec, control, standard)) = receive_description(line)? else {
+fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
+    let Some((spec, control, standard)) = described else {
         // The host side has changed its mind: nothing was made.
         process::exit_now(0)
     };
@@ -100,29 +105,66 @@ fn launch(line: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// What the host side sends: the description, the line of `init`, the program's
-/// standard descriptors. `None` when the host side left without asking.
+/// standard descriptors. `None` when the host side left without a description.
 type Described = Option<(Spec, OwnedFd, [OwnedFd; 3])>;
 
-fn receive_description(line: &OwnedFd) -> Result<Described, Failure> {
-    let receive = || -> io::Result<Described> {
+/// Waits for a description. Meanwhile every line that comes gets a launcher of its
+/// own, which goes on from here with that line; who asked is told its number.
+fn stand_by(line: &mut OwnedFd) -> io::Result<Described> {
+    // Told of the ends of launchers, as soon as there is one.
+    let mut ends: Option<OwnedFd> = None;
+    loop {
+        if let Some(ends) = &ends {
+            let on = [Some(line.as_fd()), Some(ends.as_fd())];
+            let [asked, ended] = descriptor::wait_readable(on, None)?;
+            if ended {
+                while process::next_signal(ends.as_fd())?.is_some() {}
+                while process::wait(None, false).is_ok_and(|waited| waited.is_some()) {}
+            }
+            if !asked {
+                continue;
+            }
+        }
         let mut word = [0_u8; 1];
-        let (got, descriptors) = socket::receive(line.as_fd(), &mut word)?;
+        let (got, mut descriptors) = socket::receive(line.as_fd(), &mut word)?;
         if got == 0 {
             return Ok(None);
         }
-        let Ok([description, control, input, output, error]) =
-            <[OwnedFd; 5]>::try_from(descriptors)
-        else {
-            return Err(io::ErrorKind::InvalidData.into());
-        };
-        if !descriptor::is_sealed(description.as_fd())? {
-            return Err(io::ErrorKind::PermissionDenied.into());
+        if descriptors.len() > 1 {
+            return described(descriptors);
         }
-        let bytes = descriptor::read_from_start(description.as_fd(), SPEC_BYTES_MAX)?;
-        let spec = Spec::from_bytes(&bytes).map_err(io::Error::other)?;
-        Ok(Some((spec, control, [input, output, error])))
+        let further = descriptors.pop().ok_or(io::ErrorKind::InvalidData)?;
+        if ends.is_none() {
+            ends = Some(process::signals_as_descriptor(&[SIGCHLD])?);
+        }
+        let report = match process::divide(Namespaces::NONE, None) {
+            Ok(Side::Child) => {
+                (*line, ends) = (further, None);
+                continue;
+            }
+            Ok(Side::Parent(child)) => Report::Started { pid: child.pid },
+            Err(error) => Report::Failed {
+                stage: Stage::Start,
+                error: error.raw_os_error().unwrap_or(EIO.into()),
+                detail: Vec::new(),
+            },
+        };
+        socket::send(line.as_fd(), &report.to_bytes(), &[])?;
+    }
+}
+
+/// Reads what the host side has sent.
+fn described(descriptors: Vec<OwnedFd>) -> io::Result<Described> {
+    let Ok([description, control, input, output, error]) = <[OwnedFd; 5]>::try_from(descriptors)
+    else {
+        return Err(io::ErrorKind::InvalidData.into());
     };
-    at(Stage::Description, receive())
+    if !descriptor::is_sealed(description.as_fd())? {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let bytes = descriptor::read_from_start(description.as_fd(), SPEC_BYTES_MAX)?;
+    let spec = Spec::from_bytes(&bytes).map_err(io::Error::other)?;
+    Ok(Some((spec, control, [input, output, error])))
 }
 
 /// Whether the host side has made the control groups, which it does meanwhile.

@@ -65,10 +65,10 @@ impl Groups {
         Some(groups)
     }
 
-    /// Takes Atoll's own processes, these two, out of the way where that is needed:
-    /// a group passes no controllers on while it has processes of its own. Not later
+    /// Takes these processes, Atoll's own, out of the way where that is needed: a
+    /// group passes no controllers on while it has processes of its own. Not later
     /// than the launcher has others to be taken along.
-    pub(crate) fn leave(&self, launcher: u32) -> io::Result<()> {
+    pub(crate) fn leave(&self, processes: &[u32]) -> io::Result<()> {
         let Some(unified) = &self.unified else {
             return Ok(());
         };
@@ -81,7 +81,7 @@ impl Groups {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        for pid in [launcher, std::process::id()] {
+        for pid in processes {
             write_existing(&own.join("cgroup.procs"), &pid.to_string())?;
         }
         Ok(())

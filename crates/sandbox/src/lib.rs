@@ -35,7 +35,7 @@ pub use attachment::{Attachment, Reaction, Stream};
 pub use error::{SandboxError, explain};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::Host;
-pub use launcher::{Departing, Starting};
+pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};

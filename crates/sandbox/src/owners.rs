@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use atoll_model::{Access, Boundary, ViewKind};
 use atoll_sys::descriptor;
 use atoll_sys::mount::{self, Attributes};
-use atoll_sys::process::{Namespaces, Side, divide, exit_now, wait};
+use atoll_sys::process::{Namespaces, Side, divide, exit_now, signal, wait};
 
 use crate::{Host, MountPoint};
+
+const SIGKILL: i32 = 9;
 
 /// File systems that can on every kernel that Atoll runs on. What else can depends
 /// on the kernel, and is tried.
@@ -63,7 +65,9 @@ fn try_to_map(place: &Path) -> io::Result<()> {
 fn some_ids() -> io::Result<OwnedFd> {
     let (ready, go) = descriptor::pipe()?;
     let child = match divide(Namespaces::USER, None)? {
-        // Other threads are not there any more: system calls only.
+        // Other threads are not there any more: system calls only. Should this
+        // process go, the line's end shows; until then such a process of another
+        // thread may hold a copy of its other end, so that it is ended outright.
         Side::Child => {
             drop(go);
             let mut word = [0_u8; 1];
@@ -78,7 +82,8 @@ fn some_ids() -> io::Result<OwnedFd> {
         std::fs::write(of_child("gid_map"), "0 1879048192 1")?;
         std::fs::File::open(of_child("ns/user"))
     })();
-    drop(go);
+    signal(child.descriptor.as_fd(), SIGKILL)?;
     wait(Some(child.pid), true)?;
+    drop(go);
     made.map(OwnedFd::from)
 }

@@ -254,6 +254,10 @@ struct Ready {
 impl Session<'_> {
     fn attend(&mut self, attachment: &mut dyn Attachment) -> Result<(), SandboxError> {
         let mut block = vec![0_u8; BLOCK_BYTES];
+        if attachment.input().is_none() {
+            // Who reads finds the end at once.
+            (self.input_open, self.lines.input) = (false, None);
+        }
         while self.line.is_some() || self.output_is_open() || self.has_pending() {
             let ready = self
                 .wait(attachment)

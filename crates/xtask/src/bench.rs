@@ -9,6 +9,7 @@ mod measure;
 mod peers;
 mod report;
 mod scenarios;
+mod spawner;
 mod statistics;
 
 #[cfg(test)]
@@ -75,6 +76,7 @@ fn run_all(options: &Options) -> Result<bool> {
     // `/tmp` may be memory; state and workspaces of users are on a disk.
     let stage = Stage::below(Path::new("/var/tmp"), "atoll-bench-")?;
     let program = stage.place(&program, "atoll")?;
+    let many = stage.place(&crate::suite::spawner(&root)?, "spawner")?;
     let runner = stage.place(&std::env::current_exe()?, "xtask")?;
     let people: Vec<Person> = person::everyone()?
         .into_iter()
@@ -90,7 +92,11 @@ fn run_all(options: &Options) -> Result<bool> {
         let mut columns = Vec::new();
         for person in &people {
             eprintln!("{} as {}: {rounds} rounds", benchmark.name(), person.label);
-            let measured = as_person(benchmark, rounds, person, &runner, &program)?;
+            let program = match benchmark {
+                Benchmark::Spawner => &many,
+                _ => &program,
+            };
+            let measured = as_person(benchmark, rounds, person, &runner, program)?;
             columns.push(Column {
                 user: person.label,
                 measured,
@@ -150,6 +156,11 @@ fn as_person(
 /// Runs as the user whose numbers these are.
 fn measure_one(measurement: &Measurement) -> Result<bool> {
     let place = Place::new(&measurement.program, &measurement.directory)?;
+    if measurement.benchmark == Benchmark::Spawner {
+        let measured = spawner::measure(&place, measurement.rounds)?;
+        fs::write(&measurement.out, serde_json::to_string(&measured)?)?;
+        return Ok(true);
+    }
     let prepared = scenarios::prepare(measurement.benchmark, &place)?;
     let mut measured = measure::take_turns(&prepared, measurement.rounds)?;
     if measurement.benchmark == Benchmark::Start {

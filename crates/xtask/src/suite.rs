@@ -166,6 +166,7 @@ fn run_tests(
             let staged = Programs {
                 ordinary: stage.place(&programs.ordinary, "atoll")?,
                 weakened: stage.place(&programs.weakened, "atoll-without-defences")?,
+                spawner: stage.place(&programs.spawner, "spawner")?,
             };
             runner.run("end-to-end tests", tests, Some(&staged), tally)?;
         }
@@ -176,10 +177,7 @@ fn run_tests(
     Ok(())
 }
 
-/// Builds the program as users get it.
-pub(crate) fn program(root: &Path) -> Result<PathBuf> {
-    binaries::program(root)
-}
+pub(crate) use binaries::{program, spawner};
 
 fn cargo(root: &Path, arguments: &[&str]) -> std::process::Command {
     let mut command = command::cargo();

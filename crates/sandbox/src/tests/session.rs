@@ -12,7 +12,7 @@ use atoll_sys::{descriptor, process, socket};
 
 use super::limits;
 use crate::disk::DiskWatch;
-use crate::launcher::Launcher;
+use crate::launcher::{Launcher, Parent};
 use crate::session::{Lines, last_words};
 use crate::{Attachment, Reaction, Running, SandboxError, Stream};
 
@@ -119,7 +119,11 @@ fn attended_after(
     // Someone to wait for at the end.
     let pid = process::fork(|| 0).unwrap();
     let running = Running {
-        launcher: Launcher { line, pid },
+        launcher: Launcher {
+            line,
+            pid,
+            parent: Parent::Own,
+        },
         lines: Lines {
             control,
             input: Some(lines_input),

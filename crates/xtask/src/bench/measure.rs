@@ -44,6 +44,9 @@ pub(crate) struct Measured {
     pub(crate) work_ms: Vec<f64>,
     /// Why there are no numbers to rely on.
     pub(crate) failure: Option<String>,
+    /// What else was found out, with its figures.
+    #[serde(default)]
+    pub(crate) facts: Vec<String>,
 }
 
 /// A, B, C, A, B, C, …; a contender that fails is left out from then on.

@@ -58,6 +58,11 @@ impl Report<'_> {
                 let _ = writeln!(table, "| {} | {} |", column.user, row(measured));
             }
         }
+        for column in self.columns {
+            for fact in column.measured.iter().flat_map(|measured| &measured.facts) {
+                let _ = writeln!(table, "\n{}: {fact}", column.user);
+            }
+        }
         table.push_str("\n| user | ratio | target | measured | verdict |\n|---|---|---|---|---|\n");
         for column in self.columns {
             for target in self.benchmark.targets() {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use super::measure::{Contender, ELAPSED, Prepared};
@@ -19,6 +19,7 @@ use crate::command;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Benchmark {
     Start,
+    Spawner,
     Compile,
     Python,
     Untar,
@@ -35,6 +36,7 @@ pub(crate) struct Target {
 
 /// Where and with what one user measures.
 pub(crate) struct Place {
+    /// `atoll`, or what else is measured.
     pub(crate) program: PathBuf,
     pub(crate) directory: PathBuf,
     pub(crate) workspace: PathBuf,
@@ -51,8 +53,9 @@ const PYTHON_LOOP: &str =
     "x = 0\nfor i in range(9000000):\n    x = (x * 31 + i) % 1000003\nprint(x)\n";
 
 impl Benchmark {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Start,
+        Self::Spawner,
         Self::Compile,
         Self::Python,
         Self::Untar,
@@ -63,6 +66,7 @@ impl Benchmark {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
+            Self::Spawner => "spawner",
             Self::Compile => "compile",
             Self::Python => "python",
             Self::Untar => "untar",
@@ -75,6 +79,7 @@ impl Benchmark {
     pub(crate) fn rounds(self) -> usize {
         match self {
             Self::Start => 300,
+            Self::Spawner => 1000,
             Self::Compile | Self::Python | Self::Untar => 11,
             Self::GitStatus | Self::GitStatusAgain => 51,
         }
@@ -88,6 +93,10 @@ impl Benchmark {
                 target("atoll", "bubblewrap", 1.3),
                 target("atoll", "runc", 0.4),
             ],
+            Self::Spawner => vec![
+                target("spawner", "plain", 3.2),
+                target("spawner", "plain", 2.6),
+            ],
             Self::Compile | Self::Python => vec![target("inside", "outside", 1.05)],
             Self::Untar => vec![target("inside", "outside", 1.1)],
             Self::GitStatus | Self::GitStatusAgain => vec![target("inside", "outside", 1.5)],
@@ -97,6 +106,9 @@ impl Benchmark {
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Start => "a whole process that does nothing but `true`",
+            Self::Spawner => {
+                "sandboxes from a launcher that stays, a static program that does nothing"
+            }
             Self::Compile => "eight C files compiled and linked with -O2",
             Self::Python => "a Python loop of nine million turns",
             Self::Untar => "10,000 small files unpacked into the workspace",
@@ -133,6 +145,7 @@ impl Place {
 pub(crate) fn prepare(benchmark: Benchmark, place: &Place) -> Result<Prepared> {
     match benchmark {
         Benchmark::Start => peers::start(place),
+        Benchmark::Spawner => bail!("it measures itself"),
         Benchmark::Compile => compile(place),
         Benchmark::Python => python(place),
         Benchmark::Untar => untar(place),

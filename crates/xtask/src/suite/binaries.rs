@@ -30,6 +30,8 @@ pub(crate) struct Programs {
     pub(crate) ordinary: PathBuf,
     /// The same where a test can leave a defence out, to see an attack succeed.
     pub(crate) weakened: PathBuf,
+    /// Makes many sandboxes from one process.
+    pub(crate) spawner: PathBuf,
 }
 
 /// The part of cargo's messages that is read here.
@@ -68,26 +70,33 @@ pub(crate) fn end_to_end_tests(root: &Path) -> Result<Vec<TestBinary>> {
     )?)
 }
 
-/// Both programs that end-to-end tests start.
+/// The programs that end-to-end tests start.
 pub(crate) fn programs(root: &Path) -> Result<Programs> {
+    let weakened = "atoll-without-defences";
     Ok(Programs {
         ordinary: program(root)?,
         weakened: build_program(
             root,
-            "atoll-without-defences",
-            &["--features", "without_defences"],
+            weakened,
+            &["--bin", weakened, "--features", "without_defences"],
         )?,
+        spawner: spawner(root)?,
     })
 }
 
 /// The program as users get it.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
-    build_program(root, "atoll", &[])
+    build_program(root, "atoll", &["--bin", "atoll"])
 }
 
-fn build_program(root: &Path, name: &str, with: &[&str]) -> Result<PathBuf> {
-    let build = ["build", "--release", "--package", "atoll", "--bin", name];
-    let text = messages(root, &[&build, with].concat())?;
+/// The program that makes many sandboxes.
+pub(crate) fn spawner(root: &Path) -> Result<PathBuf> {
+    build_program(root, "spawner", &["--example", "spawner"])
+}
+
+fn build_program(root: &Path, name: &str, which: &[&str]) -> Result<PathBuf> {
+    let build = ["build", "--release", "--package", "atoll"];
+    let text = messages(root, &[&build, which].concat())?;
     let mut found = None;
     for message in parse(&text)? {
         let is_program = message.target.is_some_and(|target| target.name == name);

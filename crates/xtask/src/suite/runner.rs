@@ -106,6 +106,7 @@ impl<'a> Runner<'a> {
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .envs(programs.map(|programs| ("ATOLL_BIN", &programs.ordinary)))
             .envs(programs.map(|programs| ("ATOLL_BIN_WITHOUT", &programs.weakened)))
+            .envs(programs.map(|programs| ("ATOLL_BIN_SPAWNER", &programs.spawner)))
             .envs(self.options.nightly.then_some(("ATOLL_NIGHTLY", "1")))
             .stdout(output.try_clone()?)
             .stderr(output);
