@@ -215,6 +215,14 @@ pub struct Terminal {
 }
 
 impl Spec {
+    /// Gives up what only the making of the sandbox needs: paths of the host.
+    pub fn forget_host(&mut self) {
+        self.operations = Vec::new();
+        self.cgroup_tasks = Vec::new();
+        self.cgroup_unified = None;
+        self.cgroup_directories = Vec::new();
+    }
+
     /// The description as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -76,22 +76,24 @@ pub struct Inheritance {
 /// with it. Never returns.
 pub fn run(inheritance: Inheritance) -> ! {
     let Inheritance {
-        spec,
+        mut spec,
         control,
         standard,
         ids,
         launcher,
     } = inheritance;
-    let status = if spec.fenced {
-        fenced::enclose(&spec).and_then(|()| {
-            let watched = Some(launcher.as_fd());
-            supervise::supervise(&spec, &control, watched, standard)
-        })
+    let fenced = spec.fenced;
+    let built = if fenced {
+        fenced::enclose(&spec).map(|()| Some(launcher))
     } else {
-        build(&spec, ids, launcher)
-            .and_then(|()| supervise::supervise(&spec, &control, None, standard))
+        build(&spec, ids, launcher).map(|()| None)
     };
-    if spec.fenced {
+    spec.forget_host();
+    let status = built.and_then(|launcher| {
+        let watched = launcher.as_ref().map(AsFd::as_fd);
+        supervise::supervise(spec, &control, watched, standard)
+    });
+    if fenced {
         end_descendants();
     }
     if let Err(failure) = status {

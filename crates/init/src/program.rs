@@ -5,11 +5,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atoll_frame::{Permission, ResourceLimit, Spec, Stage};
-use atoll_sys::landlock::{Ports, Rights, Ruleset};
+use atoll_sys::landlock::{Holds, Rights, Ruleset};
 use atoll_sys::seccomp::Instruction;
 use atoll_sys::{credentials, descriptor, process, seccomp, socket, terminal};
 
-use crate::filter::Denials;
+use crate::filter::{Denials, Process};
 use crate::{At, Failure, filter, text};
 
 /// Everything the program's process needs, made before the fork.
@@ -17,6 +17,9 @@ pub(crate) struct Prepared {
     program: process::Program,
     rules: Ruleset,
     filter: Vec<Instruction>,
+    /// What holds `init` itself from then on; rules where it needs more than the program.
+    own_rules: Option<Ruleset>,
+    own_filter: Vec<Instruction>,
     directory: CString,
     limits: Vec<ResourceLimit>,
     /// Whether some of its calls are judged.
@@ -26,6 +29,8 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Gives the program this terminal, besides what its spec names.
     pub(crate) fn allow_terminal(&self, side: BorrowedFd<'_>) -> io::Result<()> {
+        let own = self.own_rules.as_ref();
+        own.map_or(Ok(()), |own| own.allow(side, Rights::DEVICE, false))?;
         self.rules.allow(side, Rights::DEVICE, false)
     }
 }
@@ -54,24 +59,34 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
         environment.at(Stage::Start)?,
         search,
     );
+    let (process, holds) = match spec.watch.memory_bytes {
+        _ if spec.fenced => (Process::Judge, Holds::All),
+        0 => (Process::Init, Holds::AllButPorts),
+        1.. => (Process::Counting, Holds::AllButPorts),
+    };
     Ok(Prepared {
         program: program.ok_or_else(invalid).at(Stage::Start)?,
-        rules: rules(spec)?,
+        rules: rules(spec, holds)?,
         filter: filter::program(Denials::of(spec)),
+        own_rules: spec.fenced.then(|| judging_rules(spec)).transpose()?,
+        own_filter: filter::own(process),
         limits: spec.resource_limits.clone(),
         fenced: spec.fenced,
         directory: text(&spec.directory).at(Stage::Directory)?,
     })
 }
 
+/// What `init` itself may use while it judges. The program's own domain lies within its
+/// domain, here as elsewhere: that is whom it may look at and signal, and nobody else.
+fn judging_rules(spec: &Spec) -> Result<Ruleset, Failure> {
+    let rules = rules(spec, Holds::AllButPorts)?;
+    let processes = rules.allow_path(c"/proc", Rights::READ);
+    processes.at(Stage::Landlock).map(|()| rules)
+}
+
 /// The permissions as a set of Landlock rules, complete or not at all.
-fn rules(spec: &Spec) -> Result<Ruleset, Failure> {
-    let ports = if spec.fenced {
-        Ports::Refused
-    } else {
-        Ports::Free
-    };
-    let rules = Ruleset::new(spec.landlock_version, ports).at(Stage::Landlock)?;
+fn rules(spec: &Spec, holds: Holds) -> Result<Ruleset, Failure> {
+    let rules = Ruleset::new(spec.landlock_version, holds).at(Stage::Landlock)?;
     for permission in &spec.permissions {
         let path = text(&permission.path).at(Stage::Landlock)?;
         for rights in rights(permission) {
@@ -95,13 +110,16 @@ fn rights(permission: &Permission) -> impl Iterator<Item = Rights> {
 }
 
 /// Starts the program on these descriptors. With `controlling`, they are the
-/// session's terminal and the program gets its foreground.
+/// session's terminal and the program gets its foreground. This process is confined
+/// itself before the program's first instruction.
 pub(crate) fn start(
     prepared: &Prepared,
     standard: [BorrowedFd<'_>; 3],
     controlling: bool,
 ) -> Result<Started, Failure> {
     let (told, tell) = socket::pair().at(Stage::Start)?;
+    let around = prepared.own_rules.as_ref().unwrap_or(&prepared.rules);
+    around.enter().at(Stage::Landlock)?;
     let pid = process::fork(|| {
         let (stage, error) = become_program(prepared, &tell, standard, controlling);
         let [one, two, three, four] = error.raw_os_error().unwrap_or(0).to_le_bytes();
@@ -110,6 +128,10 @@ pub(crate) fn start(
     })
     .at(Stage::Start)?;
     drop(tell);
+    // Not before the fork: the program would have inherited it.
+    seccomp::install(&prepared.own_filter, "init-filter").at(Stage::Filter)?;
+    // A child that has failed already tells why.
+    let _ = socket::send(told.as_fd(), GO, &[]);
     wait_for_exec(&told, pid)
 }
 
@@ -144,12 +166,17 @@ fn become_program(
         if prepared.fenced {
             // No namespace ends it with `init`, should someone else end that.
             credentials::die_with_parent().map_err(at(Stage::Rights))?;
+            let listener = seccomp::install_with_listener(&prepared.filter);
+            let listener = listener.map_err(at(Stage::Filter))?;
+            let sent = socket::send(tell.as_fd(), LISTENER, &[listener.as_fd()]);
+            sent.map_err(at(Stage::Filter))?;
         } else {
-            return seccomp::install(&prepared.filter).map_err(at(Stage::Filter));
+            seccomp::install(&prepared.filter, "seccomp").map_err(at(Stage::Filter))?;
         }
-        let listener = seccomp::install_with_listener(&prepared.filter);
-        let listener = listener.map_err(at(Stage::Filter))?;
-        socket::send(tell.as_fd(), LISTENER, &[listener.as_fd()]).map_err(at(Stage::Filter))
+        match socket::receive(tell.as_fd(), &mut [0; 1]).map_err(at(Stage::Start))? {
+            (0, _) => Err(at(Stage::Start)(io::ErrorKind::UnexpectedEof.into())),
+            _ => Ok(()),
+        }
     };
     match before_exec() {
         Err(failed) => failed,
@@ -159,6 +186,9 @@ fn become_program(
 
 /// Marks that everything but the execution itself went well.
 const EXEC: Stage = Stage::Start;
+
+/// The message after which the program may begin.
+const GO: &[u8] = b"g";
 
 /// The message that carries the listener.
 const LISTENER: &[u8] = b"l";

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use atoll_fence::Fence;
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Spec, Stage};
 use atoll_sys::descriptor;
+use atoll_sys::memory::erase_stack;
 use atoll_sys::process::{self, Change};
 use atoll_sys::socket;
 use atoll_sys::terminal::{self, WindowSize};
@@ -40,13 +41,13 @@ const REAPED_AT_ONCE_MAX: u32 = 64;
 /// Runs the program and returns when it has ended, or the host side has, or the
 /// launcher where that is watched.
 pub(crate) fn supervise(
-    spec: &Spec,
+    spec: Spec,
     control: &OwnedFd,
     launcher: Option<BorrowedFd<'_>>,
     standard: [OwnedFd; 3],
 ) -> Result<(), Failure> {
     let children = process::signals_as_descriptor(&[SIGCHLD]).at(Stage::Start)?;
-    let prepared = program::prepare(spec)?;
+    let prepared = program::prepare(&spec)?;
     let terminal = match spec.terminal {
         None => {
             terminal::lead_session(None).at(Stage::Start)?;
@@ -75,6 +76,11 @@ pub(crate) fn supervise(
     // A pipe held here would never show its end to the host side.
     drop(standard);
     drop(prepared);
+    let places = fenced::places(&spec);
+    let watch = spec.watch;
+    // What was needed to start is not kept for whoever takes this process over.
+    drop(spec);
+    erase_stack();
     let (program, listener) = match started {
         Started::Running(pid, listener) => (pid, listener),
         Started::NotExecuted(error) => {
@@ -83,15 +89,26 @@ pub(crate) fn supervise(
         }
     };
     tell(control, &Report::Running);
-    let wall_clock = (spec.watch.wall_clock_ms > 0)
-        .then(|| Duration::from_millis(spec.watch.wall_clock_ms).saturating_add(HOST_GRACE));
+    #[cfg(feature = "without_defences")]
+    if let Some(detail) = atoll_sys::takeover::act("init") {
+        tell(
+            control,
+            &Report::Failed {
+                stage: Stage::Rights,
+                error: 0,
+                detail,
+            },
+        );
+    }
+    let wall_clock = (watch.wall_clock_ms > 0)
+        .then(|| Duration::from_millis(watch.wall_clock_ms).saturating_add(HOST_GRACE));
     let mut overseer = Overseer {
         control,
         launcher,
         terminal,
         program,
-        fence: listener.map(|listener| Fence::new(listener, fenced::places(spec))),
-        watch_bytes: spec.watch.memory_bytes,
+        fence: listener.map(|listener| Fence::new(listener, places)),
+        watch_bytes: watch.memory_bytes,
         end_at: wall_clock.and_then(|limit| Instant::now().checked_add(limit)),
         looks: 0,
     };

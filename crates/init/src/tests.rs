@@ -5,6 +5,7 @@
 mod filter;
 #[path = "../../sys/src/tests/interpreter.rs"]
 mod interpreter;
+mod own;
 mod tree;
 
 use std::io::Write;

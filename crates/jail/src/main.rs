@@ -11,6 +11,8 @@
 //!
 //! It must never know policy, HTTP or secrets. Start reading at [`main`].
 
+mod confine;
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -20,8 +22,13 @@ use std::os::unix::ffi::OsStrExt;
 use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, report_failure};
 use atoll_sys::descriptor;
+use atoll_sys::memory::Erasing;
 use atoll_sys::process::{self, Change, Child, Namespaces, Side};
 use atoll_sys::{credentials, network, socket};
+
+/// Whoever takes this process or `init` over finds no description of the sandbox.
+#[global_allocator]
+static ALLOCATOR: Erasing = Erasing;
 
 const LINE: i32 = 3;
 const FIRST_FOREIGN: u32 = 4;
@@ -61,8 +68,9 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         process::exit_now(0)
     };
     let directories = spec.cgroup_directories.clone();
-    let fenced = spec.fenced;
+    let (fenced, landlock) = (spec.fenced, spec.landlock_version);
     if fenced {
+        at(Stage::Landlock, confine::reach_only_below(landlock))?;
         // For when the first process is ended by someone else: what it leaves comes here.
         at(Stage::Start, atoll_init::become_reaper())?;
     }
@@ -73,6 +81,19 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         process::exit_now(0)
     }
     let made = make(line, spec, holder, control, standard).and_then(|(child, go)| {
+        if let Err(failure) = confine::only_wait(&directories, landlock, fenced) {
+            end(&child);
+            return Err(failure);
+        }
+        #[cfg(feature = "without_defences")]
+        if let Some(detail) = atoll_sys::takeover::act("jail") {
+            let report = Report::Failed {
+                stage: Stage::Rights,
+                error: 0,
+                detail,
+            };
+            let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
+        }
         let report = Report::Started { pid: child.pid };
         // A host side that is gone is found so by the wait.
         let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
@@ -201,13 +222,17 @@ fn make(
             match equipped {
                 Ok(()) => Ok((child, go)),
                 Err(failure) => {
-                    let _ = process::signal(child.descriptor.as_fd(), SIGKILL);
-                    let _ = process::wait(Some(child.pid), true);
+                    end(&child);
                     Err(failure)
                 }
             }
         }
     }
+}
+
+fn end(child: &Child) {
+    let _ = process::signal(child.descriptor.as_fd(), SIGKILL);
+    let _ = process::wait(Some(child.pid), true);
 }
 
 /// Lets a first process begin that needs nothing of the launcher's.

@@ -45,21 +45,24 @@ pub fn drop_all_rights() -> io::Result<()> {
     }
     thread::set_capabilities_secure_bits(SECURE_BITS)?;
     thread::clear_ambient_capability_set()?;
-    clear_capability_sets()?;
+    keep_capabilities(0)?;
     forbid_new_privileges()
 }
 
-/// Sets the permitted, effective and inheritable sets to nothing (capset(2)).
+/// Leaves nothing in the permitted, effective and inheritable sets (capset(2)) but what
+/// is there of these bits; 0 for nothing at all.
 ///
 /// # Errors
 /// The kernel's.
-pub fn clear_capability_sets() -> io::Result<()> {
-    let nothing = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
+pub fn keep_capabilities(bits: u64) -> io::Result<()> {
+    let held = thread::capabilities(None)?.permitted;
+    let kept = held & CapabilitySet::from_bits_retain(bits);
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
         inheritable: CapabilitySet::empty(),
     };
-    Ok(thread::set_capabilities(None, nothing)?)
+    Ok(thread::set_capabilities(None, sets)?)
 }
 
 /// No program that is executed from now on gains rights (PR_SET_NO_NEW_PRIVS).

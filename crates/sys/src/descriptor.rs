@@ -84,18 +84,20 @@ pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
 /// # Errors
 /// InvalidData when it is longer, otherwise the kernel's.
 pub fn read_from_start(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    let mut block = [0_u8; 16 * 1024];
-    loop {
-        let got = retry_on_intr(|| pread(fd, &mut block, content.len() as u64))?;
-        if got == 0 {
-            return Ok(content);
-        }
-        content.extend_from_slice(block.get(..got).unwrap_or_default());
-        if content.len() > bytes_max {
-            return Err(io::ErrorKind::InvalidData.into());
+    let bytes = usize::try_from(fs::fstat(fd)?.st_size).unwrap_or(usize::MAX);
+    if bytes > bytes_max {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    // Straight to where it stays: a block on the stack would keep a copy.
+    let mut content = vec![0; bytes];
+    let mut done = 0;
+    while let Some(rest) = content.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match retry_on_intr(|| pread(fd, &mut *rest, done as u64))? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            got => done += got,
         }
     }
+    Ok(content)
 }
 
 /// A pipe, closed on exec: the reading and the writing end.

@@ -17,6 +17,7 @@ const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
+const REMOVE_DIR: u64 = 1 << 4;
 const MAKE_CHAR: u64 = 1 << 6;
 const MAKE_BLOCK: u64 = 1 << 11;
 const REFER: u64 = 1 << 13;
@@ -30,6 +31,8 @@ const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 impl Rights {
     /// Read files and list directories.
     pub const READ: Self = Self(READ_FILE | READ_DIR);
+    /// Remove empty directories.
+    pub const REMOVE_DIRECTORIES: Self = Self(REMOVE_DIR);
     /// Execute files.
     pub const EXECUTE: Self = Self(EXECUTE);
     /// Everything but making device nodes and ioctl on devices.
@@ -56,19 +59,24 @@ pub fn version() -> io::Result<u32> {
     check(version).map(|version| version as u32)
 }
 
-/// What becomes of TCP ports.
+/// What a set of rules holds. Abstract sockets to the outside are always refused
+/// (version 6); so are signals there, and all about files that no rule gives, unless
+/// said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ports {
-    /// Not handled: a network namespace of one's own holds nothing but its loopback,
+pub enum Holds {
+    /// No TCP ports: a network namespace of one's own holds nothing but its loopback,
     /// and Landlock cannot name "every port".
-    Free,
-    /// None is bound or connected to (version 4).
-    Refused,
+    AllButPorts,
+    /// TCP ports too: none is bound or connected to (version 4).
+    All,
+    /// All that this process can do, but for signals: those whom it may signal are
+    /// not in its domain.
+    AllButSignals,
+    /// Nothing but signals and abstract sockets.
+    Signals,
 }
 
-/// A set of rules that is being made. Everything that the kernel's version
-/// knows about files is refused unless a rule gives it; signals and abstract
-/// sockets to the outside are refused (version 6).
+/// A set of rules that is being made.
 #[derive(Debug)]
 pub struct Ruleset {
     descriptor: OwnedFd,
@@ -80,7 +88,7 @@ impl Ruleset {
     ///
     /// # Errors
     /// The kernel's; E2BIG where ports are to be refused by one before version 4.
-    pub fn new(version: u32, ports: Ports) -> io::Result<Self> {
+    pub fn new(version: u32, holds: Holds) -> io::Result<Self> {
         #[repr(C)]
         struct Attributes {
             files: u64,
@@ -88,13 +96,17 @@ impl Ruleset {
             scoped: u64,
         }
         let since = |first: u32, bits: u64| if version >= first { bits } else { 0 };
+        let files = FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV);
+        let (files, network, scoped) = match holds {
+            Holds::AllButPorts => (files, 0, 0b11),
+            Holds::All => (files, 0b11, 0b11),
+            Holds::AllButSignals => (files, since(4, 0b11), 0b01),
+            Holds::Signals => (0, 0, 0b11),
+        };
         let attributes = Attributes {
-            files: FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV),
-            network: match ports {
-                Ports::Free => 0,
-                Ports::Refused => 0b11,
-            },
-            scoped: since(6, 0b11),
+            files,
+            network,
+            scoped: since(6, scoped),
         };
         // A kernel that knows less of it refuses whatever is not zero in the rest.
         let bytes = size_of::<Attributes>();

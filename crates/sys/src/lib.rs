@@ -12,11 +12,15 @@ pub mod credentials;
 pub mod descriptor;
 pub mod judging;
 pub mod landlock;
+pub mod memory;
 pub mod mount;
 pub mod network;
 pub mod process;
 pub mod seccomp;
 pub mod socket;
+#[cfg(feature = "without_defences")]
+#[path = "tests/takeover.rs"]
+pub mod takeover;
 pub mod terminal;
 
 use std::io;
@@ -32,8 +36,10 @@ fn check<Number: Default + PartialOrd>(returned: Number) -> io::Result<Number> {
 
 /// What a test of an attack leaves out: it is named in the launcher's own name.
 #[cfg(feature = "without_defences")]
-mod without {
-    pub(crate) fn is(defence: &str) -> bool {
+pub mod without {
+    /// Whether this one is left out.
+    #[must_use]
+    pub fn is(defence: &str) -> bool {
         let name = std::env::args().next().unwrap_or_default();
         name.split_once(':')
             .is_some_and(|(_, list)| list.split(',').any(|one| one == defence))

@@ -1,6 +1,8 @@
 //! The calls by group.
 
-use atoll_sys::seccomp::{Call, NONE, call};
+use atoll_sys::seccomp::{Action, Call, Condition, Guarded, NONE, Test, always, call, on, only};
+
+use super::{EAFNOSUPPORT, EPROTONOSUPPORT};
 
 /// Calls with one reason.
 #[derive(Clone, Copy, Debug)]
@@ -573,3 +575,396 @@ const NO_PLACEMENT: &[Call] = &[
 ];
 
 const NO_SECRET_MEMORY: &[Call] = &[call("memfd_secret", 447, 447)];
+
+/// A call that is allowed only with some arguments, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditional {
+    /// The call.
+    pub call: Call,
+    /// On what it depends.
+    pub action: Action,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// Every flag by which clone(2) and unshare(2) make a namespace.
+const CLONE_NEW_ANY: u32 = 0x7e02_0080;
+
+const AF_UNIX: u32 = 1;
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+const AF_NETLINK: u32 = 16;
+
+/// The kernel masks a socket's type like this; the rest are flags.
+const SOCKET_TYPE: u32 = 0xf;
+const SOCK_STREAM: u32 = 1;
+const SOCK_DGRAM: u32 = 2;
+
+/// "Whatever the type says", and NETLINK_ROUTE in the netlink family.
+const PROTOCOL_DEFAULT: u32 = 0;
+const IPPROTO_TCP: u32 = 6;
+const IPPROTO_UDP: u32 = 17;
+
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541c;
+
+/// What socket(2) takes: the family first, then what is left of that family.
+const SOCKET_CONDITIONS: &[Guarded] = &[
+    Guarded {
+        only: None,
+        condition: on(
+            0,
+            u32::MAX,
+            Test::In(&[AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]),
+            EAFNOSUPPORT,
+        ),
+    },
+    only(
+        &[AF_NETLINK],
+        on(2, u32::MAX, Test::In(&[PROTOCOL_DEFAULT]), EPROTONOSUPPORT),
+    ),
+    only(
+        &[AF_INET, AF_INET6],
+        on(1, SOCKET_TYPE, Test::In(&[SOCK_STREAM, SOCK_DGRAM]), EPERM),
+    ),
+    only(
+        &[AF_INET, AF_INET6],
+        on(
+            2,
+            u32::MAX,
+            Test::In(&[PROTOCOL_DEFAULT, IPPROTO_TCP, IPPROTO_UDP]),
+            EPROTONOSUPPORT,
+        ),
+    ),
+];
+
+const INIT_IS_OUT_OF_REACH: &str = "process 1 has the program's user id and holds its limits: without descriptors or \
+     processor time it could not";
+
+const PRIO_USER: u32 = 2;
+const IOPRIO_WHO_USER: u32 = 3;
+
+/// The first argument is a process, and not the first one.
+const NOT_INIT: Condition = on(0, u32::MAX, Test::NotIn(&[1]), EPERM);
+
+/// Neither all processes of the user, nor the first one or its group.
+const NOT_INIT_BY_PRIORITY: &[Guarded] = &[
+    always(on(0, u32::MAX, Test::NotIn(&[PRIO_USER]), EPERM)),
+    always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM)),
+];
+const NOT_INIT_BY_IO_PRIORITY: &[Guarded] = &[
+    always(on(0, u32::MAX, Test::NotIn(&[IOPRIO_WHO_USER]), EPERM)),
+    always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM)),
+];
+
+/// The calls that depend on an argument.
+pub const CONDITIONAL: &[Conditional] = &[
+    Conditional {
+        call: call("clone", 56, 220),
+        action: Action::If(on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM)),
+        reason: "threads and processes, but no namespaces: inside one of its own a program \
+                 would have capabilities and reach kernel code that assumes an administrator",
+    },
+    Conditional {
+        call: call("unshare", 272, 97),
+        action: Action::If(on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM)),
+        reason: "the same for the process itself",
+    },
+    Conditional {
+        call: call("socket", 41, 198),
+        action: Action::All(SOCKET_CONDITIONS),
+        reason: "vsock, packet, Bluetooth and most other families can be opened without any \
+                 capability and are seldom audited; so can eleven kinds of netlink, of which \
+                 programs need the one that tells of devices and routes; of the internet's \
+                 protocols TCP and UDP are left, since raw sockets forge packets, SCTP is loaded \
+                 as a module when first asked for, and MPTCP passes rules that are made for TCP",
+    },
+    Conditional {
+        call: call("socketpair", 53, 199),
+        action: Action::If(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
+        reason: "only Unix sockets have useful pairs",
+    },
+    Conditional {
+        call: call("ioctl", 16, 29),
+        action: Action::If(on(1, u32::MAX, Test::NotIn(&[TIOCSTI, TIOCLINUX]), EPERM)),
+        reason: "pushing characters into a terminal's input lets a program type into the shell \
+                 that started it (CVE-2017-5226)",
+    },
+    Conditional {
+        call: call("personality", 135, 92),
+        action: Action::If(on(
+            0,
+            u32::MAX,
+            Test::In(&[0, 0x0004_0000, 0xffff_ffff]),
+            EPERM,
+        )),
+        reason: "debuggers switch address randomisation off; other personalities weaken memory \
+                 protection",
+    },
+    Conditional {
+        call: call("prlimit64", 302, 261),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        call: call("sched_setaffinity", 203, 122),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        call: call("sched_setscheduler", 144, 119),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        call: call("sched_setparam", 142, 118),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        call: call("sched_setattr", 314, 274),
+        action: Action::If(NOT_INIT),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        call: call("setpriority", 141, 140),
+        action: Action::All(NOT_INIT_BY_PRIORITY),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+    Conditional {
+        call: call("ioprio_set", 251, 30),
+        action: Action::All(NOT_INIT_BY_IO_PRIORITY),
+        reason: INIT_IS_OUT_OF_REACH,
+    },
+];
+
+/// Where only listed files may be executed: no file without a name is.
+pub(super) const NO_MEMORY_PROGRAMS: &[(Call, Action)] = &[
+    (call("memfd_create", 319, 279), Action::Refuse(EPERM)),
+    (
+        call("execveat", 322, 281),
+        Action::If(on(4, 0x1000, Test::In(&[0]), EPERM)),
+    ),
+];
+
+/// No socket but those of Unix.
+pub(super) const NO_SOCKETS: &[(Call, Action)] = &[(
+    call("socket", 41, 198),
+    Action::If(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
+)];
+
+/// One of Atoll's own processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// The launcher, which waits for the end of its sandbox.
+    Launcher,
+    /// The same in a fence, where it ends what is left.
+    FenceLauncher,
+    /// The first process, where control groups count memory.
+    Init,
+    /// The same where it counts memory itself.
+    Counting,
+    /// The first process of a fence, which judges calls and makes them itself.
+    Judge,
+}
+
+/// Calls that some of these processes need, and why.
+#[derive(Debug)]
+pub struct Needed {
+    /// Who.
+    pub by: &'static [Process],
+    /// Why.
+    pub reason: &'static str,
+    /// On what it depends.
+    pub action: Action,
+    /// They themselves.
+    pub calls: &'static [Call],
+}
+use Process::{Counting, FenceLauncher, Init, Judge, Launcher};
+
+const EVERYONE: &[Process] = &[Launcher, FenceLauncher, Init, Counting, Judge];
+
+/// The argument, masked, is one of these.
+const fn is(argument: u8, mask: u32, values: &'static [u32]) -> Action {
+    Action::If(on(argument, mask, Test::In(values), EPERM))
+}
+
+/// Everything that they need; the last entry for a call counts.
+pub const NEEDED: &[Needed] = &[
+    Needed {
+        by: EVERYONE,
+        action: Action::Allow,
+        reason: "wait for lines, for children, for a moment; go on after a stop",
+        calls: &[
+            call("poll", 7, NONE),
+            call("ppoll", 271, 73),
+            call("wait4", 61, 260),
+            call("nanosleep", 35, 101),
+            call("clock_nanosleep", 230, 115),
+            call("clock_gettime", 228, 113),
+            call("restart_syscall", 219, 128),
+        ],
+    },
+    Needed {
+        by: EVERYONE,
+        action: Action::Allow,
+        reason: "hear and tell on lines that are open",
+        calls: &[
+            call("recvmsg", 47, 212),
+            call("sendmsg", 46, 211),
+            call("close", 3, 57),
+        ],
+    },
+    Needed {
+        by: EVERYONE,
+        action: Action::Allow,
+        reason: "memory of its own, and the end",
+        calls: &[
+            call("brk", 12, 214),
+            call("munmap", 11, 215),
+            call("mremap", 25, 216),
+            call("sigaltstack", 131, 132),
+            call("exit", 60, 93),
+            call("exit_group", 231, 94),
+        ],
+    },
+    Needed {
+        by: EVERYONE,
+        action: is(2, 0x4, &[0]),
+        reason: "memory of its own, but no code",
+        calls: &[call("mmap", 9, 222)],
+    },
+    Needed {
+        by: &[Launcher, FenceLauncher],
+        action: is(1, u32::MAX, &[9]),
+        reason: "end the first process, by the descriptor that it has of it",
+        calls: &[call("pidfd_send_signal", 424, 424)],
+    },
+    Needed {
+        by: &[Launcher, FenceLauncher],
+        action: Action::Allow,
+        reason: "remove control groups; Landlock says where",
+        calls: &[call("rmdir", 84, NONE)],
+    },
+    Needed {
+        by: &[Launcher, FenceLauncher],
+        action: is(2, u32::MAX, &[0x200]),
+        reason: "the same, of directories only",
+        calls: &[call("unlinkat", 263, 35)],
+    },
+    Needed {
+        by: &[Init, Counting, Judge],
+        action: Action::Allow,
+        reason: "take the signal of an ended child, and signal the program's group",
+        calls: &[call("read", 0, 63), call("kill", 62, 129)],
+    },
+    Needed {
+        by: &[Init, Counting, Judge],
+        action: is(1, u32::MAX, &[0x5410]),
+        reason: "give the program the terminal's foreground (TIOCSPGRP)",
+        calls: &[call("ioctl", 16, 29)],
+    },
+    Needed {
+        by: &[FenceLauncher],
+        action: is(1, u32::MAX, &[9]),
+        reason: "end what the first process left; Landlock says whom",
+        calls: &[call("kill", 62, 129)],
+    },
+    Needed {
+        by: &[FenceLauncher, Counting, Judge],
+        action: is(2, 0o1103, &[0]),
+        reason: "read what /proc tells of processes; nothing is written or made",
+        calls: &[call("openat", 257, 56)],
+    },
+    Needed {
+        by: &[FenceLauncher, Counting, Judge],
+        action: is(1, 0o1103, &[0]),
+        reason: "the same by the older call",
+        calls: &[call("open", 2, NONE)],
+    },
+    Needed {
+        by: &[FenceLauncher, Counting, Judge],
+        action: Action::Allow,
+        reason: "the same",
+        calls: &[
+            call("read", 0, 63),
+            call("fstat", 5, 80),
+            call("newfstatat", 262, 79),
+            call("statx", 332, 291),
+            call("lseek", 8, 62),
+            call("getdents64", 217, 61),
+            call("getpid", 39, 172),
+            call("readlink", 89, NONE),
+            call("readlinkat", 267, 78),
+            call("statfs", 137, 43),
+        ],
+    },
+    Needed {
+        by: &[Judge],
+        action: Action::Allow,
+        reason: "look at the caller: its memory, its descriptors, the places that it names",
+        calls: &[
+            call("openat2", 437, 437),
+            call("pread64", 17, 67),
+            call("pidfd_open", 434, 434),
+            call("pidfd_getfd", 438, 438),
+            call("getpgid", 121, 155),
+        ],
+    },
+    Needed {
+        by: &[Judge],
+        action: Action::Allow,
+        reason: "be interrupted when a judged call takes too long",
+        calls: &[call("rt_sigreturn", 15, 139)],
+    },
+    Needed {
+        by: &[Judge],
+        action: is(
+            1,
+            u32::MAX,
+            &[0x5410, 0xc050_2100, 0xc018_2101, 0x4008_2102],
+        ),
+        reason: "take calls that wait, and answer them; the foreground as above",
+        calls: &[call("ioctl", 16, 29)],
+    },
+    Needed {
+        by: &[Judge],
+        action: is(0, u32::MAX, &[AF_NETLINK]),
+        reason: "ask the kernel who listens (sock_diag)",
+        calls: &[call("socket", 41, 198)],
+    },
+    Needed {
+        by: &[Judge],
+        action: Action::Allow,
+        reason: "the same, and sockets' facts",
+        calls: &[
+            call("sendto", 44, 206),
+            call("recvfrom", 45, 207),
+            call("getsockname", 51, 204),
+            call("getsockopt", 55, 209),
+            call("setsockopt", 54, 208),
+        ],
+    },
+    Needed {
+        by: &[Judge],
+        action: is(1, u32::MAX, &[3]),
+        reason: "whether a socket waits (F_GETFL)",
+        calls: &[call("fcntl", 72, 25)],
+    },
+    Needed {
+        by: &[Judge],
+        action: Action::Allow,
+        reason: "make the judged calls",
+        calls: &[
+            call("connect", 42, 203),
+            call("bind", 49, 200),
+            call("listen", 50, 201),
+            call("fchmodat", 268, 53),
+            call("fchownat", 260, 54),
+            call("utimensat", 280, 88),
+            call("setxattr", 188, 5),
+            call("removexattr", 197, 14),
+            call("inotify_add_watch", 254, 27),
+        ],
+    },
+];

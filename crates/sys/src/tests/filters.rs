@@ -332,7 +332,7 @@ fn the_kernel_reads_a_filter_as_the_interpreter_does() {
         let no_pushing = condition(1, u32::MAX, Test::NotIn(&[0x5412]), 71);
         rules.push(refuse(libc::SYS_ioctl, Action::If(no_pushing)));
         crate::credentials::forbid_new_privileges().unwrap();
-        install(&assemble(&rules, OTHERWISE)).unwrap();
+        install(&assemble(&rules, OTHERWISE), "seccomp").unwrap();
         assert_eq!(call(libc::SYS_getpriority, [0; 6]), Err(95));
         assert!(call(libc::SYS_getpid, [0; 6]).is_ok());
         // A call that no rule names.
@@ -373,10 +373,13 @@ fn a_filter_that_is_too_long_is_refused() {
         };
         70_000
     ];
-    let error = install(&long).unwrap_err();
+    let error = install(&long, "seccomp").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     in_child(move || {
         crate::credentials::forbid_new_privileges().unwrap();
-        assert_eq!(super::number(install(&long[..5_000])), libc::EINVAL);
+        assert_eq!(
+            super::number(install(&long[..5_000], "seccomp")),
+            libc::EINVAL
+        );
     });
 }

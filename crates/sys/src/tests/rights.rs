@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{c_path, in_child, is_root, number};
-use crate::landlock::{self, Ports, Rights, Ruleset};
+use crate::landlock::{self, Holds, Rights, Ruleset};
 use crate::{credentials, process};
 
 /// A field of this process's status.
@@ -118,7 +118,7 @@ fn landlock_gives_what_was_allowed_and_nothing_else() {
     // Every version that this kernel takes, down to the first one.
     for version in 1..=version {
         in_child(|| {
-            let rules = Ruleset::new(version, Ports::Free).unwrap();
+            let rules = Ruleset::new(version, Holds::AllButPorts).unwrap();
             let allow =
                 |name: &str, rights| rules.allow_path(&c_path(&path(name)), rights).unwrap();
             allow("read", Rights::READ);
@@ -160,7 +160,7 @@ fn landlock_refuses_ports_or_says_that_it_cannot() {
     };
     for version in 1..=known {
         in_child(|| {
-            let rules = Ruleset::new(version, Ports::Refused);
+            let rules = Ruleset::new(version, Holds::All);
             if known < 4 {
                 assert_eq!(number(rules.map(drop)), libc::E2BIG);
                 return;

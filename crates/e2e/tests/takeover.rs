@@ -1,0 +1,387 @@
+//! Code that runs as one of Atoll's own processes, once that has confined itself: what
+//! it can do is seen from outside, by canaries. With the defences left out the same
+//! code succeeds. See docs/takeover.md.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use e2e::{Avoidable, World, descendants_of, is_root, wait_until};
+
+const SOON: Duration = Duration::from_secs(30);
+const SECRET: &str = "sesame-of-a-takeover";
+
+/// One takeover: of whom, where, without which defences, and what it gets.
+struct Row {
+    id: &'static str,
+    who: &'static str,
+    without: &'static str,
+    /// Seen from outside.
+    taken: &'static [&'static str],
+    /// What the code says of itself, where nothing outside changes.
+    done: &'static [&'static str],
+}
+
+impl Row {
+    /// An ordinary user's first process counts memory itself where no control group
+    /// does: it reads what the program may read.
+    fn may_look(&self) -> bool {
+        self.id == "init" && !is_root()
+    }
+}
+
+/// All that is tried, and seen from outside.
+const ALL: &[&str] = &[
+    "execute", "kill", "made", "mkdir", "mode", "read", "rmdir", "tcp", "unix", "unlink",
+];
+/// All that is tried and changes nothing outside. What no process of an ordinary user
+/// or of a sandbox can do anyway is not among it: there only has to be no success.
+const INNER: &[&str] = &["code", "key", "root", "vsock"];
+
+const LAUNCHER: &[Row] = &[
+    Row {
+        id: "launcher",
+        who: "jail",
+        without: "",
+        taken: &[],
+        done: &[],
+    },
+    // Each wall alone.
+    Row {
+        id: "launcher-landlock",
+        who: "jail",
+        without: "jail-filter",
+        taken: &["kill", "mode", "unix"],
+        done: &["code", "key", "namespace", "vsock"],
+    },
+    Row {
+        id: "launcher-filter",
+        who: "jail",
+        without: "landlock",
+        taken: &["rmdir"],
+        done: &[],
+    },
+    Row {
+        id: "launcher-open",
+        who: "jail",
+        without: "jail-filter,landlock",
+        taken: ALL,
+        done: &["code", "key", "namespace", "vsock"],
+    },
+];
+
+/// In the workspace of a live run: the only place of the host that it sees.
+const INIT: &[Row] = &[
+    Row {
+        id: "init",
+        who: "init",
+        without: "",
+        taken: &[],
+        done: &[],
+    },
+    Row {
+        id: "init-open",
+        who: "init",
+        without: "init-filter",
+        taken: &[
+            "execute", "made", "mkdir", "mode", "read", "rmdir", "unlink",
+        ],
+        done: INNER,
+    },
+];
+
+const FENCE: &[Row] = &[
+    Row {
+        id: "fence-launcher",
+        who: "jail",
+        without: "",
+        taken: &[],
+        done: &[],
+    },
+    Row {
+        id: "fence-launcher-landlock",
+        who: "jail",
+        without: "jail-filter",
+        taken: &["mode", "unix"],
+        done: &["code", "key", "vsock"],
+    },
+    Row {
+        id: "fence-launcher-open",
+        who: "jail",
+        without: "jail-filter,landlock",
+        taken: ALL,
+        done: &["code", "key", "vsock"],
+    },
+    // It changes attributes of files for the program, by their paths.
+    Row {
+        id: "judge",
+        who: "init",
+        without: "",
+        taken: &["mode"],
+        done: &[],
+    },
+    Row {
+        id: "judge-landlock",
+        who: "init",
+        without: "init-filter",
+        taken: &["mode", "tcp", "unix"],
+        done: &["code", "key", "vsock"],
+    },
+    Row {
+        id: "judge-open",
+        who: "init",
+        without: "init-filter,landlock",
+        taken: ALL,
+        done: &["code", "key", "vsock"],
+    },
+];
+
+#[test]
+fn a_taken_over_launcher_reaches_nothing() {
+    try_all(
+        "a_taken_over_launcher_reaches_nothing",
+        LAUNCHER,
+        Where::Outside,
+    );
+}
+
+#[test]
+fn a_taken_over_first_process_reaches_nothing() {
+    try_all(
+        "a_taken_over_first_process_reaches_nothing",
+        INIT,
+        Where::Workspace,
+    );
+}
+
+#[test]
+fn a_taken_over_process_of_a_fence_reaches_what_it_judges() {
+    const TEST: &str = "a_taken_over_process_of_a_fence_reaches_what_it_judges";
+    if is_root() {
+        World::new(TEST).skip("root always has namespaces", Avoidable::No);
+        return;
+    }
+    try_all(TEST, FENCE, Where::Fence);
+}
+
+/// Where a takeover is tried, and where its canaries lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// In a sandbox, with canaries beside the workspace.
+    Outside,
+    /// In the sandbox of a live run, with canaries in its workspace.
+    Workspace,
+    /// In a fence, with canaries beside the workspace.
+    Fence,
+}
+
+fn try_all(test: &str, rows: &[Row], place: Where) {
+    let Some(weakened) = std::env::var_os("ATOLL_BIN_WITHOUT").map(PathBuf::from) else {
+        World::new(test).skip("ATOLL_BIN_WITHOUT names no program", Avoidable::Yes);
+        return;
+    };
+    for row in rows {
+        let (mut taken, report) = take_over(test, row, place, &weakened);
+        taken.retain(|name| row.taken.contains(name) || !row.may_look() || *name != "read");
+        let Row { id, who, .. } = row;
+        assert_eq!(taken, row.taken.iter().copied().collect(), "{id}: {report}");
+        assert!(report.contains(&format!("{who}: read=")), "{id}: {report}");
+        let succeeded: BTreeSet<&str> = report
+            .split_whitespace()
+            .filter_map(|word| word.strip_suffix("=0"))
+            .filter(|name| !row.taken.contains(name))
+            .filter(|name| !row.may_look() || !["read", "root"].contains(name))
+            .collect();
+        let done: BTreeSet<&str> = row.done.iter().copied().collect();
+        if row.without.is_empty() || row.without == "landlock" {
+            assert_eq!(succeeded, done, "{id}: {report}");
+        }
+        assert!(succeeded.is_superset(&done), "{id}: {report}");
+        println!("{id}: taken {taken:?}");
+    }
+}
+
+/// What a takeover got, seen from outside, and what it said.
+fn take_over(
+    test: &str,
+    row: &Row,
+    place: Where,
+    weakened: &Path,
+) -> (BTreeSet<&'static str>, String) {
+    let world = World::new(test);
+    let at = match place {
+        Where::Workspace => world.path("at"),
+        Where::Outside | Where::Fence => world.top().join("at"),
+    };
+    fs::create_dir_all(at.join("empty")).unwrap();
+    let file = |name: &str, text: &str, mode: u32| {
+        fs::write(at.join(name), text).unwrap();
+        fs::set_permissions(at.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    file("secret", SECRET, 0o644);
+    file("mode", "", 0o644);
+    file("doomed", "", 0o644);
+    let script = format!("#!/bin/sh\necho > '{}/executed'\n", at.display());
+    file("script", &script, 0o755);
+    let socket = UnixListener::bind(at.join("socket")).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    port.set_nonblocking(true).unwrap();
+    let mut victim = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let asked = format!(
+        "takeover-{},{},at={},victim={},port={}",
+        row.who,
+        row.without,
+        at.display(),
+        victim.id(),
+        port.local_addr().unwrap().port()
+    );
+    let kept = if place == Where::Workspace {
+        "--live"
+    } else {
+        "--discard"
+    };
+    // A fence writes to the workspace itself.
+    let options: &[&str] = if place == Where::Fence { &[] } else { &[kept] };
+    let run = world
+        .host(weakened)
+        .arg("run")
+        .args(options)
+        .args(["--", "sleep", "0.2"])
+        .env("ATOLL_TEST_WITHOUT", asked)
+        .within(SOON);
+    let run = if place == Where::Fence {
+        run.without_namespaces()
+    } else {
+        run
+    };
+    let outcome = run.run();
+    // It ends by itself after a minute, or has just been killed.
+    let killed = wait_until_killed(&mut victim);
+    let mode = fs::metadata(at.join("mode")).unwrap().permissions().mode();
+    let facts = [
+        ("read", outcome.err().contains(SECRET)),
+        ("made", at.join("made").exists()),
+        ("mode", mode & 0o777 == 0o777),
+        ("mkdir", at.join("directory").exists()),
+        ("unlink", !at.join("doomed").exists()),
+        ("rmdir", !at.join("empty").exists()),
+        ("execute", at.join("executed").exists()),
+        ("unix", socket.accept().is_ok()),
+        ("tcp", port.accept().is_ok()),
+        ("kill", killed),
+    ];
+    let taken = facts
+        .into_iter()
+        .filter_map(|(name, is)| is.then_some(name));
+    (taken.collect(), outcome.err())
+}
+
+/// Whether somebody has ended it; it is ended now.
+fn wait_until_killed(victim: &mut std::process::Child) -> bool {
+    let ended = victim.try_wait().unwrap().is_some();
+    e2e::end(victim);
+    ended
+}
+
+#[test]
+fn nothing_of_the_host_stays_in_the_memory_of_a_sandbox() {
+    const TEST: &str = "nothing_of_the_host_stays_in_the_memory_of_a_sandbox";
+    const VARIABLE: &str = "canary-of-the-environment";
+    const ARGUMENT: &str = "canary-of-the-arguments";
+    let world = World::new(TEST);
+    if !is_root() {
+        world.skip("only root can look into processes that hide", Avoidable::No);
+        return;
+    }
+    let running = world
+        .run(
+            ["--discard"],
+            &format!(": {ARGUMENT}; echo ready; sleep 30"),
+        )
+        .env("CANARY", VARIABLE)
+        .start();
+    running.until_stdout("ready");
+    let state = world.state().to_str().unwrap().to_owned();
+    let workspace = world.workspace().to_str().unwrap().to_owned();
+    let named = |name: &str| {
+        wait_until("a process of the sandbox", SOON, || {
+            let all = descendants_of(running.pid());
+            all.into_iter().find(|one| one.name == name)
+        })
+        .pid
+    };
+    // Who knows all of it, so that the search finds what there is.
+    for text in [VARIABLE, ARGUMENT, &state, &workspace] {
+        assert!(
+            holds(running.pid(), text),
+            "the search does not find {text}"
+        );
+    }
+    for name in ["atoll-jail", "atoll-init"] {
+        let pid = named(name);
+        assert!(holds(pid, "/proc/"), "{name} cannot be searched");
+        for text in [VARIABLE, ARGUMENT, &state, &workspace] {
+            assert!(!holds(pid, text), "{name} still holds {text}");
+        }
+    }
+    running.signal(rustix::process::Signal::TERM);
+    let _ = running.wait();
+}
+
+#[test]
+fn the_list_of_mounts_names_no_path_of_the_host() {
+    let world = World::new("the_list_of_mounts_names_no_path_of_the_host");
+    let seen = world.run(["--discard"], "cat /proc/self/mountinfo").run();
+    let list = seen.success().out();
+    let workspace = world.workspace();
+    // What it does name.
+    assert!(list.contains(workspace.to_str().unwrap()), "{list}");
+    for path in [world.state(), world.config()] {
+        assert!(!list.contains(path.to_str().unwrap()), "{list}");
+    }
+    let layers: Vec<&str> = list
+        .lines()
+        .filter(|line| line.contains("lowerdir="))
+        .collect();
+    assert!(!layers.is_empty(), "{list}");
+    for line in layers {
+        let mut places = line
+            .split(['=', ':', ','])
+            .filter(|part| part.starts_with('/'));
+        let of_host = |place: &&str| !place.starts_with("/proc/self/fd/");
+        assert_eq!(places.find(of_host), None, "{line}");
+    }
+}
+
+/// Whether a process has this text anywhere in its memory.
+fn holds(pid: u32, text: &str) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let ranges = maps.lines().filter_map(|line| {
+        let (start, rest) = line.split_once('-')?;
+        let (end, _) = rest.split_once(' ')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        Some((number(start)?, number(end)?))
+    });
+    ranges.into_iter().any(|(start, end)| {
+        let mut bytes = vec![0; usize::try_from(end - start).unwrap_or(0)];
+        let read = memory.read_exact_at(&mut bytes, start).is_ok();
+        let found = |bytes: &[u8]| bytes.windows(text.len()).any(|one| one == text.as_bytes());
+        read && found(&bytes)
+    })
+}

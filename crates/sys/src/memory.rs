@@ -1,0 +1,32 @@
+//! Memory that keeps nothing of what it held.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// The system's allocator, which overwrites what is given back: whoever takes a
+/// process over later finds in its memory only what that still uses.
+#[derive(Debug)]
+pub struct Erasing;
+
+// SAFETY: every call is passed on as it came; the others are the trait's own, made of
+// these two.
+unsafe impl GlobalAlloc for Erasing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller gives back so many bytes of its own.
+        unsafe {
+            libc::explicit_bzero(memory.cast(), layout.size());
+            System.dealloc(memory, layout);
+        }
+    }
+}
+
+/// Overwrites what functions that have returned left on the stack.
+#[inline(never)]
+pub fn erase_stack() {
+    const BYTES: usize = 32 * 1024;
+    std::hint::black_box(&mut [0_u8; BYTES]);
+}
