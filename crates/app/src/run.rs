@@ -319,6 +319,7 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
             .map(|name| requested_profile(name))
             .transpose()?,
         live: arguments.live,
+        root: arguments.root,
         read_only_dirs,
         limits,
         timeout,

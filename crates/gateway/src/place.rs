@@ -8,7 +8,10 @@ use atoll_layer::{
     CheckpointError, IdShift, SealError, TreeError, checkpoint, control_paths, restore_modes,
 };
 use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind, WorkspaceMode};
-use atoll_sandbox::{IDS, Placement, SandboxError, WorkspacePlace, identity_base, make_layer};
+use atoll_sandbox::{
+    IDS, Placement, SandboxError, Subordinate, WorkspacePlace, furnish_system, identity_base,
+    make_layer,
+};
 use atoll_store::{
     Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunError, RunRecord, RunState,
     update_run,
@@ -23,6 +26,15 @@ use crate::{Request, fencing};
 const LAYERS: &str = "layers";
 /// The workspace's layer.
 const WORKSPACE: &str = "workspace";
+
+/// Where root's changes of the system are kept, below a run's directory.
+const SYSTEM_LAYERS: &str = "layers/system";
+/// The directory of the system that root inside has of its own, beneath what is shown.
+const OWN_SYSTEM: &str = "/var";
+
+const ONE_ID: &str = "root is the only user inside: further ids need a range for you in \
+    /etc/subuid and /etc/subgid, and newuidmap (package uidmap); without them chown to others, \
+    su and apt-get fail";
 
 /// A run's layers could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +59,9 @@ pub enum PlaceError {
         /// The kernel's answer.
         error: std::io::Error,
     },
+    /// Root inside cannot change a directory of the system.
+    #[error("root inside needs a layer over {}: {}", .0.display(), .1)]
+    System(PathBuf, String),
     /// The workspace cannot be given as it is.
     #[error(
         "{} is on {kind}, which cannot show its files with other owners; that is needed to give \
@@ -118,8 +133,24 @@ pub(crate) fn place(
     let workspace = placing.workspace(boundary.workspace)?;
     let views: Vec<_> = boundary.views.iter().filter_map(layered).collect();
     let mut layers = Vec::with_capacity(views.len());
+    let empty = make_empty(request.state.path())?;
+    if boundary.root {
+        let own = Path::new(OWN_SYSTEM);
+        layers.extend(placing.system(&empty, own)?);
+    }
     for (view, keep) in views {
-        layers.extend(placing.view(view, keep, &boundary.profile)?);
+        layers.extend(match view.kind {
+            ViewKind::System => placing.system(&view.host, &view.inside)?,
+            ViewKind::Home | ViewKind::Cache | ViewKind::Input => {
+                placing.view(view, keep, &boundary.profile)?
+            }
+        });
+    }
+    let subordinate = (boundary.root && placing.base.is_none())
+        .then(|| Subordinate::of(request.call.principal.uid, request.call.principal.gid))
+        .flatten();
+    if boundary.root && placing.base.is_none() && subordinate.is_none() {
+        placing.notices.push(ONE_ID.to_owned());
     }
     let fence = match boundary.mode {
         Mode::Full => None,
@@ -138,12 +169,12 @@ pub(crate) fn place(
             update_run(request.state, &earlier.run, Durability::Buffered, went_on)?;
         }
     }
-    let empty = make_empty(request.state.path())?;
     Ok(Placed {
         placement: Placement {
             workspace,
             layers,
             base: placing.base,
+            subordinate,
             unmapped: placing.offered.unmapped,
             empty,
             fence,
@@ -367,6 +398,35 @@ impl Placing<'_> {
                 since: stamp(since),
                 shared: shared.is_some(),
             });
+        }
+        Ok(Some(layer))
+    }
+
+    /// A layer over a directory of the system, for root inside. It is no part of the
+    /// run's record: nothing of it is ever shown as a change or applied.
+    fn system(
+        &mut self,
+        lower: &Path,
+        inside: &Path,
+    ) -> Result<Option<atoll_sandbox::PlacedLayer>, PlaceError> {
+        // /bin and such are links on most systems, and stay what they are.
+        if !lower.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
+            return Ok(None);
+        }
+        // Without its layer it would be the host's own that is shown.
+        let refused = |why: String| Err(PlaceError::System(inside.to_path_buf(), why));
+        if !self.offered.can_layer(lower) {
+            return refused(self.offered.why_no_layer(lower));
+        }
+        let directory = self.run_dir().join(SYSTEM_LAYERS).join(slug(inside));
+        let (mut layer, _) = make_layer(&directory, lower, inside, self.base)?;
+        layer.volatile = self.request.scratch;
+        if let Some(why) = furnish_system(&layer, self.base, self.request.host)? {
+            if inside.starts_with(OWN_SYSTEM) {
+                return refused(why);
+            }
+            self.notices.push(why);
+            return Ok(None);
         }
         Ok(Some(layer))
     }

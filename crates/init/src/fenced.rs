@@ -21,7 +21,7 @@ pub(crate) fn enclose(spec: &Spec) -> Result<(), Failure> {
     BY_TERMINAL.into_iter().for_each(process::ignore_signal);
     // No call of the program's may hold up its judge, who watches over it too.
     process::interrupt_every(INTERVAL_MS).at(Stage::Start)?;
-    credentials::clear_capability_sets().at(Stage::Rights)?;
+    credentials::keep_capabilities(0).at(Stage::Rights)?;
     credentials::forbid_new_privileges().at(Stage::Rights)?;
     credentials::forbid_inspection().at(Stage::Rights)
 }

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_fence::Fence;
-use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Spec, Stage};
-use atoll_sys::descriptor;
+use atoll_frame::{KILL, MESSAGE_BYTES_MAX, Order, Report, Spec, Stage};
 use atoll_sys::process::{self, Change};
 use atoll_sys::socket;
 use atoll_sys::terminal::{self, WindowSize};
+use atoll_sys::{credentials, descriptor};
 
 use crate::program::{self, Started};
 use crate::{At, Failure, fenced, memory};
@@ -82,6 +82,8 @@ pub(crate) fn supervise(
             return Ok(());
         }
     };
+    // Of root's powers `init` needs one: to signal what runs as another user.
+    credentials::keep_capabilities(spec.capabilities & KILL).at(Stage::Rights)?;
     tell(control, &Report::Running);
     let wall_clock = (spec.watch.wall_clock_ms > 0)
         .then(|| Duration::from_millis(spec.watch.wall_clock_ms).saturating_add(HOST_GRACE));

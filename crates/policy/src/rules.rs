@@ -26,6 +26,8 @@ pub struct Rules {
     pub(crate) workspace: Sourced<WorkspaceMode>,
     pub(crate) forbid_live: Sourced<bool>,
     pub(crate) keep_caches: Sourced<bool>,
+    /// Root inside, over a system that can be changed in layers.
+    pub(crate) root: Sourced<bool>,
     /// By path inside, parents first.
     pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
     pub(crate) denied_places: Vec<Sourced<PathBuf>>,
@@ -94,6 +96,7 @@ impl Rules {
             workspace: Sourced::built_in(WorkspaceMode::CopyOnWrite),
             forbid_live: no(),
             keep_caches: no(),
+            root: no(),
             views: BTreeMap::new(),
             denied_places: Vec::new(),
             environment: EnvironmentRules {

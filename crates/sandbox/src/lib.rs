@@ -26,6 +26,8 @@ mod owners;
 mod placement;
 mod session;
 mod signals;
+mod subordinate;
+mod system;
 mod tree;
 mod unshown;
 #[cfg(feature = "without_defences")]
@@ -45,6 +47,8 @@ pub use placement::{
 };
 pub use session::{Assembled, Running, Size};
 pub use signals::{SIGWINCH, Signals};
+pub use subordinate::Subordinate;
+pub use system::furnish_system;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::SandboxError;
+use crate::{SandboxError, Subordinate};
 
 /// Where the changeable parts of one run are kept on the host.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct Placement {
     pub layers: Vec<PlacedLayer>,
     /// As host root: the kernel's id for the id 0 inside.
     pub base: Option<u32>,
+    /// As an ordinary user who is root inside: further ids, if there are any.
+    pub subordinate: Option<Subordinate>,
     /// As host root: mounts whose owners cannot be mapped. What lies there is shown
     /// with the owners that it has.
     pub unmapped: Vec<PathBuf>,
