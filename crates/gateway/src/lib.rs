@@ -12,7 +12,9 @@ mod describe;
 mod fallback;
 mod fencing;
 mod place;
+mod ranged;
 mod slug;
 
 pub use call::{CallError, Called, Request, call};
 pub use place::PlaceError;
+pub use ranged::reclaim_leftovers;

@@ -20,7 +20,7 @@ use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
 use crate::slug::slug;
-use crate::{Request, fencing};
+use crate::{Request, fencing, ranged};
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
@@ -29,6 +29,8 @@ const WORKSPACE: &str = "workspace";
 
 /// Where root's changes of the system are kept, below a run's directory.
 const SYSTEM_LAYERS: &str = "layers/system";
+/// The directory of the system of which an ordinary user gets a copy.
+const COPIED_SYSTEM: &str = "/etc";
 /// The directory of the system that root inside has of its own, beneath what is shown.
 const OWN_SYSTEM: &str = "/var";
 
@@ -62,6 +64,9 @@ pub enum PlaceError {
     /// Root inside cannot change a directory of the system.
     #[error("root inside needs a layer over {}: {}", .0.display(), .1)]
     System(PathBuf, String),
+    /// Files of a user's further ids could not be given back to the user.
+    #[error("the run's files could not be given back to you: {0}")]
+    GivenBack(std::io::Error),
     /// The workspace cannot be given as it is.
     #[error(
         "{} is on {kind}, which cannot show its files with other owners; that is needed to give \
@@ -136,11 +141,11 @@ pub(crate) fn place(
     let empty = make_empty(request.state.path())?;
     if boundary.root {
         let own = Path::new(OWN_SYSTEM);
-        layers.extend(placing.system(&empty, own)?);
+        layers.extend(placing.system(&empty, own, &empty)?);
     }
     for (view, keep) in views {
         layers.extend(match view.kind {
-            ViewKind::System => placing.system(&view.host, &view.inside)?,
+            ViewKind::System => placing.system(&view.host, &view.inside, &empty)?,
             ViewKind::Home | ViewKind::Cache | ViewKind::Input => {
                 placing.view(view, keep, &boundary.profile)?
             }
@@ -149,6 +154,11 @@ pub(crate) fn place(
     let subordinate = (boundary.root && placing.base.is_none())
         .then(|| Subordinate::of(request.call.principal.uid, request.call.principal.gid))
         .flatten();
+    if subordinate.is_some() {
+        let marked = ranged::mark(request.state, &request.call.run);
+        let marked = marked.map_err(state_error("marking", &placing.run_dir()))?;
+        placing.locks.push(marked);
+    }
     if boundary.root && placing.base.is_none() && subordinate.is_none() {
         placing.notices.push(ONE_ID.to_owned());
     }
@@ -406,13 +416,17 @@ impl Placing<'_> {
     /// run's record: nothing of it is ever shown as a change or applied.
     fn system(
         &mut self,
-        lower: &Path,
+        from: &Path,
         inside: &Path,
+        empty: &Path,
     ) -> Result<Option<atoll_sandbox::PlacedLayer>, PlaceError> {
         // /bin and such are links on most systems, and stay what they are.
-        if !lower.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
+        if !from.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
             return Ok(None);
         }
+        // As an ordinary user: what is copied as a whole needs nothing below.
+        let is_copied = self.base.is_none() && inside == Path::new(COPIED_SYSTEM);
+        let lower = if is_copied { empty } else { from };
         // Without its layer it would be the host's own that is shown.
         let refused = |why: String| Err(PlaceError::System(inside.to_path_buf(), why));
         if !self.offered.can_layer(lower) {
@@ -421,7 +435,7 @@ impl Placing<'_> {
         let directory = self.run_dir().join(SYSTEM_LAYERS).join(slug(inside));
         let (mut layer, _) = make_layer(&directory, lower, inside, self.base)?;
         layer.volatile = self.request.scratch;
-        if let Some(why) = furnish_system(&layer, self.base, self.request.host)? {
+        if let Some(why) = furnish_system(&layer, from, self.base, self.request.host)? {
             if inside.starts_with(OWN_SYSTEM) {
                 return refused(why);
             }

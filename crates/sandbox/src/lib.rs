@@ -24,6 +24,7 @@ mod mountinfo;
 mod native;
 mod owners;
 mod placement;
+mod reclaim;
 mod session;
 mod signals;
 mod subordinate;
@@ -45,6 +46,7 @@ pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
 };
+pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size};
 pub use signals::{SIGWINCH, Signals};
 pub use subordinate::Subordinate;

@@ -7,7 +7,7 @@
 //! of the host's root cannot be copied to a layer (its owner has no number inside).
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::fs::{self, DirBuilder, FileType as FsKind, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -26,21 +26,28 @@ const COPIED_FILE_BYTES_MAX: u64 = 64 << 20;
 const DISTRIBUTED: &str = "/usr";
 const LOCAL: &str = "/usr/local";
 
+/// Where packages change files, rather than add some.
+const CHANGED: [&str; 2] = ["/etc", "/var"];
+/// Where there are so many that they are only added and removed.
+const LARGE: [&str; 2] = ["dpkg/info", "apt/lists"];
+
 /// What root inside has of its own alone.
 const OWN: &str = "/var";
 
-/// Prepares a layer over a directory of the system. Returns why there is none, where the
+/// Prepares a layer over the system's directory `from`. Returns why there is none, where the
 /// directory holds more than can be looked through.
 ///
 /// # Errors
 /// [`SandboxError::Host`].
 pub fn furnish_system(
     layer: &PlacedLayer,
+    from: &Path,
     base: Option<u32>,
     host: &Host,
 ) -> Result<Option<String>, SandboxError> {
     let mut furnisher = Furnisher {
         layer,
+        from,
         base,
         looked: 0,
     };
@@ -64,6 +71,8 @@ pub fn furnish_system(
 
 struct Furnisher<'a> {
     layer: &'a PlacedLayer,
+    /// The host's directory.
+    from: &'a Path,
     /// As host root: the kernel's id for the id 0 inside.
     base: Option<u32>,
     looked: usize,
@@ -81,7 +90,7 @@ impl Furnisher<'_> {
     /// As host root: takes out what not everybody may read, and brings in the files that
     /// are mounted over others, which a layer does not show.
     fn take_out(&mut self, host: &Host) -> io::Result<()> {
-        let lower = self.layer.lower.clone();
+        let lower = self.from.to_path_buf();
         let top = if lower == Path::new(DISTRIBUTED) {
             PathBuf::from(LOCAL)
         } else {
@@ -89,7 +98,7 @@ impl Furnisher<'_> {
         };
         let mut waiting = vec![top];
         while let Some(directory) = waiting.pop() {
-            for (path, facts) in self.entries(&directory)? {
+            for (path, facts) in self.entries(&directory, |_| true)? {
                 if facts.is_dir() && facts.mode() & 0o005 == 0o005 {
                     waiting.push(path);
                 } else if facts.is_dir() {
@@ -136,28 +145,25 @@ impl Furnisher<'_> {
     /// As an ordinary user: directories of its own over those of the host's root, and of
     /// what packages change the files too.
     fn make_own(&mut self) -> io::Result<()> {
-        let lower = self.layer.lower.clone();
-        let with_files = lower.starts_with("/etc") || lower.starts_with("/var");
-        let mut waiting = vec![lower];
+        let mut waiting = vec![self.from.to_path_buf()];
         while let Some(directory) = waiting.pop() {
-            for (path, facts) in self.entries(&directory)? {
+            let is_changed = CHANGED.iter().any(|top| directory.starts_with(top));
+            let is_large = LARGE.iter().any(|one| directory.ends_with(one));
+            for (path, facts) in self.entries(&directory, |kind| kind.is_dir() || is_changed)? {
                 let kind = facts.file_type();
                 if kind.is_dir() {
-                    let is_open = rustix::fs::access(&path, rustix::fs::Access::READ_OK).is_ok();
+                    let is_open = can_read(&path);
                     self.make_directory(&path, &facts, !is_open)?;
                     if is_open {
                         waiting.push(path);
                     }
-                } else if synthetic(&path)?.is_some() {
-                    self.take(&path, &facts)?;
-                } else if with_files && kind.is_symlink() {
+                } else if kind.is_symlink() {
                     let to = self.in_layer(&path)?;
                     already_there(symlink(fs::read_link(&path)?, to))?;
-                } else if with_files && kind.is_file() {
-                    match self.copy(&path, &facts) {
-                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-                        copied => copied?,
-                    }
+                } else if kind.is_file() && (!can_read(&path) || synthetic(&path)?.is_some()) {
+                    self.take(&path, &facts)?;
+                } else if kind.is_file() && !is_large {
+                    self.copy(&path, &facts)?;
                 }
             }
         }
@@ -165,7 +171,11 @@ impl Furnisher<'_> {
     }
 
     /// What a directory holds. What vanishes meanwhile is left out.
-    fn entries(&mut self, directory: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {
+    fn entries(
+        &mut self,
+        directory: &Path,
+        wanted: impl Fn(FsKind) -> bool,
+    ) -> io::Result<Vec<(PathBuf, Metadata)>> {
         let mut found = Vec::new();
         let listed = match fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
@@ -177,6 +187,9 @@ impl Furnisher<'_> {
             if self.looked > ENTRIES_MAX {
                 return Err(io::ErrorKind::QuotaExceeded.into());
             }
+            if !wanted(entry.file_type()?) {
+                continue;
+            }
             match entry.metadata() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 facts => found.push((entry.path(), facts?)),
@@ -186,14 +199,14 @@ impl Furnisher<'_> {
     }
 
     fn in_layer(&self, path: &Path) -> io::Result<PathBuf> {
-        let rest = path.strip_prefix(&self.layer.lower);
+        let rest = path.strip_prefix(self.from);
         Ok(self.layer.upper.join(rest.map_err(io::Error::other)?))
     }
 
     /// The directories that lead to a path, as they are on the host.
     fn make_parents(&self, path: &Path) -> io::Result<()> {
         let above = path.ancestors().skip(1);
-        let mut missing: Vec<&Path> = above.take_while(|one| *one != self.layer.lower).collect();
+        let mut missing: Vec<&Path> = above.take_while(|one| *one != self.from).collect();
         missing.reverse();
         for one in missing {
             self.make_directory(one, &fs::symlink_metadata(one)?, false)?;
@@ -299,6 +312,10 @@ fn synthetic(path: &Path) -> io::Result<Option<String>> {
         Some("/etc/sudoers") => Ok(Some("root ALL=(ALL:ALL) ALL\n".to_owned())),
         _ => Ok(None),
     }
+}
+
+fn can_read(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
 }
 
 fn already_there(made: io::Result<()>) -> io::Result<()> {

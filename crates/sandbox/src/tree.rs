@@ -64,8 +64,12 @@ pub(crate) fn plan(
     let mut plan = Plan::default();
     plan.fixed_places(boundary);
     // What is root's own alone lies over nothing, and comes before what is shown in it.
-    let own = placement.layers.iter();
-    for layer in own.filter(|layer| layer.lower == placement.empty) {
+    let is_seen = |layer: &&PlacedLayer| {
+        let mut views = boundary.views.iter();
+        views.any(|view| view.inside == layer.inside)
+    };
+    let own = placement.layers.iter().filter(|layer| !is_seen(layer));
+    for layer in own {
         plan.layer_over(layer)?;
     }
     plan.devices()?;
