@@ -13,6 +13,7 @@ mod fallback;
 mod fencing;
 mod place;
 mod ranged;
+mod rooted;
 mod slug;
 
 pub use call::{CallError, Called, Request, call};

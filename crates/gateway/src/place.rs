@@ -8,10 +8,7 @@ use atoll_layer::{
     CheckpointError, IdShift, SealError, TreeError, checkpoint, control_paths, restore_modes,
 };
 use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind, WorkspaceMode};
-use atoll_sandbox::{
-    IDS, Placement, SandboxError, Subordinate, WorkspacePlace, furnish_system, identity_base,
-    make_layer,
-};
+use atoll_sandbox::{IDS, Placement, SandboxError, WorkspacePlace, identity_base, make_layer};
 use atoll_store::{
     Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunError, RunRecord, RunState,
     update_run,
@@ -20,23 +17,12 @@ use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
 use crate::slug::slug;
-use crate::{Request, fencing, ranged};
+use crate::{Request, fencing, rooted};
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
 /// The workspace's layer.
 const WORKSPACE: &str = "workspace";
-
-/// Where root's changes of the system are kept, below a run's directory.
-const SYSTEM_LAYERS: &str = "layers/system";
-/// The directory of the system of which an ordinary user gets a copy.
-const COPIED_SYSTEM: &str = "/etc";
-/// The directory of the system that root inside has of its own, beneath what is shown.
-const OWN_SYSTEM: &str = "/var";
-
-const ONE_ID: &str = "root is the only user inside: further ids need a range for you in \
-    /etc/subuid and /etc/subgid, and newuidmap (package uidmap); without them chown to others, \
-    su and apt-get fail";
 
 /// A run's layers could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -136,31 +122,14 @@ pub(crate) fn place(
         placing.take_over(earlier)?;
     }
     let workspace = placing.workspace(boundary.workspace)?;
-    let views: Vec<_> = boundary.views.iter().filter_map(layered).collect();
-    let mut layers = Vec::with_capacity(views.len());
+    let of_person = |(view, _): &(&View, Keep)| view.kind != ViewKind::System;
+    let views = boundary.views.iter().filter_map(layered).filter(of_person);
+    let mut layers = Vec::new();
     let empty = make_empty(request.state.path())?;
-    if boundary.root {
-        let own = Path::new(OWN_SYSTEM);
-        layers.extend(placing.system(&empty, own, &empty)?);
-    }
+    let (system, subordinate) = rooted::place(&mut placing, boundary, &empty)?;
+    layers.extend(system);
     for (view, keep) in views {
-        layers.extend(match view.kind {
-            ViewKind::System => placing.system(&view.host, &view.inside, &empty)?,
-            ViewKind::Home | ViewKind::Cache | ViewKind::Input => {
-                placing.view(view, keep, &boundary.profile)?
-            }
-        });
-    }
-    let subordinate = (boundary.root && placing.base.is_none())
-        .then(|| Subordinate::of(request.call.principal.uid, request.call.principal.gid))
-        .flatten();
-    if subordinate.is_some() {
-        let marked = ranged::mark(request.state, &request.call.run);
-        let marked = marked.map_err(state_error("marking", &placing.run_dir()))?;
-        placing.locks.push(marked);
-    }
-    if boundary.root && placing.base.is_none() && subordinate.is_none() {
-        placing.notices.push(ONE_ID.to_owned());
+        layers.extend(placing.view(view, keep, &boundary.profile)?);
     }
     let fence = match boundary.mode {
         Mode::Full => None,
@@ -220,11 +189,11 @@ fn base_of(request: &Request<'_>, boundary: &Boundary) -> u32 {
 }
 
 pub(crate) struct Placing<'a> {
-    request: &'a Request<'a>,
-    offered: Offered<'a>,
-    base: Option<u32>,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) offered: Offered<'a>,
+    pub(crate) base: Option<u32>,
     layers: Vec<LayerRecord>,
-    locks: Vec<File>,
+    pub(crate) locks: Vec<File>,
     pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.
     pub(crate) special: Vec<PathBuf>,
@@ -408,39 +377,6 @@ impl Placing<'_> {
                 since: stamp(since),
                 shared: shared.is_some(),
             });
-        }
-        Ok(Some(layer))
-    }
-
-    /// A layer over a directory of the system, for root inside. It is no part of the
-    /// run's record: nothing of it is ever shown as a change or applied.
-    fn system(
-        &mut self,
-        from: &Path,
-        inside: &Path,
-        empty: &Path,
-    ) -> Result<Option<atoll_sandbox::PlacedLayer>, PlaceError> {
-        // /bin and such are links on most systems, and stay what they are.
-        if !from.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
-            return Ok(None);
-        }
-        // As an ordinary user: what is copied as a whole needs nothing below.
-        let is_copied = self.base.is_none() && inside == Path::new(COPIED_SYSTEM);
-        let lower = if is_copied { empty } else { from };
-        // Without its layer it would be the host's own that is shown.
-        let refused = |why: String| Err(PlaceError::System(inside.to_path_buf(), why));
-        if !self.offered.can_layer(lower) {
-            return refused(self.offered.why_no_layer(lower));
-        }
-        let directory = self.run_dir().join(SYSTEM_LAYERS).join(slug(inside));
-        let (mut layer, _) = make_layer(&directory, lower, inside, self.base)?;
-        layer.volatile = self.request.scratch;
-        if let Some(why) = furnish_system(&layer, from, self.base, self.request.host)? {
-            if inside.starts_with(OWN_SYSTEM) {
-                return refused(why);
-            }
-            self.notices.push(why);
-            return Ok(None);
         }
         Ok(Some(layer))
     }

@@ -13,7 +13,7 @@ pub(crate) const SYSTEM: [&str; 11] = [
 
 /// What root inside has of /var, which is its own and empty but for this: what package
 /// managers and the scripts of packages keep there.
-pub(crate) const CHANGED_BY_PACKAGES: [&str; 14] = [
+pub(crate) const CHANGED_BY_PACKAGES: [&str; 13] = [
     "/var/cache/apt",
     "/var/cache/debconf",
     "/var/lib/apk",
@@ -24,7 +24,6 @@ pub(crate) const CHANGED_BY_PACKAGES: [&str; 14] = [
     "/var/lib/python",
     "/var/lib/rpm",
     "/var/lib/sgml-base",
-    "/var/lib/shells.state",
     "/var/lib/systemd/deb-systemd-helper-enabled",
     "/var/lib/ucf",
     "/var/lib/xml-core",

@@ -49,6 +49,12 @@ impl Rules {
         &self.profile.value
     }
 
+    /// Whether programs are root inside.
+    #[must_use]
+    pub fn root(&self) -> bool {
+        self.root.value
+    }
+
     /// Who chose the profile: an option, a line of a file, or `built in`.
     #[must_use]
     pub fn chosen_by(&self) -> &Origin {

@@ -35,7 +35,7 @@ impl Subordinate {
             let path = |place: &&str| Path::new(place).join(name);
             places
                 .iter()
-                .map(|place| path(&place))
+                .map(|place| path(place))
                 .find(|path| path.is_file())
         };
         let read = |path: &str| std::fs::read_to_string(path).ok();

@@ -2,14 +2,15 @@
 //! the program.
 //!
 //! Root inside reads whatever lies below with root's owner, so what not everybody may
-//! read on the host is taken out here, first of all. For an ordinary user the kernel
-//! keeps it out; there the layers get directories that the user owns, since a directory
+//! read on the host is taken out here, first of all. Where the host keeps its secrets and
+//! writes new ones at any time, nothing lies below: there is a copy. For an ordinary user
+//! the kernel keeps them out; there the layers get directories that the user owns, since a directory
 //! of the host's root cannot be copied to a layer (its owner has no number inside).
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, FileType as FsKind, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
@@ -53,8 +54,8 @@ pub fn furnish_system(
     };
     let furnished = match base {
         _ if layer.inside == Path::new(OWN) => furnisher.make_var(),
-        Some(_) => furnisher.take_out(host),
-        None => furnisher.make_own(),
+        Some(_) if layer.lower == from => furnisher.take_out(host),
+        Some(_) | None => furnisher.make_own_once(),
     };
     match furnished {
         Ok(()) => Ok(None),
@@ -99,12 +100,12 @@ impl Furnisher<'_> {
         let mut waiting = vec![top];
         while let Some(directory) = waiting.pop() {
             for (path, facts) in self.entries(&directory, |_| true)? {
-                if facts.is_dir() && facts.mode() & 0o005 == 0o005 {
+                if facts.is_dir() && self.may_show(&path, &facts) {
                     waiting.push(path);
                 } else if facts.is_dir() {
                     self.make_parents(&path)?;
                     self.make_directory(&path, &facts, true)?;
-                } else if facts.is_file() && !is_for_everybody(&facts) {
+                } else if facts.is_file() && !self.may_show(&path, &facts) {
                     self.take(&path, &facts)?;
                 }
             }
@@ -142,8 +143,18 @@ impl Furnisher<'_> {
         already_there(symlink("/run/lock", self.layer.upper.join("lock")))
     }
 
+    /// A run that goes on in the layer goes on with what was removed there, too.
+    fn make_own_once(&mut self) -> io::Result<()> {
+        let done = self.layer.upper.with_file_name("furnished");
+        if done.exists() {
+            return Ok(());
+        }
+        self.make_own()?;
+        fs::write(done, "")
+    }
+
     /// As an ordinary user: directories of its own over those of the host's root, and of
-    /// what packages change the files too.
+    /// what packages change the files too. For host root: of what is copied as a whole.
     fn make_own(&mut self) -> io::Result<()> {
         let mut waiting = vec![self.from.to_path_buf()];
         while let Some(directory) = waiting.pop() {
@@ -152,15 +163,18 @@ impl Furnisher<'_> {
             for (path, facts) in self.entries(&directory, |kind| kind.is_dir() || is_changed)? {
                 let kind = facts.file_type();
                 if kind.is_dir() {
-                    let is_open = can_read(&path);
+                    let is_open = self.may_show(&path, &facts);
                     self.make_directory(&path, &facts, !is_open)?;
                     if is_open {
                         waiting.push(path);
                     }
                 } else if kind.is_symlink() {
                     let to = self.in_layer(&path)?;
-                    already_there(symlink(fs::read_link(&path)?, to))?;
-                } else if kind.is_file() && (!can_read(&path) || synthetic(&path)?.is_some()) {
+                    already_there(symlink(fs::read_link(&path)?, &to))?;
+                    self.give(&to, facts.uid(), facts.gid())?;
+                } else if kind.is_file()
+                    && (!self.may_show(&path, &facts) || synthetic(&path)?.is_some())
+                {
                     self.take(&path, &facts)?;
                 } else if kind.is_file() && !is_large {
                     self.copy(&path, &facts)?;
@@ -168,6 +182,15 @@ impl Furnisher<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether root inside is shown what a path holds.
+    fn may_show(&self, path: &Path, facts: &Metadata) -> bool {
+        match self.base {
+            None => rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok(),
+            Some(_) if facts.is_dir() => facts.mode() & 0o005 == 0o005,
+            Some(_) => is_for_everybody(facts),
+        }
     }
 
     /// What a directory holds. What vanishes meanwhile is left out.
@@ -273,7 +296,7 @@ impl Furnisher<'_> {
     /// Shifts an owner, where the program's ids are.
     fn give(&self, to: &Path, uid: u32, gid: u32) -> io::Result<()> {
         let Some(base) = self.base else { return Ok(()) };
-        chown(to, Some(base + uid % IDS), Some(base + gid % IDS))
+        lchown(to, Some(base + uid % IDS), Some(base + gid % IDS))
     }
 
     fn look_like(&self, to: &Path, facts: &Metadata) -> io::Result<()> {
@@ -312,10 +335,6 @@ fn synthetic(path: &Path) -> io::Result<Option<String>> {
         Some("/etc/sudoers") => Ok(Some("root ALL=(ALL:ALL) ALL\n".to_owned())),
         _ => Ok(None),
     }
-}
-
-fn can_read(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
 }
 
 fn already_there(made: io::Result<()>) -> io::Result<()> {
