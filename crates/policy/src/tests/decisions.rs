@@ -400,7 +400,9 @@ fn root_inside_is_a_persons_word_that_the_organisation_can_forbid() {
     // The system is changed in layers, and package managers have what is theirs.
     let layered = |path: &str| {
         let mut views = boundary.views.iter();
-        views.any(|view| view.inside == Path::new(path) && view.access != atoll_model::Access::ReadOnly)
+        views.any(|view| {
+            view.inside == Path::new(path) && view.access != atoll_model::Access::ReadOnly
+        })
     };
     assert!(layered("/usr") && layered("/etc") && layered("/var/lib/dpkg"));
     assert!(!layered("/nix") && !layered("/var"));
