@@ -213,6 +213,8 @@ impl About<'_> {
                 format!("run it without --live; or {ANOTHER_WORKSPACE}")
             }
             PlaceError::Pipe(_) => ANOTHER_WORKSPACE.to_owned(),
+            PlaceError::GivenBack(_) => GC.to_owned(),
+            PlaceError::System(..) => "atoll run without --root shows it read-only".to_owned(),
             PlaceError::Unmapped { .. } => "atoll run -- … without --live".to_owned(),
             PlaceError::Resume { run, .. } | PlaceError::NotResumable(run, _) => format!(
                 "atoll diff {run} shows what it did; without --resume the run starts afresh"

@@ -37,6 +37,8 @@ pub struct Conclusion<'a> {
     pub arguments: &'a RunArguments,
     /// What held the program.
     pub mode: Mode,
+    /// Whether it was root inside.
+    pub root: bool,
     /// Where runs are kept.
     pub state: &'a StateDir,
     /// Where decisions are recorded.
@@ -227,7 +229,7 @@ impl Conclusion<'_> {
         let Some(path) = &self.arguments.json else {
             return Ok(());
         };
-        let text = format!("{:#}\n", as_json(record, self.mode, went));
+        let text = format!("{:#}\n", as_json(record, (self.mode, self.root), went));
         match self.json {
             None => {
                 self.output.say(&text);
@@ -416,7 +418,7 @@ fn not_at_path(record: &RunRecord) -> Option<String> {
 }
 
 /// How a run went, for machines.
-fn as_json(record: &RunRecord, mode: Mode, went: &Went) -> serde_json::Value {
+fn as_json(record: &RunRecord, (mode, root): (Mode, bool), went: &Went) -> serde_json::Value {
     let (outcome, groups) = (&went.outcome, &went.groups);
     let denied: Vec<_> = went
         .denied
@@ -436,6 +438,7 @@ fn as_json(record: &RunRecord, mode: Mode, went: &Went) -> serde_json::Value {
         "state": crate::review::state_word(record),
         "profile": record.profile,
         "mode": mode,
+        "root": root,
         "workspace": record.workspace.to_string_lossy(),
         "exit": outcome.ending.exit_status(),
         "ending": outcome.ending,

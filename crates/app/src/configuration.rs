@@ -72,7 +72,9 @@ impl Places {
     /// # Errors
     /// When it is not the caller's or cannot be written.
     pub fn open_state(&self) -> Result<StateDir, Failure> {
-        StateDir::open(&self.state).map_err(|error| unusable_state(&error))
+        let state = StateDir::open(&self.state).map_err(|error| unusable_state(&error))?;
+        atoll_gateway::reclaim_leftovers(&state);
+        Ok(state)
     }
 
     /// Opens the state for reading, if there is any.
@@ -85,7 +87,10 @@ impl Places {
                 .because(format!("{} does not exist", self.state.display()))
                 .advise("atoll run -- COMMAND starts one"));
         }
-        StateDir::open_read_only(&self.state).map_err(|error| unusable_state(&error))
+        let state =
+            StateDir::open_read_only(&self.state).map_err(|error| unusable_state(&error))?;
+        atoll_gateway::reclaim_leftovers(&state);
+        Ok(state)
     }
 
     /// Where the digests of trusted project files are kept.

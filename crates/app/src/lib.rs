@@ -28,6 +28,7 @@ mod why;
 use std::ffi::OsString;
 
 use arguments::Command;
+use atoll_sandbox::{RECLAIM, reclaim_inside};
 use failure::Failure;
 use output::Output;
 
@@ -38,6 +39,11 @@ pub const LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
 /// exit status.
 #[must_use]
 pub fn main(arguments: Vec<OsString>) -> u8 {
+    if let Some((word, directories)) = arguments.get(1..).and_then(<[OsString]>::split_first)
+        && word == RECLAIM
+    {
+        return reclaim_inside(directories);
+    }
     let command = match arguments::read(&arguments) {
         Ok(command) => command,
         Err(error) => {

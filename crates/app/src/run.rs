@@ -83,7 +83,6 @@ fn carry_out(
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
-    let asked_for = rules.limits_asked_for();
     let attach = |grant: &Grant| {
         tell_losses(&ledger, output);
         // The rules' own have been told.
@@ -98,11 +97,12 @@ fn carry_out(
     Conclusion {
         arguments,
         mode,
+        root: rules.root(),
         state: &state,
         ledger: &ledger,
         output,
         json,
-        asked_for: &asked_for,
+        asked_for: &rules.limits_asked_for(),
     }
     .draw(called)
     .map_err(|failure| failure.about(&asked.run, rules.profile()))
@@ -319,6 +319,7 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
             .map(|name| requested_profile(name))
             .transpose()?,
         live: arguments.live,
+        root: arguments.root,
         read_only_dirs,
         limits,
         timeout,

@@ -700,7 +700,7 @@ fn a_sandbox_weighs_as_one_and_little() {
 /// What the ledger says of the last run's end.
 fn closed(world: &World) -> serde_json::Value {
     let events = e2e::traces::events(world);
-    let closed = events.iter().filter(|event| event["type"] == "run.closed");
+    let mut closed = events.iter().filter(|event| event["type"] == "run.closed");
     closed.next_back().unwrap()["body"].clone()
 }
 

@@ -4,7 +4,24 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The form's version; another one is refused.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+
+/// The capabilities that root inside a sandbox can have, each for its reason, as bits
+/// of their numbers in capabilities(7). They count for the sandbox's own ids alone.
+pub const ROOT_CAPABILITIES: u64 = CHOWN | DAC_OVERRIDE | FOWNER | FSETID | KILL | SETGID | SETUID;
+/// Packages, tar and installers give files to other users.
+const CHOWN: u64 = 1 << 0;
+/// Root writes in the directories of its services.
+const DAC_OVERRIDE: u64 = 1 << 1;
+/// It sets modes and times of files that it has given away.
+const FOWNER: u64 = 1 << 3;
+/// Set-id bits outlive a write and a change of owner (they are without effect).
+const FSETID: u64 = 1 << 4;
+/// It ends services that run as other users.
+pub const KILL: u64 = 1 << 5;
+/// Services and installers become other users, and so do su and apt.
+const SETGID: u64 = 1 << 6;
+const SETUID: u64 = 1 << 7;
 
 /// Everything the launcher needs to make one sandbox. It is written once, into
 /// sealed memory, and holds nothing that the sandbox may not know.
@@ -12,6 +29,8 @@ const VERSION: u32 = 3;
 pub struct Spec {
     /// Who the program is, inside and to the kernel.
     pub identity: Identity,
+    /// What it may do as root inside: of [`ROOT_CAPABILITIES`], mostly none.
+    pub capabilities: u64,
     /// Whether it is only fenced in: no namespaces, so neither a file tree nor a
     /// network of its own. Its permissions are all that holds it.
     pub fenced: bool,
@@ -65,6 +84,16 @@ pub enum Identity {
         uid: u32,
         /// Group id, inside and outside.
         gid: u32,
+    },
+    /// An ordinary user is root inside, and is nobody but itself to the kernel.
+    Root {
+        /// User id outside, for the id 0 inside.
+        uid: u32,
+        /// Group id outside.
+        gid: u32,
+        /// Whether the host side maps further ids, which the user has for its use
+        /// (subuid(5)).
+        ranged: bool,
     },
     /// The launcher runs as root: the numbers inside are shifted, so that the
     /// kernel never sees user id 0.
@@ -229,6 +258,7 @@ impl Spec {
         let mut out = Writer::default();
         out.u32(VERSION);
         write_identity(&mut out, self.identity);
+        out.u64(self.capabilities);
         out.u8(u8::from(self.fenced));
         out.text(&self.host_name);
         let texts = |out: &mut Writer, list: &[Vec<u8>]| {
@@ -295,8 +325,12 @@ impl Spec {
         let spec = read_spec(&mut from)?;
         from.end()?;
         let has_tree = !spec.operations.is_empty() || !spec.host_name.is_empty();
-        let is_shifted = matches!(spec.identity, Identity::Shifted { .. });
-        if spec.fenced && (has_tree || is_shifted) {
+        let is_own = matches!(spec.identity, Identity::Own { .. });
+        let has_rights = spec.capabilities != 0;
+        if spec.fenced && (has_tree || !is_own || has_rights)
+            || is_own && has_rights
+            || spec.capabilities & !ROOT_CAPABILITIES != 0
+        {
             return Err(Malformed::Tag);
         }
         Ok(spec)
@@ -307,6 +341,7 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
     let texts = |from: &mut Reader<'_>| from.list(Reader::text);
     Ok(Spec {
         identity: read_identity(from)?,
+        capabilities: from.u64()?,
         fenced: from.flag()?,
         host_name: from.text()?,
         cgroup_tasks: texts(from)?,
@@ -368,6 +403,7 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
 fn write_identity(out: &mut Writer, identity: Identity) {
     let (tag, numbers) = match identity {
         Identity::Own { uid, gid } => (0, [uid, gid, 0, 0]),
+        Identity::Root { uid, gid, ranged } => (2, [uid, gid, u32::from(ranged), 0]),
         Identity::Shifted {
             uid,
             gid,
@@ -388,6 +424,11 @@ fn read_identity(from: &mut Reader<'_>) -> Result<Identity, Malformed> {
     let fits = uid < count && gid < count && base.checked_add(count).is_some();
     match (tag, base, count) {
         (0, 0, 0) => Ok(Identity::Own { uid, gid }),
+        (2, 0 | 1, 0) => Ok(Identity::Root {
+            uid,
+            gid,
+            ranged: base == 1,
+        }),
         (1, 1.., 1..) if fits => Ok(Identity::Shifted {
             uid,
             gid,

@@ -18,6 +18,7 @@ fn full_spec() -> Spec {
             base: 0x7000_0000,
             count: 65_536,
         },
+        capabilities: ROOT_CAPABILITIES,
         fenced: false,
         host_name: b"atoll".to_vec(),
         cgroup_tasks: vec![b"/c/memory/tasks".to_vec(), b"/c/pids/tasks".to_vec()],
@@ -281,6 +282,7 @@ fn every_message() -> Vec<(Vec<u8>, Rewrite)> {
     let mut messages: Vec<(Vec<u8>, Rewrite)> = Vec::new();
     messages.push((full_spec().to_bytes(), rewrite_spec));
     let own = Spec {
+        capabilities: 0,
         identity: Identity::Own {
             uid: 1000,
             gid: 100,
@@ -379,11 +381,54 @@ fn identities_outside_of_their_block_are_refused() {
     for (identity, expected) in cases {
         let spec = Spec {
             identity,
+            capabilities: 0,
             ..full_spec()
         };
         let read = Spec::from_bytes(&spec.to_bytes());
         assert_eq!(read.is_ok(), expected, "{identity:?}");
     }
+}
+
+#[test]
+fn only_root_inside_has_rights_and_only_the_listed_ones() {
+    let own = Identity::Own { uid: 1, gid: 2 };
+    let root = |ranged| Identity::Root {
+        uid: 1,
+        gid: 2,
+        ranged,
+    };
+    const SYS_ADMIN: u64 = 1 << 21;
+    let shifted = full_spec().identity;
+    for (identity, capabilities, expected) in [
+        (own, 0, true),
+        (own, 1, false),
+        (root(false), ROOT_CAPABILITIES, true),
+        (root(true), ROOT_CAPABILITIES, true),
+        (root(true), ROOT_CAPABILITIES | SYS_ADMIN, false),
+        (shifted, ROOT_CAPABILITIES, true),
+        (shifted, SYS_ADMIN, false),
+        (shifted, u64::MAX, false),
+    ] {
+        let spec = Spec {
+            identity,
+            capabilities,
+            ..full_spec()
+        };
+        let read = Spec::from_bytes(&spec.to_bytes());
+        assert_eq!(
+            read.as_ref().ok(),
+            expected.then_some(&spec),
+            "{identity:?}"
+        );
+    }
+}
+
+#[test]
+fn root_inside_has_no_power_over_the_kernel() {
+    // CAP_SETPCAP, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_MODULE … CAP_SYS_ADMIN and all
+    // that came after it, but for none.
+    let numbers = (0..64).filter(|number| ROOT_CAPABILITIES & (1 << number) != 0);
+    assert_eq!(numbers.collect::<Vec<u64>>(), [0, 1, 3, 4, 5, 6, 7]);
 }
 
 #[test]
@@ -625,7 +670,7 @@ fn a_length_that_lies_sets_no_memory_aside() {
         ..full_spec()
     };
     let mut bytes = empty.to_bytes();
-    let tasks_at = 4 + 17 + 1 + 4;
+    let tasks_at = 4 + 17 + 8 + 1 + 4;
     bytes[tasks_at..tasks_at + 4].copy_from_slice(&(LIST_MAX as u32).to_le_bytes());
     bytes.truncate(tasks_at + 4);
     assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::Short));
@@ -633,7 +678,7 @@ fn a_length_that_lies_sets_no_memory_aside() {
     assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
     // The same for a text.
     let mut bytes = empty.to_bytes();
-    bytes[22..26].copy_from_slice(&u32::MAX.to_le_bytes());
+    bytes[30..34].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
 }
 
@@ -648,6 +693,11 @@ fn lists() -> impl Strategy<Value = Vec<Vec<u8>>> {
 fn identities() -> impl Strategy<Value = Identity> {
     prop_oneof![
         any::<(u32, u32)>().prop_map(|(uid, gid)| Identity::Own { uid, gid }),
+        any::<(u32, u32, bool)>().prop_map(|(uid, gid, ranged)| Identity::Root {
+            uid,
+            gid,
+            ranged,
+        }),
         (1..u32::MAX, 1..100_000_u32, any::<u32>(), any::<u32>()).prop_map(
             |(base, count, uid, gid)| {
                 let count = count.min(u32::MAX - base);
@@ -753,6 +803,12 @@ fn specs() -> impl Strategy<Value = Spec> {
         .prop_map(
             |(identity, groups, tree, limits, numbers, terminal, program)| Spec {
                 identity,
+                capabilities: match identity {
+                    Identity::Own { .. } => 0,
+                    Identity::Root { .. } | Identity::Shifted { .. } => {
+                        numbers.1[0] & ROOT_CAPABILITIES
+                    }
+                },
                 // Without a tree of its own and shifted ids.
                 fenced: numbers.0 & 1 == 1
                     && tree.0.is_empty()
@@ -793,6 +849,7 @@ fn specs() -> impl Strategy<Value = Spec> {
 fn a_fence_has_no_tree_no_name_and_no_shifted_ids() {
     let fence = Spec {
         identity: Identity::Own { uid: 1, gid: 2 },
+        capabilities: 0,
         fenced: true,
         host_name: Vec::new(),
         operations: Vec::new(),

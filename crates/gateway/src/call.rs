@@ -12,9 +12,9 @@ use atoll_store::{
 };
 use serde_json::{Value, json};
 
-use crate::PlaceError;
 use crate::describe::describe;
 use crate::place::{Placed, place};
+use crate::{PlaceError, ranged};
 
 /// Everything that one call needs.
 #[derive(Clone, Copy)]
@@ -238,6 +238,7 @@ fn note_end(
     state: RunState,
 ) -> Result<RunRecord, CallError> {
     record.state = state;
+    ranged::give_back(request.state, &record.run).map_err(PlaceError::GivenBack)?;
     if request.scratch {
         remove_scratch(request.state, &record.run)?;
         record.state = RunState::Discarded;

@@ -30,6 +30,7 @@ pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
 fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String, Value>) {
     fields.insert("mode".to_owned(), json!(boundary.mode));
     fields.insert("workspace-mode".to_owned(), json!(boundary.workspace));
+    fields.insert("root".to_owned(), json!(boundary.root));
     fields.insert("network".to_owned(), json!("none"));
     fields.insert("limits".to_owned(), limits(&boundary.limits));
     let asked_for: Vec<&str> = rules

@@ -61,6 +61,21 @@ impl<'a> Offered<'a> {
         self.host.mount_of(path).map_or("?", |mount| &mount.kind)
     }
 
+    /// Says why there is no layer over a directory.
+    pub(crate) fn why_no_layer(&self, lower: &Path) -> String {
+        if self.state_holds_layers {
+            format!(
+                "it is on {}, which cannot show its files with other owners",
+                self.kind(lower)
+            )
+        } else {
+            format!(
+                "{} cannot hold one; set XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs",
+                self.state.display()
+            )
+        }
+    }
+
     /// Says why the workspace was copied.
     pub(crate) fn why_copied(&self, workspace: &Path) -> String {
         if self.state_holds_layers {

@@ -12,8 +12,11 @@ mod describe;
 mod fallback;
 mod fencing;
 mod place;
+mod ranged;
+mod rooted;
 mod slug;
 
 pub use call::{CallError, Called, Request, call};
 pub use fallback::holds_layers;
 pub use place::PlaceError;
+pub use ranged::reclaim_leftovers;

@@ -17,7 +17,7 @@ use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
 use crate::slug::slug;
-use crate::{Request, fencing};
+use crate::{Request, fencing, rooted};
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
@@ -47,6 +47,12 @@ pub enum PlaceError {
         /// The kernel's answer.
         error: std::io::Error,
     },
+    /// Root inside cannot change a directory of the system.
+    #[error("root inside needs a layer over {}: {}", .0.display(), .1)]
+    System(PathBuf, String),
+    /// Files of a user's further ids could not be given back to the user.
+    #[error("the run's files could not be given back to you: {0}")]
+    GivenBack(std::io::Error),
     /// The workspace cannot be given as it is.
     #[error(
         "{} is on {kind}, which cannot show its files with other owners; that is needed to give \
@@ -116,8 +122,12 @@ pub(crate) fn place(
         placing.take_over(earlier)?;
     }
     let workspace = placing.workspace(boundary.workspace)?;
-    let views: Vec<_> = boundary.views.iter().filter_map(layered).collect();
-    let mut layers = Vec::with_capacity(views.len());
+    let of_person = |(view, _): &(&View, Keep)| view.kind != ViewKind::System;
+    let views = boundary.views.iter().filter_map(layered).filter(of_person);
+    let mut layers = Vec::new();
+    let empty = make_empty(request.state.path())?;
+    let (system, subordinate) = rooted::place(&mut placing, boundary, &empty)?;
+    layers.extend(system);
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, &boundary.profile)?);
     }
@@ -138,12 +148,12 @@ pub(crate) fn place(
             update_run(request.state, &earlier.run, Durability::Buffered, went_on)?;
         }
     }
-    let empty = make_empty(request.state.path())?;
     Ok(Placed {
         placement: Placement {
             workspace,
             layers,
             base: placing.base,
+            subordinate,
             unmapped: placing.offered.unmapped,
             empty,
             fence,
@@ -179,11 +189,11 @@ fn base_of(request: &Request<'_>, boundary: &Boundary) -> u32 {
 }
 
 pub(crate) struct Placing<'a> {
-    request: &'a Request<'a>,
-    offered: Offered<'a>,
-    base: Option<u32>,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) offered: Offered<'a>,
+    pub(crate) base: Option<u32>,
     layers: Vec<LayerRecord>,
-    locks: Vec<File>,
+    pub(crate) locks: Vec<File>,
     pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.
     pub(crate) special: Vec<PathBuf>,

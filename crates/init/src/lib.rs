@@ -126,11 +126,17 @@ fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Fai
     mount::become_root(&root).at(Stage::Root)?;
     drop(root);
     join_network(&launcher).at(Stage::Network)?;
-    if let (Some(ids), Identity::Shifted { uid, gid, .. }) = (ids, spec.identity) {
+    if let Some(ids) = ids {
         credentials::join_namespace(ids.as_fd(), CLONE_NEWUSER).at(Stage::Ids)?;
-        credentials::become_user(uid, gid).at(Stage::Ids)?;
     }
-    credentials::drop_all_rights().at(Stage::Rights)?;
+    match spec.identity {
+        Identity::Shifted { uid, gid, .. } => credentials::become_user(uid, gid),
+        Identity::Root { ranged: true, .. } => credentials::become_user(0, 0),
+        // With one id mapped, groups cannot be left (user_namespaces(7)).
+        Identity::Root { .. } | Identity::Own { .. } => Ok(()),
+    }
+    .at(Stage::Ids)?;
+    credentials::drop_rights(spec.capabilities).at(Stage::Rights)?;
     // A change of ids resets both, so they come last.
     credentials::forbid_inspection().at(Stage::Rights)?;
     credentials::die_with_parent().at(Stage::Rights)?;

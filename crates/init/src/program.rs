@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use atoll_frame::{Permission, ResourceLimit, Spec, Stage};
+use atoll_frame::{KILL, Permission, ResourceLimit, Spec, Stage};
 use atoll_sys::landlock::{Holds, Rights, Ruleset};
 use atoll_sys::seccomp::Instruction;
 use atoll_sys::{credentials, descriptor, process, seccomp, socket, terminal};
@@ -20,6 +20,8 @@ pub(crate) struct Prepared {
     /// What holds `init` itself from then on; rules where it needs more than the program.
     own_rules: Option<Ruleset>,
     own_filter: Vec<Instruction>,
+    /// Of root's powers it needs one: to signal what runs as another user.
+    own_capabilities: u64,
     directory: CString,
     limits: Vec<ResourceLimit>,
     /// Whether some of its calls are judged.
@@ -70,6 +72,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
         filter: filter::program(Denials::of(spec)),
         own_rules: spec.fenced.then(|| judging_rules(spec)).transpose()?,
         own_filter: filter::own(process),
+        own_capabilities: spec.capabilities & KILL,
         limits: spec.resource_limits.clone(),
         fenced: spec.fenced,
         directory: text(&spec.directory).at(Stage::Directory)?,
@@ -128,7 +131,8 @@ pub(crate) fn start(
     })
     .at(Stage::Start)?;
     drop(tell);
-    // Not before the fork: the program would have inherited it.
+    // Not before the fork: the program would have inherited them.
+    credentials::keep_capabilities(prepared.own_capabilities).at(Stage::Rights)?;
     seccomp::install(&prepared.own_filter, "init-filter").at(Stage::Filter)?;
     // A child that has failed already tells why.
     let _ = socket::send(told.as_fd(), GO, &[]);

@@ -45,7 +45,7 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
     let root = mount::memory_tree(&bytes, &inodes, c"0755", INERT).at(Stage::Root)?;
     mount::attach(root.as_fd(), root.as_fd(), c"/").at(Stage::Root)?;
     let owner = match spec.identity {
-        Identity::Own { .. } => None,
+        Identity::Own { .. } | Identity::Root { .. } => None,
         Identity::Shifted { uid, gid, base, .. } => {
             Some((base.saturating_add(uid), base.saturating_add(gid)))
         }

@@ -217,7 +217,7 @@ fn make(
             let equipped = if fenced {
                 release(&go)
             } else {
-                equip(&child, identity, holder, &go)
+                equip(line, &child, identity, holder, &go)
             };
             match equipped {
                 Ok(()) => Ok((child, go)),
@@ -246,6 +246,7 @@ fn release(go: &OwnedFd) -> Result<(), Failure> {
 /// Gives the first process its ids and its network. That it is gone is no failure
 /// of this side's: it has told why.
 fn equip(
+    line: &OwnedFd,
     child: &Child,
     identity: Identity,
     holder: Option<Holder>,
@@ -253,8 +254,16 @@ fn equip(
 ) -> Result<(), Failure> {
     // The user namespace that the network is to belong to, if not this one.
     let mut owner = None;
-    if let Identity::Own { uid, gid } = identity {
-        at(Stage::Ids, map_own_ids(child.pid, uid, gid))?;
+    let mapped = match identity {
+        Identity::Own { uid, gid } => Some(map_own_ids(child.pid, [uid, uid], [gid, gid])),
+        Identity::Root { uid, gid, ranged } if !ranged => {
+            Some(map_own_ids(child.pid, [0, uid], [0, gid]))
+        }
+        Identity::Root { .. } => Some(let_map_ids(line, child.pid)),
+        Identity::Shifted { .. } => None,
+    };
+    if let Some(mapped) = mapped {
+        at(Stage::Ids, mapped)?;
         let path = format!("/proc/{}/ns/user", child.pid);
         owner = Some(at(Stage::Namespaces, open_path(path.as_bytes()))?);
     }
@@ -325,11 +334,22 @@ fn make_network(owner: Option<OwnedFd>, go: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Maps the caller's own ids and nothing else (user_namespaces(7)).
-fn map_own_ids(pid: u32, uid: u32, gid: u32) -> io::Result<()> {
-    fs::write(format!("/proc/{pid}/uid_map"), format!("{uid} {uid} 1"))?;
+/// Maps the caller's own ids and nothing else (user_namespaces(7)), each as its number
+/// inside and outside.
+fn map_own_ids(pid: u32, uid: [u32; 2], gid: [u32; 2]) -> io::Result<()> {
+    let map = |[inside, outside]: [u32; 2]| format!("{inside} {outside} 1");
+    fs::write(format!("/proc/{pid}/uid_map"), map(uid))?;
     fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
-    fs::write(format!("/proc/{pid}/gid_map"), format!("{gid} {gid} 1"))
+    fs::write(format!("/proc/{pid}/gid_map"), map(gid))
+}
+
+/// Has the host side map ids: it executes the programs that may map more than one's own.
+fn let_map_ids(line: &OwnedFd, pid: u32) -> io::Result<()> {
+    socket::send(line.as_fd(), &Report::Started { pid }.to_bytes(), &[])?;
+    match socket::receive(line.as_fd(), &mut [0_u8; 1])? {
+        (0, _) => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
 }
 
 /// A process in a user namespace of its own, which it keeps until something else

@@ -31,6 +31,8 @@ pub struct Boundary {
     /// When not empty: the only directories and files, as seen inside, that
     /// programs may be executed from.
     pub programs: Vec<PathBuf>,
+    /// Whether the program is root inside, over a system that it can change in layers.
+    pub root: bool,
 }
 
 /// What holds a program in its boundary.

@@ -92,6 +92,14 @@ pub(crate) fn bound_by_organisation(
         &mut rules.syscalls.deny_sockets,
         organisation.syscalls.deny_sockets,
     );
+    if let Some(denied) = organisation.deny_root.filter(|_| rules.root.value) {
+        rules.refusals.push(reason(
+            format!("root inside ({})", rules.root.origin),
+            "the organisation forbids it",
+            &denied.origin,
+            "leave it out",
+        ));
+    }
     let forbidden = organisation.forbid_dangerous.filter(|flag| flag.value);
     if let Some(forbidden) = forbidden
         && rules.limits.limits.dangerous_unenforced_limits

@@ -43,7 +43,9 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
             .iter()
             .map(|program| program.value.clone())
             .collect(),
+        root: rules.root.value,
     };
+    reasons.extend(of_root(rules, facts.mode));
     if facts.mode == Mode::Fence {
         reasons.extend(fence_in(rules, &mut boundary, &call.workspace));
     }
@@ -89,6 +91,24 @@ fn fence_in(rules: &Rules, boundary: &mut Boundary, workspace: &Path) -> Vec<Rea
     }
     boundary.workspace = WorkspaceMode::Live;
     reasons
+}
+
+/// Root inside needs ids and layers of its own, and must give nothing of the host's away.
+fn of_root(rules: &Rules, mode: Mode) -> Option<Reason> {
+    let (why, instead) = match (mode, rules.workspace.value) {
+        _ if !rules.root.value => return None,
+        (Mode::Fence, _) => (
+            "without namespaces there is no root inside: the program has the ids it has, and the \
+             system's files are the host's own",
+            "let user namespaces be made (atoll doctor says how), or leave root out",
+        ),
+        (Mode::Full, WorkspaceMode::Live) => (
+            "with a live workspace it could give the host's own files to other users",
+            "leave out --live: the changes wait in a layer until they are applied",
+        ),
+        (Mode::Full, WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly) => return None,
+    };
+    Some(reason("root inside", why, &rules.root.origin, instead))
 }
 
 /// The rules, the caller and the host must belong together.

@@ -50,6 +50,14 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Environmen
     if !is_denied(OsStr::new("HOME")) {
         variables.insert(OsString::from("HOME"), home);
     }
+    if rules.root.value {
+        for name in ["USER", "LOGNAME"].map(OsString::from) {
+            // Only what is there already: a denied one stays away.
+            if let Some(value) = variables.get_mut(&name) {
+                *value = OsString::from("root");
+            }
+        }
+    }
     for (name, value) in &rules.environment.set {
         variables.insert(OsString::from(name), value.value.clone());
     }

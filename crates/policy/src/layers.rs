@@ -24,6 +24,7 @@ pub(crate) struct Organisation {
     pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
     pub(crate) syscalls: SyscallSettings,
     pub(crate) terminal: TerminalSettings,
+    pub(crate) deny_root: Option<Sourced<bool>>,
     pub(crate) forbid_dangerous: Option<Sourced<bool>>,
 }
 
@@ -48,7 +49,9 @@ impl Organisation {
                 deny_debugging: required("deny-debugging"),
                 deny_sockets: required("deny-sockets"),
             };
-            document.end(section, &["workspace", "deny-debugging", "deny-sockets"]);
+            organisation.deny_root = required("deny-root");
+            let keys = ["workspace", "deny-debugging", "deny-sockets", "deny-root"];
+            document.end(section, &keys);
         }
         document.end(
             top,

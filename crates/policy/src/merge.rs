@@ -52,6 +52,7 @@ pub(crate) fn merge_profile(
             .set(key, &text.value, text.origin.clone(), memory);
         set.map_err(|error| invalid(&text.origin, format!("[limits]: {error}")))?;
     }
+    replace(&mut rules.root, settings.root);
     if let Some(system) = settings.system_read {
         draft.system = Some(system.value);
     }

@@ -11,6 +11,28 @@ pub(crate) const SYSTEM: [&str; 11] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",
 ];
 
+/// What root inside has of /var, which is its own and empty but for this: what package
+/// managers and the scripts of packages keep there.
+pub(crate) const CHANGED_BY_PACKAGES: [&str; 13] = [
+    "/var/cache/apt",
+    "/var/cache/debconf",
+    "/var/lib/apk",
+    "/var/lib/apt",
+    "/var/lib/dpkg",
+    "/var/lib/pam",
+    "/var/lib/pacman",
+    "/var/lib/python",
+    "/var/lib/rpm",
+    "/var/lib/sgml-base",
+    "/var/lib/systemd/deb-systemd-helper-enabled",
+    "/var/lib/ucf",
+    "/var/lib/xml-core",
+];
+
+/// Directories of the system whose files a daemon of the host's keeps: root inside can
+/// read them, as everybody can.
+pub(crate) const LEFT_AS_IT_IS: [&str; 2] = ["/nix", "/gnu"];
+
 /// Trees that are never shown, with the reason.
 const NEVER: [(&str, &str); 5] = [
     ("/proc", "the sandbox has a /proc of its own"),

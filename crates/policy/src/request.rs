@@ -3,20 +3,23 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use atoll_model::{Access, LimitKey, View, ViewKind, WorkspaceMode};
+use atoll_model::{Access, Keep, Layering, LimitKey, View, ViewKind, WorkspaceMode};
 
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
 use crate::origin::{Origin, Sourced};
-use crate::places::{forbidden_here, instead_of, is_plain_absolute};
+use crate::places::{
+    CHANGED_BY_PACKAGES, LEFT_AS_IT_IS, forbidden_here, instead_of, is_plain_absolute,
+};
 use crate::refusal::reason;
 use crate::rules::Rules;
 use crate::source::Requested;
 use crate::variables::{self, Pattern};
 
 const LIVE: Origin = Origin::CommandLine("--live");
+const ROOT: Origin = Origin::CommandLine("--root");
 const RO: Origin = Origin::CommandLine("--ro");
 const LIMIT: Origin = Origin::CommandLine("--limit");
 const TIMEOUT: Origin = Origin::CommandLine("--timeout");
@@ -28,6 +31,9 @@ const OPTIONS_MAX: usize = 1_000;
 pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
     if requested.live {
         apply_live(rules);
+    }
+    if requested.root {
+        rules.root = Sourced::new(true, ROOT);
     }
     too_many("--ro", requested.read_only_dirs.len())?;
     too_many("--env", requested.environment.len())?;
@@ -101,6 +107,41 @@ fn apply_read_only(rules: &mut Rules, requested: &Requested) {
         let inside = view.inside.clone();
         rules.views.insert(inside, Sourced::new(view, RO));
     }
+}
+
+/// Root inside changes the system, each directory in a layer of the run's own; of /var it
+/// sees what package managers keep there, and nothing else of the host's.
+pub(crate) fn become_root(rules: &mut Rules) {
+    if !rules.root.value {
+        return;
+    }
+    let layer = Access::Layer(Layering { keep: Keep::Run });
+    for view in rules.views.values_mut() {
+        let is_kept_by_a_daemon = LEFT_AS_IT_IS
+            .iter()
+            .any(|one| view.value.inside == Path::new(one));
+        if view.value.kind == ViewKind::System && !is_kept_by_a_daemon {
+            view.value.access = layer;
+        }
+    }
+    let origin = rules.root.origin.clone();
+    for path in CHANGED_BY_PACKAGES.map(PathBuf::from) {
+        let view = View {
+            host: path.clone(),
+            inside: path.clone(),
+            access: layer,
+            kind: ViewKind::System,
+            required: false,
+        };
+        let view = || Sourced::new(view, origin.clone());
+        rules.views.entry(path).or_insert_with(view);
+    }
+    rules.notice(
+        "the program is root inside, over a copy-on-write system; of the host's system nothing \
+         changes"
+            .to_owned(),
+        origin,
+    );
 }
 
 /// What root starts sees the system's directories as read-only wholes, in which
@@ -210,6 +251,7 @@ fn apply_variable(rules: &mut Rules, option: &OsStr) -> Result<(), String> {
 /// it is loaded.
 pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     digest.add("--live", &[u8::from(requested.live)]);
+    digest.add("--root", &[u8::from(requested.root)]);
     for path in &requested.read_only_dirs {
         digest.add("--ro", path.as_os_str().as_bytes());
     }

@@ -26,6 +26,8 @@ pub struct Rules {
     pub(crate) workspace: Sourced<WorkspaceMode>,
     pub(crate) forbid_live: Sourced<bool>,
     pub(crate) keep_caches: Sourced<bool>,
+    /// Root inside, over a system that can be changed in layers.
+    pub(crate) root: Sourced<bool>,
     /// By path inside, parents first.
     pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
     pub(crate) denied_places: Vec<Sourced<PathBuf>>,
@@ -45,6 +47,12 @@ impl Rules {
     #[must_use]
     pub fn profile(&self) -> &str {
         &self.profile.value
+    }
+
+    /// Whether programs are root inside.
+    #[must_use]
+    pub fn root(&self) -> bool {
+        self.root.value
     }
 
     /// Who chose the profile: an option, a line of a file, or `built in`.
@@ -94,6 +102,7 @@ impl Rules {
             workspace: Sourced::built_in(WorkspaceMode::CopyOnWrite),
             forbid_live: no(),
             keep_caches: no(),
+            root: no(),
             views: BTreeMap::new(),
             denied_places: Vec::new(),
             environment: EnvironmentRules {

@@ -30,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
     pub(crate) forbid_live: Option<Sourced<bool>>,
     pub(crate) system_read: Option<Sourced<Vec<Sourced<PathBuf>>>>,
+    pub(crate) root: Option<Sourced<bool>>,
     pub(crate) home: HomeSettings,
     pub(crate) files_read: Vec<Sourced<Place>>,
     pub(crate) pass: Vec<Sourced<Pattern>>,
@@ -73,10 +74,12 @@ impl Settings {
         }
         document.text(top, "network", parse_network);
         let (pass, set) = read_environment(document, top, author);
+        let (system_read, root) = read_system(document, top);
         Self {
             workspace: document.text(top, "workspace", parse_workspace),
             forbid_live: only_tightened(document, top, "forbid-live", author, true),
-            system_read: read_system(document, top),
+            system_read,
+            root,
             home: HomeSettings::read(document, top, author),
             files_read: read_files(document, top),
             pass,
@@ -149,14 +152,19 @@ pub(crate) fn only_tightened(
     Some(flag)
 }
 
-fn read_system(
-    document: &mut Document,
-    top: &mut Section<'_>,
-) -> Option<Sourced<Vec<Sourced<PathBuf>>>> {
-    let mut section = document.section(top, "system", "system")?;
+type System = (
+    Option<Sourced<Vec<Sourced<PathBuf>>>>,
+    Option<Sourced<bool>>,
+);
+
+fn read_system(document: &mut Document, top: &mut Section<'_>) -> System {
+    let Some(mut section) = document.section(top, "system", "system") else {
+        return (None, None);
+    };
     let read = document.list(&mut section, "read", parse_absolute);
-    document.end(section, &["read"]);
-    read
+    let root = document.flag(&mut section, "root");
+    document.end(section, &["read", "root"]);
+    (read, root.map(|(flag, _)| flag))
 }
 
 fn read_files(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Place>> {

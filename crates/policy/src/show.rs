@@ -57,6 +57,7 @@ impl Rules {
         rows.text("workspace", "mode", mode, &self.workspace.origin);
         rows.flag("workspace", "forbid-live", &self.forbid_live);
         rows.text("workspace", "network", "none", &Origin::BuiltIn);
+        rows.flag("system", "root", &self.root);
         rows.views(self, ViewKind::System, "system");
         rows.views(self, ViewKind::Home, "home");
         rows.views(self, ViewKind::Cache, "home");

@@ -82,6 +82,8 @@ pub struct Requested {
     pub profile: Option<RequestedProfile>,
     /// `--live`: write straight to the workspace.
     pub live: bool,
+    /// `--root`: root inside, over a system that can be changed in layers.
+    pub root: bool,
     /// `--ro`: further paths to read, absolute, free of symbolic links.
     pub read_only_dirs: Vec<PathBuf>,
     /// `--limit KEY=VALUE`; may raise what a profile says, never what the

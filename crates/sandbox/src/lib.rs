@@ -24,8 +24,11 @@ mod mountinfo;
 mod native;
 mod owners;
 mod placement;
+mod reclaim;
 mod session;
 mod signals;
+mod subordinate;
+mod system;
 mod tree;
 mod trial;
 mod unshown;
@@ -44,8 +47,11 @@ pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
 };
+pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size};
 pub use signals::{SIGWINCH, Signals};
+pub use subordinate::Subordinate;
+pub use system::furnish_system;
 pub use trial::{Trial, try_namespaces};
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
-    Identity, Operation, Permission, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
+    Identity, MESSAGE_BYTES_MAX, Operation, Permission, ROOT_CAPABILITIES, Report, ResourceLimit,
+    Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
 };
 use atoll_model::{Boundary, Call, Enforcement, LimitKey, Limits, Mode, WorkspaceMode};
 use atoll_policy::Grant;
@@ -19,7 +20,9 @@ use crate::held::Held;
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::{Assembled, Lines, last_words};
-use crate::{Host, Placement, Running, SandboxError, Size, WorkspacePlace, fence, groups, tree};
+use crate::{
+    Host, Placement, Running, SandboxError, Size, Subordinate, WorkspacePlace, fence, groups, tree,
+};
 
 /// What the native backend needs besides the grant.
 #[derive(Debug)]
@@ -142,6 +145,9 @@ fn launch(
         refuse_unheld_swap(native, &boundary.limits, groups)?;
         socket::send(launcher.line.as_fd(), b"g", &[])
             .map_err(SandboxError::host("the launcher is gone"))?;
+        if let Some(subordinate) = &native.placement.subordinate {
+            map_ids(&launcher, subordinate)?;
+        }
         Ok(lines)
     });
     match begun {
@@ -153,6 +159,21 @@ fn launch(
             Err(told.unwrap_or(error))
         }
     }
+}
+
+/// Maps the further ids of a user, once the launcher has made what they are for.
+fn map_ids(launcher: &Launcher, subordinate: &Subordinate) -> Result<(), SandboxError> {
+    let map = || -> std::io::Result<()> {
+        let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
+        let (got, _) = socket::receive(launcher.line.as_fd(), &mut buffer)?;
+        let message = buffer.get(..got).unwrap_or_default();
+        match Report::from_bytes(message) {
+            Ok(Report::Started { pid }) => subordinate.map(pid)?,
+            _ => return Err(std::io::Error::other("the launcher has made no process")),
+        }
+        socket::send(launcher.line.as_fd(), b"m", &[])
+    };
+    map().map_err(SandboxError::host("further ids cannot be mapped"))
 }
 
 /// What a program sees of its host.
@@ -196,9 +217,10 @@ fn describe(
     let seen = seen(native, boundary, call)?;
     let path_bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let text = |text: &OsString| text.as_bytes().to_vec();
-    let identity = identity(native, call)?;
+    let identity = identity(native, call, boundary.root)?;
     Ok(Spec {
         identity,
+        capabilities: if boundary.root { ROOT_CAPABILITIES } else { 0 },
         fenced: native.placement.fence.is_some(),
         host_name: seen.host_name,
         cgroup_tasks: groups
@@ -244,7 +266,7 @@ fn describe(
 }
 
 /// Who the program is to the kernel.
-fn identity(native: &Native<'_>, call: &Call) -> Result<Identity, SandboxError> {
+fn identity(native: &Native<'_>, call: &Call, root: bool) -> Result<Identity, SandboxError> {
     let fits = |id: u32| native.placement.base.is_none() || id < IDS;
     if !fits(call.principal.uid) || !fits(call.principal.gid) {
         return Err(SandboxError::Kernel(format!(
@@ -253,6 +275,11 @@ fn identity(native: &Native<'_>, call: &Call) -> Result<Identity, SandboxError> 
         )));
     }
     Ok(match native.placement.base {
+        None if root => Identity::Root {
+            uid: call.principal.uid,
+            gid: call.principal.gid,
+            ranged: native.placement.subordinate.is_some(),
+        },
         None => Identity::Own {
             uid: call.principal.uid,
             gid: call.principal.gid,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use atoll_model::Mode;
 
-use crate::SandboxError;
+use crate::{SandboxError, Subordinate};
 
 /// Where the changeable parts of one run are kept on the host.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct Placement {
     pub layers: Vec<PlacedLayer>,
     /// As host root: the kernel's id for the id 0 inside.
     pub base: Option<u32>,
+    /// As an ordinary user who is root inside: further ids, if there are any.
+    pub subordinate: Option<Subordinate>,
     /// As host root: mounts whose owners cannot be mapped. What lies there is shown
     /// with the owners that it has.
     pub unmapped: Vec<PathBuf>,

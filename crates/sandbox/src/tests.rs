@@ -57,6 +57,7 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
         terminal: TerminalRights::default(),
         syscalls: SyscallRights::default(),
         programs: Vec::new(),
+        root: false,
     }
 }
 

@@ -63,6 +63,15 @@ pub(crate) fn plan(
 ) -> Result<Plan, SandboxError> {
     let mut plan = Plan::default();
     plan.fixed_places(boundary);
+    // What is root's own alone lies over nothing, and comes before what is shown in it.
+    let is_seen = |layer: &&PlacedLayer| {
+        let mut views = boundary.views.iter();
+        views.any(|view| view.inside == layer.inside)
+    };
+    let own = placement.layers.iter().filter(|layer| !is_seen(layer));
+    for layer in own {
+        plan.layer_over(layer)?;
+    }
     plan.devices()?;
     plan.processes()?;
     let mut mounted: Vec<Mounted<'_>> = boundary.views.iter().map(Mounted::View).collect();
@@ -102,14 +111,33 @@ impl Mounted<'_> {
 
 impl Plan {
     fn fixed_places(&mut self, boundary: &Boundary) {
-        for path in ["/tmp", "/var/tmp", "/dev/shm"] {
-            self.memory(Path::new(path), 0o1777);
+        let memory: &[(&str, u32)] = if boundary.root {
+            // Its /var is a layer, and /run is where its services write.
+            &[
+                ("/tmp", 0o1777),
+                ("/dev/shm", 0o1777),
+                ("/run", 0o755),
+                ("/run/lock", 0o1777),
+                ("/root", 0o700),
+                ("/home", 0o755),
+                ("/srv", 0o755),
+            ]
+        } else {
+            &[("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777)]
+        };
+        for (path, mode) in memory {
+            self.memory(Path::new(path), *mode);
         }
-        for path in ["/proc", "/run", "/var"] {
+        for path in ["/proc", "/run"] {
             self.directory(Path::new(path), false);
         }
-        self.link(Path::new("/var/run"), b"/run");
-        self.memory(&boundary.home, 0o700);
+        if !boundary.root {
+            self.directory(Path::new("/var"), false);
+            self.link(Path::new("/var/run"), b"/run");
+        }
+        if !self.made.contains(&boundary.home) {
+            self.memory(&boundary.home, 0o700);
+        }
     }
 
     /// A writable directory in the sandbox's own memory.
@@ -195,6 +223,9 @@ impl Plan {
         if matches!(view.access, Access::Layer(_)) {
             let layers = &mut placement.layers.iter();
             match layers.find(|layer| layer.inside == view.inside) {
+                Some(layer) if view.kind == ViewKind::System && host.is_root => {
+                    return self.layer_over(layer);
+                }
                 Some(layer) => return self.layer(layer, host),
                 None if facts.is_file() => return self.copied_file(view, facts.size()),
                 // No layer can be made here: it can be read, as any other view.
@@ -317,7 +348,12 @@ impl Plan {
             path: view.host.clone(),
             error,
         };
-        if view.kind == ViewKind::System && view.host.parent() == Some(Path::new("/")) {
+        let at_root = view.host.parent() == Some(Path::new("/"));
+        if view.kind == ViewKind::System && view.access != Access::ReadOnly && !at_root {
+            // A part of /var: what it leads to is shown where it is, or nowhere.
+            return Ok(());
+        }
+        if view.kind == ViewKind::System && at_root {
             let to = std::fs::read_link(&view.host).map_err(error)?;
             self.link(&view.inside, to.as_os_str().as_bytes());
             return Ok(());
@@ -403,6 +439,10 @@ impl Plan {
 
     fn layer(&mut self, layer: &PlacedLayer, host: &Host) -> Result<(), SandboxError> {
         refuse_mounts_within(&layer.lower, host)?;
+        self.layer_over(layer)
+    }
+
+    fn layer_over(&mut self, layer: &PlacedLayer) -> Result<(), SandboxError> {
         self.directory(&layer.inside, true);
         self.operations.push(Operation::Layer {
             path: relative(&layer.inside),
@@ -523,7 +563,14 @@ impl Plan {
         for program in programs {
             give(program, true, false, false);
         }
-        for path in ["/tmp", "/var/tmp", "/dev/shm", "/proc"] {
+        let own: &[&str] = if boundary.root {
+            &[
+                "/tmp", "/dev/shm", "/proc", "/run", "/root", "/home", "/srv",
+            ]
+        } else {
+            &["/tmp", "/var/tmp", "/dev/shm", "/proc"]
+        };
+        for path in own {
             give(Path::new(path), false, true, false);
         }
         give(Path::new("/dev"), false, false, true);

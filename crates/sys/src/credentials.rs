@@ -16,6 +16,11 @@ use crate::check;
 const SECURE_BITS: CapabilitiesSecureBits =
     CapabilitiesSecureBits::from_bits_retain(0xff).difference(CapabilitiesSecureBits::KEEP_CAPS);
 
+/// The same but for user id 0, which keeps what the bounding set has left of its powers
+/// and, where it does not ask to keep them, loses it with a change of ids.
+const SECURE_BITS_OF_ROOT: CapabilitiesSecureBits = CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+    .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED);
+
 /// Becomes another user and group, without any supplementary group.
 ///
 /// # Errors
@@ -29,13 +34,13 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     Ok(thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
-/// Gives up every capability and every way to gain one: the bounding and the
-/// ambient set, the powers of user id 0, set-user-id programs.
+/// Gives up every capability but `kept`, and every way to gain one: the bounding and
+/// the ambient set, the powers of user id 0, set-user-id programs.
 ///
 /// # Errors
 /// The kernel's; nothing may be started after one.
-pub fn drop_all_rights() -> io::Result<()> {
-    for number in 0..u64::BITS {
+pub fn drop_rights(kept: u64) -> io::Result<()> {
+    for number in (0..u64::BITS).filter(|number| kept & (1 << number) == 0) {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match thread::remove_capability_from_bounding_set(capability) {
             // The end of the capabilities that this kernel knows.
@@ -43,9 +48,14 @@ pub fn drop_all_rights() -> io::Result<()> {
             removed => removed?,
         }
     }
-    thread::set_capabilities_secure_bits(SECURE_BITS)?;
+    let bits = if kept == 0 {
+        SECURE_BITS
+    } else {
+        SECURE_BITS_OF_ROOT
+    };
+    thread::set_capabilities_secure_bits(bits)?;
     thread::clear_ambient_capability_set()?;
-    keep_capabilities(0)?;
+    keep_capabilities(kept)?;
     forbid_new_privileges()
 }
 

@@ -72,6 +72,14 @@ pub struct RunArguments {
     #[arg(long, conflicts_with_all = ["apply", "resume"], verbatim_doc_comment)]
     pub live: bool,
 
+    /// Be root inside, over a system that can be changed in layers
+    ///
+    /// For apt-get install, pip install, useradd, chown and such. The host's system stays
+    /// as it is: what changes of it belongs to the run and is never applied. What only
+    /// root may read on the host is not there. Not with --live. Default: off.
+    #[arg(long, conflicts_with = "live", verbatim_doc_comment)]
+    pub root: bool,
+
     /// One more directory or file that the program may read, at the same path inside
     ///
     /// Can be given several times. Default: none.

@@ -26,8 +26,12 @@ impl Story<'_> {
             Some("fence") => "a fence, no namespaces: ",
             Some(_) | None => "",
         };
+        let system = match self.decision("root").and_then(Value::as_bool) {
+            Some(true) => "root inside, the system copy-on-write",
+            Some(false) | None => "the system read-only",
+        };
         let mut lines = vec![format!(
-            "{held}{} {mode}; the system read-only; network: {network}",
+            "{held}{} {mode}; {system}; network: {network}",
             workspace.to_string_lossy()
         )];
         lines.push(self.home());

@@ -13,6 +13,7 @@ use crate::{Failure, tree};
 fn spec(operations: Vec<Operation>) -> Spec {
     Spec {
         identity: Identity::Own { uid: 0, gid: 0 },
+        capabilities: 0,
         fenced: false,
         host_name: b"test".to_vec(),
         cgroup_tasks: Vec::new(),

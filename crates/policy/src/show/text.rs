@@ -58,6 +58,7 @@ impl Rules {
         };
         out.section("system");
         out.list_always("read", of(ViewKind::System).map(|view| self.absolute(view)));
+        out.flag("root", &self.root);
         out.section("home");
         let of_home = |layered: bool| {
             of(ViewKind::Home)

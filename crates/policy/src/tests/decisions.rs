@@ -387,3 +387,51 @@ fn paths_overlap_by_whole_components() {
         }
     }
 }
+
+#[test]
+fn root_inside_is_a_persons_word_that_the_organisation_can_forbid() {
+    let rooted = || world().profile("p", "system.root = true").with("p");
+    assert!(!world().boundary().root);
+    assert!(rooted().boundary().root);
+    let mut by_option = world();
+    by_option.requested.root = true;
+    let boundary = by_option.boundary();
+    assert!(boundary.root);
+    // The system is changed in layers, and package managers have what is theirs.
+    let layered = |path: &str| {
+        let mut views = boundary.views.iter();
+        views.any(|view| {
+            view.inside == Path::new(path) && view.access != atoll_model::Access::ReadOnly
+        })
+    };
+    assert!(layered("/usr") && layered("/etc") && layered("/var/lib/dpkg"));
+    assert!(!layered("/nix") && !layered("/var"));
+    assert!(by_option.notices().contains("root inside"));
+    // Neither live nor against the organisation.
+    let live = by_option
+        .clone()
+        .profile("l", "workspace = 'live'")
+        .with("l");
+    assert!(live.reasons()[0].why.contains("live workspace"));
+    for world in [by_option, rooted()] {
+        let reasons = world.organisation("require.deny-root = true").reasons();
+        assert!(
+            reasons[0].why.contains("organisation forbids"),
+            "{reasons:?}"
+        );
+    }
+}
+
+#[test]
+fn root_inside_is_no_projects_to_ask_for() {
+    for text in ["system.root = true", "system.root = false"] {
+        let error = world().project(text).error();
+        assert!(error.contains("cannot choose the system"), "{error}");
+    }
+    assert!(
+        !world()
+            .untrusted_project("system.root = true")
+            .boundary()
+            .root
+    );
+}

@@ -28,7 +28,7 @@ fn mistakes_have_a_place_and_a_hint() {
             "p.toml",
             "[system]\nreed = []",
             (2, 1),
-            "did you mean `read`? The keys in [system] are: read",
+            "did you mean `read`? The keys in [system] are: read, root",
         ),
         (
             "p.toml",

@@ -57,6 +57,7 @@ impl World {
             workspace,
             layers: Vec::new(),
             base: None,
+            subordinate: None,
             unmapped: Vec::new(),
             empty: self.path("empty"),
             fence: None,

@@ -23,7 +23,7 @@ fn no_right_is_left_and_none_can_be_gained() {
         return;
     }
     in_child(|| {
-        credentials::drop_all_rights().unwrap();
+        credentials::drop_rights(0).unwrap();
         for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
             assert_eq!(status(set).trim_start_matches('0'), "", "{set}");
         }
@@ -78,7 +78,7 @@ fn limits_hold_and_never_rise() {
             let first = credentials::limit_resource(resource, value).unwrap();
             assert!(first <= value);
             assert_eq!(limit(resource), (first, first));
-            credentials::drop_all_rights()
+            credentials::drop_rights(0)
                 .or_else(|error| if is_root() { Err(error) } else { Ok(()) })
                 .unwrap();
             // Higher than the hard limit: that one stays.

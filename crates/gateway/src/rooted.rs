@@ -1,0 +1,85 @@
+//! Root inside: the layers over the system, and an ordinary user's further ids.
+
+use std::path::Path;
+
+use atoll_model::{Access, Boundary, ViewKind};
+use atoll_sandbox::{PlacedLayer, Subordinate, furnish_system, make_layer};
+
+use crate::place::{Placing, state_error};
+use crate::slug::slug;
+use crate::{PlaceError, ranged};
+
+/// Where root's changes of the system are kept, below a run's directory.
+const SYSTEM_LAYERS: &str = "layers/system";
+/// What is copied, so that no secret shows that is written on the host meanwhile.
+const COPIED_SYSTEM: [&str; 2] = ["/etc", "/var/cache/debconf"];
+/// The directory of the system that root inside has of its own, beneath what is shown.
+const OWN_SYSTEM: &str = "/var";
+
+const ONE_ID: &str = "root is the only user inside: further ids need a range for you in \
+    /etc/subuid and /etc/subgid, and newuidmap (package uidmap); without them chown to others, \
+    su and apt-get fail";
+
+/// Makes a layer for each directory of the system that root inside can change, the one of
+/// its own first, and finds the ids that an ordinary user has for it.
+pub(crate) fn place(
+    placing: &mut Placing<'_>,
+    boundary: &Boundary,
+    empty: &Path,
+) -> Result<(Vec<PlacedLayer>, Option<Subordinate>), PlaceError> {
+    let mut layers = Vec::new();
+    if !boundary.root {
+        return Ok((layers, None));
+    }
+    let principal = &placing.request.call.principal;
+    let subordinate = match placing.base {
+        Some(_) => None,
+        None => Subordinate::of(principal.uid, principal.gid),
+    };
+    if subordinate.is_some() {
+        let marked = ranged::mark(placing.request.state, &placing.request.call.run);
+        let marked = marked.map_err(state_error("marking", &placing.run_dir()))?;
+        placing.locks.push(marked);
+    } else if placing.base.is_none() {
+        placing.notices.push(ONE_ID.to_owned());
+    }
+    layers.extend(system(placing, empty, Path::new(OWN_SYSTEM), empty)?);
+    for view in &boundary.views {
+        if view.kind == ViewKind::System && view.access != Access::ReadOnly {
+            layers.extend(system(placing, &view.host, &view.inside, empty)?);
+        }
+    }
+    Ok((layers, subordinate))
+}
+
+/// A layer over a directory of the system, for root inside. It is no part of the
+/// run's record: nothing of it is ever shown as a change or applied.
+fn system(
+    placing: &mut Placing<'_>,
+    from: &Path,
+    inside: &Path,
+    empty: &Path,
+) -> Result<Option<PlacedLayer>, PlaceError> {
+    // /bin and such are links on most systems, and stay what they are.
+    if !from.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
+        return Ok(None);
+    }
+    let is_copied = COPIED_SYSTEM.iter().any(|one| inside == Path::new(one));
+    let lower = if is_copied { empty } else { from };
+    // Without its layer it would be the host's own that is shown.
+    let refused = |why: String| Err(PlaceError::System(inside.to_path_buf(), why));
+    if !placing.offered.can_layer(lower) {
+        return refused(placing.offered.why_no_layer(lower));
+    }
+    let directory = placing.run_dir().join(SYSTEM_LAYERS).join(slug(inside));
+    let (mut layer, _) = make_layer(&directory, lower, inside, placing.base)?;
+    layer.volatile = placing.request.scratch;
+    if let Some(why) = furnish_system(&layer, from, placing.base, placing.request.host)? {
+        if inside.starts_with(OWN_SYSTEM) {
+            return refused(why);
+        }
+        placing.notices.push(why);
+        return Ok(None);
+    }
+    Ok(Some(layer))
+}

@@ -1,0 +1,112 @@
+//! Files of a user's further ids, given back to the user itself: outside of the sandbox's
+//! ids nobody but root could read them all, or remove them.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use atoll_sys::credentials;
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, openat, statat};
+
+use crate::Subordinate;
+
+/// The word that makes this program do it, as the first argument of a process of its own:
+/// only what has no other thread can enter a user namespace.
+pub const RECLAIM: &str = "__reclaim";
+
+const CLONE_NEWUSER: i32 = 0x1000_0000;
+
+/// Gives everything below these directories to the user. Nothing may write there any more.
+///
+/// # Errors
+/// The kernel's, or what the programs that map ids say.
+pub fn reclaim(directories: &[PathBuf], subordinate: &Subordinate) -> io::Result<()> {
+    let mut child = Command::new("/proc/self/exe")
+        .arg(RECLAIM)
+        .args(directories)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mapped = (|| {
+        let (Some(mut input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        output.read_exact(&mut [0])?;
+        subordinate.map(child.id())?;
+        input.write_all(b"g")
+    })();
+    // Without its word it ends by itself.
+    let ended = child.wait()?;
+    mapped?;
+    if ended.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(
+            "files of further ids could not be given back to their user",
+        ))
+    }
+}
+
+/// The process that does it; returns its exit status.
+#[must_use]
+pub fn reclaim_inside(directories: &[OsString]) -> u8 {
+    let done = || -> io::Result<()> {
+        credentials::leave_namespaces(CLONE_NEWUSER)?;
+        io::stdout().write_all(b"r")?;
+        io::stdout().flush()?;
+        io::stdin().read_exact(&mut [0])?;
+        for directory in directories {
+            give_back(File::open(directory)?.into())?;
+        }
+        Ok(())
+    };
+    u8::from(done().is_err())
+}
+
+/// Walks down and up again with one open directory: a program that nobody trusts has
+/// written it, and it may be deeper than any path is long. Links are not followed.
+fn give_back(top: OwnedFd) -> io::Result<()> {
+    let mut here = top;
+    let mut waiting = vec![take_all(&here)?];
+    while let Some(directories) = waiting.last_mut() {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match directories.pop() {
+            Some(name) => {
+                here = openat(&here, &name, flags, Mode::empty())?;
+                waiting.push(take_all(&here)?);
+            }
+            None => {
+                waiting.pop();
+                if !waiting.is_empty() {
+                    here = openat(&here, "..", flags, Mode::empty())?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes everything in one directory; returns the directories in it.
+fn take_all(directory: &OwnedFd) -> io::Result<Vec<CString>> {
+    let mut directories = Vec::new();
+    for entry in Dir::read_from(directory.as_fd())? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let facts = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if (facts.st_uid, facts.st_gid) != (0, 0) {
+            let (uid, gid) = (Some(Uid::ROOT), Some(Gid::ROOT));
+            chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
+            directories.push(name.to_owned());
+        }
+    }
+    Ok(directories)
+}

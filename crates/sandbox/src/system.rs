@@ -1,0 +1,345 @@
+//! The system of root inside: the layers over the host's directories, as they are before
+//! the program.
+//!
+//! Root inside reads whatever lies below with root's owner, so what not everybody may
+//! read on the host is taken out here, first of all. Where the host keeps its secrets and
+//! writes new ones at any time, nothing lies below: there is a copy. For an ordinary user
+//! the kernel keeps them out; there the layers get directories that the user owns, since a directory
+//! of the host's root cannot be copied to a layer (its owner has no number inside).
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, FileType as FsKind, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
+
+use crate::{Host, IDS, PlacedLayer, SandboxError};
+
+/// The most entries of a directory of the system that are looked at.
+const ENTRIES_MAX: usize = 400_000;
+/// The largest file that is copied to a layer, bytes.
+const COPIED_FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// A directory that a distribution fills with what everybody may read (the Filesystem
+/// Hierarchy Standard calls it shareable), but for the part that belongs to the host.
+const DISTRIBUTED: &str = "/usr";
+const LOCAL: &str = "/usr/local";
+
+/// Where packages change files, rather than add some.
+const CHANGED: [&str; 2] = ["/etc", "/var"];
+/// Where there are so many that they are only added and removed.
+const LARGE: [&str; 2] = ["dpkg/info", "apt/lists"];
+
+/// What root inside has of its own alone.
+const OWN: &str = "/var";
+
+/// Prepares a layer over the system's directory `from`. Returns why there is none, where the
+/// directory holds more than can be looked through.
+///
+/// # Errors
+/// [`SandboxError::Host`].
+pub fn furnish_system(
+    layer: &PlacedLayer,
+    from: &Path,
+    base: Option<u32>,
+    host: &Host,
+) -> Result<Option<String>, SandboxError> {
+    let mut furnisher = Furnisher {
+        layer,
+        from,
+        base,
+        looked: 0,
+    };
+    let furnished = match base {
+        _ if layer.inside == Path::new(OWN) => furnisher.make_var(),
+        Some(_) if layer.lower == from => furnisher.take_out(host),
+        Some(_) | None => furnisher.make_own_once(),
+    };
+    match furnished {
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Ok(Some(format!(
+            "{} holds more than {ENTRIES_MAX} files, too many to look through for what only root \
+             may read: root inside can read it as everybody can, and not change it",
+            layer.inside.display()
+        ))),
+        Err(error) => Err(SandboxError::host(
+            "a layer over the system could not be made",
+        )(error)),
+    }
+}
+
+struct Furnisher<'a> {
+    layer: &'a PlacedLayer,
+    /// The host's directory.
+    from: &'a Path,
+    /// As host root: the kernel's id for the id 0 inside.
+    base: Option<u32>,
+    looked: usize,
+}
+
+/// What a path of the host's becomes in the layer.
+enum Taken {
+    /// Nothing: it does not exist inside.
+    Away,
+    /// This instead.
+    Replaced(String),
+}
+
+impl Furnisher<'_> {
+    /// As host root: takes out what not everybody may read, and brings in the files that
+    /// are mounted over others, which a layer does not show.
+    fn take_out(&mut self, host: &Host) -> io::Result<()> {
+        let lower = self.from.to_path_buf();
+        let top = if lower == Path::new(DISTRIBUTED) {
+            PathBuf::from(LOCAL)
+        } else {
+            lower.clone()
+        };
+        let mut waiting = vec![top];
+        while let Some(directory) = waiting.pop() {
+            for (path, facts) in self.entries(&directory, |_| true)? {
+                if facts.is_dir() && self.may_show(&path, &facts) {
+                    waiting.push(path);
+                } else if facts.is_dir() {
+                    self.make_parents(&path)?;
+                    self.make_directory(&path, &facts, true)?;
+                } else if facts.is_file() && !self.may_show(&path, &facts) {
+                    self.take(&path, &facts)?;
+                }
+            }
+        }
+        for mount in host.mounts_within(&lower) {
+            let facts = fs::metadata(&mount.path)?;
+            if facts.is_file() && is_for_everybody(&facts) {
+                self.make_parents(&mount.path)?;
+                self.copy(&mount.path, &facts)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A /var as it is on a fresh system.
+    fn make_var(&self) -> io::Result<()> {
+        let directories = [
+            ("backups", 0o755),
+            ("cache", 0o755),
+            ("lib", 0o755),
+            ("local", 0o755),
+            ("log", 0o755),
+            ("mail", 0o755),
+            ("opt", 0o755),
+            ("spool", 0o755),
+            ("tmp", 0o1777),
+        ];
+        for (name, mode) in directories {
+            let to = self.layer.upper.join(name);
+            already_there(fs::create_dir(&to))?;
+            self.give(&to, 0, 0)?;
+            fs::set_permissions(&to, Permissions::from_mode(mode))?;
+        }
+        already_there(symlink("/run", self.layer.upper.join("run")))?;
+        already_there(symlink("/run/lock", self.layer.upper.join("lock")))
+    }
+
+    /// A run that goes on in the layer goes on with what was removed there, too.
+    fn make_own_once(&mut self) -> io::Result<()> {
+        let done = self.layer.upper.with_file_name("furnished");
+        if done.exists() {
+            return Ok(());
+        }
+        self.make_own()?;
+        fs::write(done, "")
+    }
+
+    /// As an ordinary user: directories of its own over those of the host's root, and of
+    /// what packages change the files too. For host root: of what is copied as a whole.
+    fn make_own(&mut self) -> io::Result<()> {
+        let mut waiting = vec![self.from.to_path_buf()];
+        while let Some(directory) = waiting.pop() {
+            let is_changed = CHANGED.iter().any(|top| directory.starts_with(top));
+            let is_large = LARGE.iter().any(|one| directory.ends_with(one));
+            for (path, facts) in self.entries(&directory, |kind| kind.is_dir() || is_changed)? {
+                let kind = facts.file_type();
+                if kind.is_dir() {
+                    let is_open = self.may_show(&path, &facts);
+                    self.make_directory(&path, &facts, !is_open)?;
+                    if is_open {
+                        waiting.push(path);
+                    }
+                } else if kind.is_symlink() {
+                    let to = self.in_layer(&path)?;
+                    already_there(symlink(fs::read_link(&path)?, &to))?;
+                    self.give(&to, facts.uid(), facts.gid())?;
+                } else if kind.is_file()
+                    && (!self.may_show(&path, &facts) || synthetic(&path)?.is_some())
+                {
+                    self.take(&path, &facts)?;
+                } else if kind.is_file() && !is_large {
+                    self.copy(&path, &facts)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether root inside is shown what a path holds.
+    fn may_show(&self, path: &Path, facts: &Metadata) -> bool {
+        match self.base {
+            None => rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok(),
+            Some(_) if facts.is_dir() => facts.mode() & 0o005 == 0o005,
+            Some(_) => is_for_everybody(facts),
+        }
+    }
+
+    /// What a directory holds. What vanishes meanwhile is left out.
+    fn entries(
+        &mut self,
+        directory: &Path,
+        wanted: impl Fn(FsKind) -> bool,
+    ) -> io::Result<Vec<(PathBuf, Metadata)>> {
+        let mut found = Vec::new();
+        let listed = match fs::read_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+            listed => listed?,
+        };
+        for entry in listed {
+            let entry = entry?;
+            self.looked += 1;
+            if self.looked > ENTRIES_MAX {
+                return Err(io::ErrorKind::QuotaExceeded.into());
+            }
+            if !wanted(entry.file_type()?) {
+                continue;
+            }
+            match entry.metadata() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                facts => found.push((entry.path(), facts?)),
+            }
+        }
+        Ok(found)
+    }
+
+    fn in_layer(&self, path: &Path) -> io::Result<PathBuf> {
+        let rest = path.strip_prefix(self.from);
+        Ok(self.layer.upper.join(rest.map_err(io::Error::other)?))
+    }
+
+    /// The directories that lead to a path, as they are on the host.
+    fn make_parents(&self, path: &Path) -> io::Result<()> {
+        let above = path.ancestors().skip(1);
+        let mut missing: Vec<&Path> = above.take_while(|one| *one != self.from).collect();
+        missing.reverse();
+        for one in missing {
+            self.make_directory(one, &fs::symlink_metadata(one)?, false)?;
+        }
+        Ok(())
+    }
+
+    /// One directory in the layer, unless it is there; a `closed` one shows nothing of
+    /// the host's.
+    fn make_directory(&self, path: &Path, facts: &Metadata, closed: bool) -> io::Result<()> {
+        let to = self.in_layer(path)?;
+        match DirBuilder::new().mode(0o700).create(&to) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            made => made?,
+        }
+        if closed {
+            let mark = match self.base {
+                Some(_) => "trusted.overlay.opaque",
+                None => "user.overlay.opaque",
+            };
+            setxattr(&to, mark, b"y", XattrFlags::empty())?;
+        }
+        self.look_like(&to, facts)
+    }
+
+    fn take(&self, path: &Path, facts: &Metadata) -> io::Result<()> {
+        self.make_parents(path)?;
+        let to = self.in_layer(path)?;
+        if to.symlink_metadata().is_ok() {
+            // A former program's, in a layer that is gone on with.
+            return Ok(());
+        }
+        let taken = match synthetic(path)? {
+            None => Taken::Away,
+            Some(content) => Taken::Replaced(content),
+        };
+        match taken {
+            // What overlayfs knows as a removed file.
+            Taken::Away => Ok(mknodat(
+                CWD,
+                &to,
+                FileType::CharacterDevice,
+                Mode::empty(),
+                0,
+            )?),
+            Taken::Replaced(content) => {
+                fs::write(&to, content)?;
+                self.look_like(&to, facts)
+            }
+        }
+    }
+
+    fn copy(&self, path: &Path, facts: &Metadata) -> io::Result<()> {
+        let to = self.in_layer(path)?;
+        if facts.len() > COPIED_FILE_BYTES_MAX || to.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        fs::write(&to, fs::read(path)?)?;
+        let copied = fs::File::options().write(true).open(&to)?;
+        copied.set_modified(facts.modified()?)?;
+        self.look_like(&to, facts)
+    }
+
+    /// Shifts an owner, where the program's ids are.
+    fn give(&self, to: &Path, uid: u32, gid: u32) -> io::Result<()> {
+        let Some(base) = self.base else { return Ok(()) };
+        lchown(to, Some(base + uid % IDS), Some(base + gid % IDS))
+    }
+
+    fn look_like(&self, to: &Path, facts: &Metadata) -> io::Result<()> {
+        self.give(to, facts.uid(), facts.gid())?;
+        let own = if facts.is_dir() { 0o700 } else { 0o600 };
+        fs::set_permissions(to, Permissions::from_mode(facts.mode() & 0o7777 | own))
+    }
+}
+
+/// Whether everybody may read a file, or execute one that takes its owner's rights: some
+/// distributions keep those unreadable, though they hold nothing that a package does not.
+fn is_for_everybody(facts: &Metadata) -> bool {
+    let is_set_id = facts.mode() & 0o6000 != 0 && facts.mode() & 0o001 != 0;
+    facts.mode() & 0o004 != 0 || is_set_id
+}
+
+/// What stands in for files of secrets that programs cannot do without: the same
+/// accounts, none of which has a password.
+fn synthetic(path: &Path) -> io::Result<Option<String>> {
+    let names = |of: &str| -> io::Result<BTreeSet<String>> {
+        let text = String::from_utf8_lossy(&fs::read(of)?).into_owned();
+        let name = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+        Ok(text
+            .lines()
+            .map(name)
+            .filter(|name| !name.is_empty())
+            .collect())
+    };
+    let lines = |of: &str, rest: &str| -> io::Result<Option<String>> {
+        let line = |name: &String| format!("{name}:*:{rest}\n");
+        Ok(Some(names(of)?.iter().map(line).collect()))
+    };
+    match path.to_str() {
+        Some("/etc/shadow") => lines("/etc/passwd", "::::::"),
+        Some("/etc/gshadow") => lines("/etc/group", ":"),
+        Some("/etc/sudoers") => Ok(Some("root ALL=(ALL:ALL) ALL\n".to_owned())),
+        _ => Ok(None),
+    }
+}
+
+fn already_there(made: io::Result<()>) -> io::Result<()> {
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
