@@ -63,8 +63,8 @@ fn at<T>(stage: Stage, result: io::Result<T>) -> Result<T, Failure> {
 }
 
 fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
-    let Some((spec, control, standard)) = described else {
-        // The host side has changed its mind: nothing was made.
+    let Some((spec, control, standard, mut ahead)) = described else {
+        // The host side has changed its mind: nothing is kept.
         process::exit_now(0)
     };
     let directories = spec.cgroup_directories.clone();
@@ -74,13 +74,13 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         // For when the first process is ended by someone else: what it leaves comes here.
         at(Stage::Start, atoll_init::become_reaper())?;
     }
-    let holder = at(Stage::Ids, Holder::begin(spec.identity))?;
+    at(Stage::Ids, ahead.hold_ids_of(spec.identity))?;
     if !is_told_to_go(line)? {
         // The host side is gone, perhaps in the middle of making these.
         remove_groups(&directories);
         process::exit_now(0)
     }
-    let made = make(line, spec, holder, control, standard).and_then(|(child, go)| {
+    let made = make(line, spec, ahead, control, standard).and_then(|(child, go)| {
         if let Err(failure) = confine::only_wait(&directories, landlock, fenced) {
             end(&child);
             return Err(failure);
@@ -105,12 +105,18 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
 }
 
 /// What the host side sends: the description, the line of `init`, the program's
-/// standard descriptors. `None` when the host side left without a description.
-type Described = Option<(Spec, OwnedFd, [OwnedFd; 3])>;
+/// standard descriptors; and what was made ahead of them. `None` when the host side
+/// left without a description.
+type Described = Option<(Spec, OwnedFd, [OwnedFd; 3], Ahead)>;
+
+/// The word for a launcher that makes ahead of its description what root's sandboxes
+/// need.
+const AHEAD: u8 = b'a';
 
 /// Waits for a description. Meanwhile every line that comes gets a launcher of its
 /// own, which goes on from here with that line; who asked is told its number.
 fn stand_by(line: &mut OwnedFd) -> io::Result<Described> {
+    let mut ahead = Ahead::default();
     // Told of the ends of launchers, as soon as there is one.
     let mut ends: Option<OwnedFd> = None;
     loop {
@@ -131,7 +137,7 @@ fn stand_by(line: &mut OwnedFd) -> io::Result<Described> {
             return Ok(None);
         }
         if descriptors.len() > 1 {
-            return described(descriptors);
+            return described(descriptors, ahead);
         }
         let further = descriptors.pop().ok_or(io::ErrorKind::InvalidData)?;
         if ends.is_none() {
@@ -140,6 +146,9 @@ fn stand_by(line: &mut OwnedFd) -> io::Result<Described> {
         let report = match process::divide(Namespaces::NONE, None) {
             Ok(Side::Child) => {
                 (*line, ends) = (further, None);
+                if word == [AHEAD] {
+                    ahead = Ahead::make();
+                }
                 continue;
             }
             Ok(Side::Parent(child)) => Report::Started { pid: child.pid },
@@ -154,7 +163,7 @@ fn stand_by(line: &mut OwnedFd) -> io::Result<Described> {
 }
 
 /// Reads what the host side has sent.
-fn described(descriptors: Vec<OwnedFd>) -> io::Result<Described> {
+fn described(descriptors: Vec<OwnedFd>, ahead: Ahead) -> io::Result<Described> {
     let Ok([description, control, input, output, error]) = <[OwnedFd; 5]>::try_from(descriptors)
     else {
         return Err(io::ErrorKind::InvalidData.into());
@@ -164,7 +173,11 @@ fn described(descriptors: Vec<OwnedFd>) -> io::Result<Described> {
     }
     let bytes = descriptor::read_from_start(description.as_fd(), SPEC_BYTES_MAX)?;
     let spec = Spec::from_bytes(&bytes).map_err(io::Error::other)?;
-    Ok(Some((spec, control, [input, output, error])))
+    if spec.fenced && ahead.network.is_some() {
+        // A fence's program has the network of its caller, which this process has left.
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(Some((spec, control, [input, output, error], ahead)))
 }
 
 /// Whether the host side has made the control groups, which it does meanwhile.
@@ -183,11 +196,11 @@ fn is_told_to_go(line: &OwnedFd) -> Result<bool, Failure> {
 fn make(
     line: &OwnedFd,
     spec: Spec,
-    holder: Option<Holder>,
+    ahead: Ahead,
     control: OwnedFd,
     standard: [OwnedFd; 3],
 ) -> Result<(Child, OwnedFd), Failure> {
-    let namespaces = match &holder {
+    let namespaces = match &ahead.holder {
         _ if spec.fenced => Namespaces::NONE,
         Some(_) => Namespaces::ALL_BUT_USER,
         None => Namespaces::ALL,
@@ -201,7 +214,7 @@ fn make(
     let divided = process::divide(namespaces, cgroup.as_ref().map(AsFd::as_fd));
     match at(Stage::Namespaces, divided)? {
         Side::Child => {
-            drop((go, cgroup, holder));
+            drop((go, cgroup, ahead));
             let inside = |ids, launcher| Inheritance {
                 spec,
                 control,
@@ -217,7 +230,7 @@ fn make(
             let equipped = if fenced {
                 release(&go)
             } else {
-                equip(line, &child, identity, holder, &go)
+                equip(line, &child, identity, ahead, &go)
             };
             match equipped {
                 Ok(()) => Ok((child, go)),
@@ -249,7 +262,7 @@ fn equip(
     line: &OwnedFd,
     child: &Child,
     identity: Identity,
-    holder: Option<Holder>,
+    ahead: Ahead,
     go: &OwnedFd,
 ) -> Result<(), Failure> {
     // The user namespace that the network is to belong to, if not this one.
@@ -267,13 +280,21 @@ fn equip(
         let path = format!("/proc/{}/ns/user", child.pid);
         owner = Some(at(Stage::Namespaces, open_path(path.as_bytes()))?);
     }
-    let ids = at(Stage::Ids, holder.map(Holder::finish).transpose())?;
+    let ids = at(Stage::Ids, ahead.holder.map(Holder::finish).transpose())?;
     // Not earlier: the id map of a process that cannot be inspected is
     // written by nobody but root. Nothing hostile runs yet.
     at(Stage::Rights, credentials::forbid_inspection())?;
     let with: Vec<BorrowedFd<'_>> = ids.iter().map(AsFd::as_fd).collect();
     let _ = socket::send(go.as_fd(), b"g", &with);
-    at(Stage::Namespaces, make_network(owner, go))
+    at(
+        Stage::Namespaces,
+        match (owner, ahead.network) {
+            (Some(owner), _) => make_network(&owner, go),
+            (None, Some(network)) => give_network(&network, go),
+            // The rest of this process's work needs no network.
+            (None, None) => own_network().and_then(|network| give_network(&network, go)),
+        },
+    )
 }
 
 /// The child's first steps: it must not outlive the launcher, and waits until
@@ -306,19 +327,25 @@ fn begin(
     }
 }
 
-/// Makes the sandbox's network, of nothing but its own loopback, while the first
-/// process builds the tree. That is done by a process which ends right after: it
-/// has to join the network's owner, and rights there are no launcher's.
-fn make_network(owner: Option<OwnedFd>, go: &OwnedFd) -> io::Result<()> {
+/// Leaves the network for one of nothing but its own loopback.
+fn own_network() -> io::Result<OwnedFd> {
+    credentials::leave_namespaces(CLONE_NEWNET)?;
+    network::with_loopback()
+}
+
+/// That the first process is gone is no failure of this side's: it has told why.
+fn give_network(network: &OwnedFd, go: &OwnedFd) -> io::Result<()> {
+    let _ = socket::send(go.as_fd(), b"n", &[network.as_fd()]);
+    Ok(())
+}
+
+/// Makes the sandbox's network while the first process builds the tree. That is done by
+/// a process which ends right after: it has to join the network's owner, and rights
+/// there are no launcher's.
+fn make_network(owner: &OwnedFd, go: &OwnedFd) -> io::Result<()> {
     let make = || -> io::Result<()> {
-        if let Some(owner) = owner {
-            credentials::join_namespace(owner.as_fd(), CLONE_NEWUSER)?;
-        }
-        credentials::leave_namespaces(CLONE_NEWNET)?;
-        network::loopback_up()?;
-        let network = open_path(b"/proc/self/ns/net")?;
-        let _ = socket::send(go.as_fd(), b"n", &[network.as_fd()]);
-        Ok(())
+        credentials::join_namespace(owner.as_fd(), CLONE_NEWUSER)?;
+        give_network(&own_network()?, go)
     };
     let child = match process::divide(Namespaces::NONE, None)? {
         Side::Parent(child) => child,
@@ -352,21 +379,46 @@ fn let_map_ids(line: &OwnedFd, pid: u32) -> io::Result<()> {
     }
 }
 
+/// What a sandbox of root's needs whatever is in it, made before its description is
+/// there where that is asked for.
+#[derive(Default)]
+struct Ahead {
+    holder: Option<Holder>,
+    network: Option<OwnedFd>,
+}
+
+impl Ahead {
+    /// What can be made; the rest is tried again, and told of, when it is needed.
+    fn make() -> Self {
+        let holder = Holder::begin().ok();
+        let network = holder.as_ref().and_then(|_| own_network().ok());
+        Self { holder, network }
+    }
+
+    /// For a shifted identity: the user namespace to end in has these ids. No other one
+    /// needs it.
+    fn hold_ids_of(&mut self, identity: Identity) -> io::Result<()> {
+        let holder = self.holder.take();
+        if let Identity::Shifted { base, count, .. } = identity {
+            let mut holder = holder.map_or_else(Holder::begin, Ok)?;
+            holder.map(base, count)?;
+            self.holder = Some(holder);
+        }
+        Ok(())
+    }
+}
+
 /// A process in a user namespace of its own, which it keeps until something else
-/// does. It ends at once; the sandbox's namespaces are made meanwhile.
+/// does. It ends once the ids are mapped; the sandbox's namespaces are made meanwhile.
 struct Holder {
     pid: u32,
-    namespace: OwnedFd,
+    namespace: Option<OwnedFd>,
+    go: OwnedFd,
     done: OwnedFd,
 }
 
 impl Holder {
-    /// For a shifted identity: makes the user namespace to end in, where the ids
-    /// from 0 stand for those from its base.
-    fn begin(identity: Identity) -> io::Result<Option<Self>> {
-        let Identity::Shifted { base, count, .. } = identity else {
-            return Ok(None);
-        };
+    fn begin() -> io::Result<Self> {
         let (ready, go) = descriptor::pipe()?;
         let (done_here, done) = descriptor::pipe()?;
         let child = match process::divide(Namespaces::USER, None)? {
@@ -377,17 +429,21 @@ impl Holder {
             }
             Side::Parent(child) => child,
         };
-        let pid = child.pid;
-        let map = format!("0 {base} {count}");
+        Ok(Self {
+            pid: child.pid,
+            namespace: None,
+            go,
+            done: done_here,
+        })
+    }
+
+    /// Has the ids from 0 stand for those from a base.
+    fn map(&mut self, base: u32, count: u32) -> io::Result<()> {
+        let (pid, map) = (self.pid, format!("0 {base} {count}"));
         fs::write(format!("/proc/{pid}/uid_map"), &map)?;
         fs::write(format!("/proc/{pid}/gid_map"), &map)?;
-        let namespace = open_path(format!("/proc/{pid}/ns/user").as_bytes())?;
-        descriptor::write_all(&go, b"g")?;
-        Ok(Some(Self {
-            pid,
-            namespace,
-            done: done_here,
-        }))
+        self.namespace = Some(open_path(format!("/proc/{pid}/ns/user").as_bytes())?);
+        descriptor::write_all(&self.go, b"g")
     }
 
     /// The namespace, once no further one can be made in it.
@@ -395,11 +451,8 @@ impl Holder {
         let mut answer = [0_u8; 1];
         let forbidden = descriptor::read(self.done.as_fd(), &mut answer)? == 1;
         process::wait(Some(self.pid), true)?;
-        if forbidden {
-            Ok(self.namespace)
-        } else {
-            Err(io::ErrorKind::PermissionDenied.into())
-        }
+        let namespace = self.namespace.filter(|_| forbidden);
+        namespace.ok_or_else(|| io::ErrorKind::PermissionDenied.into())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::held::{CONTROLLERS, First, Held, ON, Unified};
 /// The group beside the sandboxes' that holds Atoll's own processes, where they had
 /// to leave the delegated one. It stays: whoever is in it cannot remove it.
 const OWN_GROUP: &str = "atoll";
+const ESRCH: i32 = 3;
 
 /// What groups of version 2 are called in records.
 pub(crate) const UNIFIED: &str = "cgroup-v2";
@@ -78,7 +79,7 @@ impl Groups {
     /// Takes these processes, Atoll's own, out of the way where that is needed: a
     /// group passes no controllers on while it has processes of its own. Not later
     /// than the launcher has others to be taken along.
-    pub(crate) fn leave(&self, processes: &[u32]) -> io::Result<()> {
+    pub(crate) fn leave(&self, processes: impl Iterator<Item = u32>) -> io::Result<()> {
         let Some(unified) = &self.unified else {
             return Ok(());
         };
@@ -92,7 +93,11 @@ impl Groups {
             _ => {}
         }
         for pid in processes {
-            write_existing(&own.join("cgroup.procs"), &pid.to_string())?;
+            match write_existing(&own.join("cgroup.procs"), &pid.to_string()) {
+                // One that has ended meanwhile is out of the way.
+                Err(error) if error.raw_os_error() == Some(ESRCH) => {}
+                moved => moved?,
+            }
         }
         Ok(())
     }

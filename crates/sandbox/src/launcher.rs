@@ -1,13 +1,15 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Report};
+use atoll_model::Mode;
 use atoll_sys::{descriptor, process, socket};
 use rustix::net::{Shutdown, shutdown};
 
-use crate::SandboxError;
+use crate::{Host, SandboxError};
 
 /// A launcher that has been started and waits for a description. It holds
 /// nothing and can do nothing yet, so it may be started before the decision:
@@ -103,12 +105,25 @@ impl Drop for Starting {
 
 /// A launcher that stays and makes others, a fork for each: for whoever starts many
 /// sandboxes. It holds nothing of any of them. Dropped, it ends; what it has made
-/// goes on.
+/// goes on. One launcher more than was asked for waits, so that the next sandbox
+/// need not.
 #[derive(Debug)]
 pub struct Spawner {
     /// One asks and is answered at a time. Closed before its end is waited for.
-    line: Mutex<OwnedFd>,
+    lines: Mutex<Lines>,
+    /// What each launcher is told to make while it waits.
+    word: &'static [u8],
+    /// Whether the kernel tells which launchers there are: they may have to leave a
+    /// group together, so that else none waits.
+    lists_children: bool,
     process: Departing,
+}
+
+#[derive(Debug)]
+struct Lines {
+    spawner: OwnedFd,
+    /// That of a launcher which was asked for, and not yet answered for.
+    next: Option<OwnedFd>,
 }
 
 impl Spawner {
@@ -116,10 +131,18 @@ impl Spawner {
     ///
     /// # Errors
     /// [`SandboxError::Launcher`].
-    pub fn start(program: &[u8]) -> Result<Self, SandboxError> {
+    pub fn start(program: &[u8], host: &Host) -> Result<Self, SandboxError> {
         let Launcher { line, pid, .. } = Launcher::start(program)?;
+        // Of others, all namespaces belong to one that only the description tells of;
+        // and in a fence there are none.
+        let is_ahead = host.is_root && matches!(host.mode(), Ok(Mode::Full));
         Ok(Self {
-            line: Mutex::new(line),
+            lines: Mutex::new(Lines {
+                spawner: line,
+                next: None,
+            }),
+            lists_children: Path::new("/proc/thread-self/children").exists(),
+            word: if is_ahead { b"a" } else { b"l" },
             process: Departing { line: None, pid },
         })
     }
@@ -129,32 +152,67 @@ impl Spawner {
     /// # Errors
     /// [`SandboxError::Launcher`]: too many processes, or the spawner is gone.
     pub(crate) fn launcher(&self) -> Result<Launcher, SandboxError> {
-        let spawner = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = || io::Error::other("the spawner is gone");
-        let ask = || -> io::Result<Launcher> {
-            let (line, far) = socket::pair()?;
-            socket::send(spawner.as_fd(), b"l", &[far.as_fd()])?;
-            drop(far);
-            let mut answer = [0_u8; MESSAGE_BYTES_MAX];
-            let (got, _) = socket::receive(spawner.as_fd(), &mut answer)?;
-            match Report::from_bytes(answer.get(..got).unwrap_or_default()) {
-                Ok(Report::Started { pid }) => Ok(Launcher {
-                    line,
-                    pid,
-                    parent: Parent::Spawner(self.process.pid),
-                }),
-                Ok(Report::Failed { error, .. }) => Err(io::Error::from_raw_os_error(error)),
-                _ if got == 0 => Err(gone()),
-                _ => Err(io::ErrorKind::InvalidData.into()),
-            }
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = lines.next.take();
+        let waiting = waiting.and_then(|line| self.answered(&lines.spawner, line).ok());
+        // A line that can be read has been closed: by itself it says nothing yet.
+        let is_there = |launcher: &Launcher| {
+            let seen = descriptor::wait_readable([Some(launcher.line.as_fd())], Some(0));
+            seen.is_ok_and(|[readable]| !readable)
         };
-        ask().map_err(|error| {
+        let launcher = match waiting.filter(is_there) {
+            Some(launcher) => Ok(launcher),
+            None => self
+                .ask(&lines.spawner)
+                .and_then(|line| self.answered(&lines.spawner, line)),
+        };
+        // Where it fails, whoever needs it is told.
+        if self.lists_children {
+            lines.next = self.ask(&lines.spawner).ok();
+        }
+        launcher.map_err(|error| {
             SandboxError::Launcher(match error.kind() {
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => gone(),
                 _ => error,
             })
         })
     }
+
+    /// Asks for a launcher, whose line this is.
+    fn ask(&self, spawner: &OwnedFd) -> io::Result<OwnedFd> {
+        let (line, far) = socket::pair()?;
+        socket::send(spawner.as_fd(), self.word, &[far.as_fd()])?;
+        Ok(line)
+    }
+
+    /// Takes the answer that there is one.
+    fn answered(&self, spawner: &OwnedFd, line: OwnedFd) -> io::Result<Launcher> {
+        let mut answer = [0_u8; MESSAGE_BYTES_MAX];
+        let (got, _) = socket::receive(spawner.as_fd(), &mut answer)?;
+        match Report::from_bytes(answer.get(..got).unwrap_or_default()) {
+            Ok(Report::Started { pid }) => Ok(Launcher {
+                line,
+                pid,
+                parent: Parent::Spawner(self.process.pid),
+            }),
+            Ok(Report::Failed { error, .. }) => Err(io::Error::from_raw_os_error(error)),
+            _ if got == 0 => Err(gone()),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// Its children now (proc_pid_task_children(5)), where the kernel lists them.
+fn children_of(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let list = list.unwrap_or_default();
+    list.split_whitespace()
+        .filter_map(|one| one.parse().ok())
+        .collect()
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the spawner is gone")
 }
 
 /// What is left of a sandbox that is gone: its launcher, which ends by itself.
@@ -211,14 +269,16 @@ impl Launcher {
         start().map_err(SandboxError::Launcher)
     }
 
-    /// The processes of Atoll's own that have to do with it, this one included.
-    pub(crate) fn processes(&self) -> Vec<u32> {
+    /// The processes of Atoll's own that have to do with it, this one included. Of a
+    /// spawner, also those that wait: what it makes from then on is where it is itself.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
         let spawner = match self.parent {
             Parent::Own => None,
             Parent::Spawner(pid) => Some(pid),
         };
         let these = [self.pid, std::process::id()];
-        these.into_iter().chain(spawner).collect()
+        let waiting = spawner.into_iter().flat_map(children_of);
+        spawner.into_iter().chain(these).chain(waiting)
     }
 
     /// Lets the launcher go: it ends what is left, and itself, once its line is

@@ -101,7 +101,7 @@ fn launch(
     }
     let launcher = starting.ready()?;
     // Before the launcher has children, who would stay behind.
-    let left = groups.map_or(Ok(()), |groups| groups.leave(&launcher.processes()));
+    let left = groups.map_or(Ok(()), |groups| groups.leave(launcher.processes()));
     let left = left.map_err(SandboxError::host(
         "the delegated control group cannot be used",
     ));

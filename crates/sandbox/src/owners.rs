@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use atoll_model::{Access, Boundary, ViewKind};
 use atoll_sys::descriptor;
@@ -56,7 +57,14 @@ fn try_to_map(place: &Path) -> io::Result<()> {
     let path = std::ffi::CString::new(place.as_os_str().as_bytes())?;
     let place = descriptor::open_place(None, &path)?;
     let copied = mount::copy(place.as_fd())?;
-    let ids = some_ids()?;
+    // Which ids they are does not matter, so that one map serves all.
+    static IDS: Mutex<Option<OwnedFd>> = Mutex::new(None);
+    let mut known = IDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let ids = match known.take() {
+        Some(ids) => ids,
+        None => some_ids()?,
+    };
+    let ids = known.insert(ids);
     mount::restrict(copied.as_fd(), Attributes::NO_SETUID, Some(ids.as_fd()))
 }
 

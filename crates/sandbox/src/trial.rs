@@ -9,6 +9,7 @@ use atoll_sys::process::{self, Change, Namespaces, Side};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 /// The step at which a trial ended.
 #[derive(Debug)]
@@ -86,7 +87,8 @@ fn use_namespaces([users, groups]: &[Vec<u8>; 2]) -> Result<(), u8> {
     written(c"/proc/self/setgroups", b"deny")?;
     written(c"/proc/self/uid_map", users)?;
     written(c"/proc/self/gid_map", groups)?;
-    atoll_sys::credentials::set_host_name(b"atoll").map_err(|_| NO_RIGHTS)?;
+    // A right that nothing but a security module takes from whoever has the others.
+    remove_capability_from_bounding_set(CapabilitySet::SYS_BOOT).map_err(|_| NO_RIGHTS)?;
     let apart = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     mount_change(c"/", apart).map_err(|_| NO_MOUNTS)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;

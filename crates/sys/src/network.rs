@@ -1,23 +1,28 @@
 //! The one network device of a sandbox: its loopback.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::check;
+use crate::descriptor::owned;
 
-/// Switches the loopback device of this network namespace on (netdevice(7)).
+/// As in linux/sockios.h.
+const SIOCGSKNS: libc::Ioctl = 0x894c;
+
+/// Switches the loopback device of this network namespace on (netdevice(7)), and opens
+/// the namespace.
 ///
 /// # Errors
 /// The kernel's; EPERM without rights over the namespace.
-pub fn loopback_up() -> io::Result<()> {
-    #[cfg(feature = "without_defences")]
-    if crate::without::is("network") {
-        return Ok(());
-    }
+pub fn with_loopback() -> io::Result<OwnedFd> {
     let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    #[cfg(feature = "without_defences")]
+    if crate::without::is("network") {
+        return namespace_of(&socket);
+    }
     // SAFETY: ifreq is plain data for which zeroes are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
@@ -25,6 +30,12 @@ pub fn loopback_up() -> io::Result<()> {
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: `request` lives through the call, which reads it.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })
-        .map(drop)
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })?;
+    namespace_of(&socket)
+}
+
+/// The network namespace of a socket: one look-up in /proc less.
+fn namespace_of(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: this request takes no argument.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS) }).map(owned)
 }

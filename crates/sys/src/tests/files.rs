@@ -227,6 +227,6 @@ fn an_option_that_no_file_system_knows_is_an_error() {
         assert_eq!(number(made), libc::ENODEV);
         assert!(credentials::set_host_name(b"inside").is_ok());
         assert!(credentials::leave_namespaces(libc::CLONE_NEWNET).is_ok());
-        assert!(crate::network::loopback_up().is_ok());
+        assert!(crate::network::with_loopback().is_ok());
     });
 }
