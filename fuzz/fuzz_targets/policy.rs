@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use atoll_model::{
-    Access, Boundary, Call, Limits, Principal, RunId, Verdict, View, ViewKind, WorkspaceMode,
+    Access, Boundary, Call, Limits, Mode, Principal, RunId, Verdict, View, ViewKind, WorkspaceMode,
 };
 use atoll_policy::{
     Facts, HostFacts, NoProfiles, Requested, RequestedProfile, SourceFile, Sources, TrustList,
@@ -118,6 +118,7 @@ impl World<'_> {
         let _ = (rules.show(), rules.show_json());
         let environment = environment();
         let facts = Facts {
+            mode: Mode::Full,
             host: &host,
             environment: &environment,
         };
@@ -180,7 +181,10 @@ fn assert_fixed_rules(boundary: &Boundary, host: &HostFacts) {
         }
         assert!(!host.home.starts_with(path), "{path:?} shows the home");
         let writable = !matches!(view.access, Access::ReadOnly);
-        assert!(!writable || path.starts_with(&host.home), "{path:?}");
+        // Root inside changes the system in layers that are nobody else's.
+        let layered = boundary.root && view.kind == ViewKind::System;
+        let can_be_written = layered || path.starts_with(&host.home);
+        assert!(!writable || can_be_written, "{path:?}");
         for later in boundary.views.iter().skip(index + 1) {
             assert!(!view.inside.starts_with(&later.inside), "{later:?} is late");
         }
@@ -200,6 +204,7 @@ fn assert_rights_at_most(narrow: &Boundary, wide: &Boundary) {
     let (one, other) = (narrow.syscalls, wide.syscalls);
     assert!(one.deny_debugging >= other.deny_debugging, "debugging");
     assert!(one.deny_sockets >= other.deny_sockets, "sockets");
+    assert!(narrow.root <= wide.root, "root");
     if !wide.programs.is_empty() {
         assert!(!narrow.programs.is_empty(), "everything may be executed");
         for program in &narrow.programs {
