@@ -109,8 +109,8 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
 /// left without a description.
 type Described = Option<(Spec, OwnedFd, [OwnedFd; 3], Ahead)>;
 
-/// The word for a launcher that makes ahead of its description what root's sandboxes
-/// need.
+/// The word for making ahead of a description what root's sandboxes need: for the
+/// launcher that gets the line which comes with it, or without one for this launcher.
 const AHEAD: u8 = b'a';
 
 /// Waits for a description. Meanwhile every line that comes gets a launcher of its
@@ -139,7 +139,15 @@ fn stand_by(line: &mut OwnedFd) -> io::Result<Described> {
         if descriptors.len() > 1 {
             return described(descriptors, ahead);
         }
+        if descriptors.is_empty() && word == [AHEAD] {
+            ahead = Ahead::make();
+            continue;
+        }
         let further = descriptors.pop().ok_or(io::ErrorKind::InvalidData)?;
+        if ahead.holder.is_some() {
+            // Others would have what is for this one's sandbox.
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         if ends.is_none() {
             ends = Some(process::signals_as_descriptor(&[SIGCHLD])?);
         }

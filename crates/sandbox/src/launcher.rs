@@ -11,6 +11,9 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::{Host, SandboxError};
 
+/// The word for making network and ids ahead of a description; see `stand_by` in jail.
+const AHEAD: &[u8] = b"a";
+
 /// A launcher that has been started and waits for a description. It holds
 /// nothing and can do nothing yet, so it may be started before the decision:
 /// the time it takes runs beside the ledger's.
@@ -34,6 +37,8 @@ pub(crate) enum Parent {
 #[derive(Debug)]
 pub struct Starting {
     launcher: Option<Begun>,
+    /// What another one is started from, where this one is of no use.
+    program: Option<&'static [u8]>,
 }
 
 #[derive(Debug)]
@@ -50,12 +55,14 @@ impl Starting {
     #[must_use]
     pub fn begin(program: &'static [u8]) -> Self {
         // Where a user has too many processes, there is no thread either.
-        let begun = match std::thread::Builder::new().spawn(|| Launcher::start(program)) {
+        let start = || Launcher::start(program).inspect(Launcher::make_ahead);
+        let begun = match std::thread::Builder::new().spawn(start) {
             Ok(thread) => Begun::Thread(thread),
             Err(error) => Begun::Made(Err(SandboxError::Launcher(error))),
         };
         Self {
             launcher: Some(begun),
+            program: Some(program),
         }
     }
 
@@ -64,6 +71,7 @@ impl Starting {
     pub fn by(spawner: &Spawner) -> Self {
         Self {
             launcher: Some(Begun::Made(spawner.launcher())),
+            program: None,
         }
     }
 
@@ -73,6 +81,24 @@ impl Starting {
     /// [`SandboxError::Launcher`].
     pub fn works(self) -> Result<(), SandboxError> {
         self.ready().map(|launcher| drop(launcher.let_go()))
+    }
+
+    /// The same for a fence, whose program has the network of its caller: a launcher
+    /// that has made one of its own is let go, and another started.
+    ///
+    /// # Errors
+    /// [`SandboxError::Launcher`].
+    pub(crate) fn ready_for_fence(mut self) -> Result<Launcher, SandboxError> {
+        let another = self.program.filter(|_| is_made_ahead());
+        let Some(program) = another else {
+            return self.ready();
+        };
+        if let Some(Begun::Thread(thread)) = self.launcher.take()
+            && let Ok(Ok(launcher)) = thread.join()
+        {
+            drop(launcher.let_go());
+        }
+        Launcher::start(program)
     }
 
     /// Waits until it is there.
@@ -113,9 +139,8 @@ pub struct Spawner {
     lines: Mutex<Lines>,
     /// What each launcher is told to make while it waits.
     word: &'static [u8],
-    /// Whether the kernel tells which launchers there are: they may have to leave a
-    /// group together, so that else none waits.
-    lists_children: bool,
+    /// Whether one waits beforehand.
+    is_ready: bool,
     process: Departing,
 }
 
@@ -135,14 +160,14 @@ impl Spawner {
         let Launcher { line, pid, .. } = Launcher::start(program)?;
         // Of others, all namespaces belong to one that only the description tells of;
         // and in a fence there are none.
-        let is_ahead = host.is_root && matches!(host.mode(), Ok(Mode::Full));
+        let is_ahead = is_made_ahead() && matches!(host.mode(), Ok(Mode::Full));
         Ok(Self {
             lines: Mutex::new(Lines {
                 spawner: line,
                 next: None,
             }),
-            lists_children: Path::new("/proc/thread-self/children").exists(),
-            word: if is_ahead { b"a" } else { b"l" },
+            is_ready: lists_children(),
+            word: if is_ahead { AHEAD } else { b"l" },
             process: Departing { line: None, pid },
         })
     }
@@ -167,7 +192,7 @@ impl Spawner {
                 .and_then(|line| self.answered(&lines.spawner, line)),
         };
         // Where it fails, whoever needs it is told.
-        if self.lists_children {
+        if self.is_ready {
             lines.next = self.ask(&lines.spawner).ok();
         }
         launcher.map_err(|error| {
@@ -200,6 +225,18 @@ impl Spawner {
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
+}
+
+/// Whether a launcher makes things ahead of its description: root's namespaces belong to
+/// nobody that only the description tells of.
+fn is_made_ahead() -> bool {
+    rustix::process::geteuid().is_root() && lists_children()
+}
+
+/// Whether the kernel tells which children there are: they may have to leave a group
+/// together with their parent.
+fn lists_children() -> bool {
+    Path::new("/proc/thread-self/children").exists()
 }
 
 /// Its children now (proc_pid_task_children(5)), where the kernel lists them.
@@ -269,16 +306,27 @@ impl Launcher {
         start().map_err(SandboxError::Launcher)
     }
 
-    /// The processes of Atoll's own that have to do with it, this one included. Of a
-    /// spawner, also those that wait: what it makes from then on is where it is itself.
+    /// Has it make what root's sandboxes need while the decision is still to come.
+    fn make_ahead(&self) {
+        if is_made_ahead() {
+            // That it is gone is found when it is needed.
+            let _ = socket::send(self.line.as_fd(), AHEAD, &[]);
+        }
+    }
+
+    /// The processes of Atoll's own that have to do with it, this one included. Children
+    /// are looked for last: what is made after its parent was moved is where that is.
     pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
         let spawner = match self.parent {
             Parent::Own => None,
             Parent::Spawner(pid) => Some(pid),
         };
         let these = [self.pid, std::process::id()];
-        let waiting = spawner.into_iter().flat_map(children_of);
-        spawner.into_iter().chain(these).chain(waiting)
+        let parents = spawner.into_iter().chain([self.pid]);
+        spawner
+            .into_iter()
+            .chain(these)
+            .chain(parents.flat_map(children_of))
     }
 
     /// Lets the launcher go: it ends what is left, and itself, once its line is

@@ -99,8 +99,11 @@ fn launch(
     if bytes.len() > SPEC_BYTES_MAX {
         return Err(SandboxError::TooLarge(bytes.len()));
     }
-    let launcher = starting.ready()?;
-    // Before the launcher has children, who would stay behind.
+    let launcher = match native.placement.fence {
+        Some(_) => starting.ready_for_fence()?,
+        None => starting.ready()?,
+    };
+    // Before the launcher has children of a sandbox, who would stay behind.
     let left = groups.map_or(Ok(()), |groups| groups.leave(launcher.processes()));
     let left = left.map_err(SandboxError::host(
         "the delegated control group cannot be used",
