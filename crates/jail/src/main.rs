@@ -68,7 +68,7 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         process::exit_now(0)
     };
     let directories = spec.cgroup_directories.clone();
-    let (fenced, landlock) = (spec.fenced, spec.landlock_version);
+    let (fenced, landlock, identity) = (spec.fenced, spec.landlock_version, spec.identity);
     if fenced {
         at(Stage::Landlock, confine::reach_only_below(landlock))?;
         // For when the first process is ended by someone else: what it leaves comes here.
@@ -81,7 +81,7 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         process::exit_now(0)
     }
     let made = make(line, spec, holder, control, standard).and_then(|(child, go)| {
-        if let Err(failure) = confine::only_wait(&directories, landlock, fenced) {
+        if let Err(failure) = confine::only_wait(&directories, landlock, fenced, identity) {
             end(&child);
             return Err(failure);
         }
@@ -187,10 +187,10 @@ fn make(
     control: OwnedFd,
     standard: [OwnedFd; 3],
 ) -> Result<(Child, OwnedFd), Failure> {
-    let namespaces = match &holder {
+    let namespaces = match spec.identity {
         _ if spec.fenced => Namespaces::NONE,
-        Some(_) => Namespaces::ALL_BUT_USER,
-        None => Namespaces::ALL,
+        Identity::Shifted { .. } | Identity::Unmapped { .. } => Namespaces::ALL_BUT_USER,
+        Identity::Own { .. } | Identity::Root { .. } => Namespaces::ALL,
     };
     let cgroup = match &spec.cgroup_unified {
         None => None,
@@ -260,7 +260,7 @@ fn equip(
             Some(map_own_ids(child.pid, [0, uid], [0, gid]))
         }
         Identity::Root { .. } => Some(let_map_ids(line, child.pid)),
-        Identity::Shifted { .. } => None,
+        Identity::Shifted { .. } | Identity::Unmapped { .. } => None,
     };
     if let Some(mapped) = mapped {
         at(Stage::Ids, mapped)?;

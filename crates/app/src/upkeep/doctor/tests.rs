@@ -161,9 +161,10 @@ fn whole() -> Facts {
         holding: Ok(Holding {
             landlock: 6,
             is_root: false,
+            unmapped: false,
             mode: Ok(Mode::Full),
             trial: Trial::Works,
-            limits: forecast(&groups, Mode::Full),
+            limits: forecast(&groups, Mode::Full, false),
             groups,
             delegation: vec![Step::of_root("mkdir /cg/x && true")],
             state: ("/home/x/.local/state/atoll".into(), "ext4".to_owned(), true),
@@ -200,7 +201,7 @@ fn finding(facts: &Facts, name: &str) -> Finding {
 fn fenced(facts: &mut Facts, holding: &mut Holding, trial: Trial) {
     let _ = facts;
     holding.mode = Ok(Mode::Fence);
-    holding.limits = forecast(&holding.groups, Mode::Fence);
+    holding.limits = forecast(&holding.groups, Mode::Fence, false);
     holding.trial = trial;
 }
 
@@ -300,7 +301,7 @@ fn statuses_tell_what_can_be_held() {
     let fence = changed(|facts, holding| fenced(facts, holding, Trial::NoRights));
     let nowhere = changed(|_, holding| {
         holding.groups = Held::Nowhere("why".to_owned());
-        holding.limits = forecast(&holding.groups, Mode::Full);
+        holding.limits = forecast(&holding.groups, Mode::Full, false);
     });
     let nothing = changed(|_, holding| holding.trial = Trial::NoRights);
     for (facts, required, expected) in [
