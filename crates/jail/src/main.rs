@@ -98,7 +98,7 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         // A host side that is gone is found so by the wait.
         let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
         // Open until the end: by it `init` sees that this process is there.
-        at(Stage::Start, wait(line, &child, fenced)).map(|()| drop(go))
+        at(Stage::Start, wait(line, &child, fenced, go))
     });
     remove_groups(&directories);
     made
@@ -422,10 +422,11 @@ fn open_path(path: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Waits for the end of the sandbox; ends it when the host side is gone.
-fn wait(line: &OwnedFd, child: &Child, fenced: bool) -> io::Result<()> {
+fn wait(line: &OwnedFd, child: &Child, fenced: bool, go: OwnedFd) -> io::Result<()> {
     let host_is_there = wait_for_either(line.as_fd(), child.descriptor.as_fd())?;
-    if !host_is_there {
-        process::signal(child.descriptor.as_fd(), SIGKILL)?;
+    if !host_is_there && process::signal(child.descriptor.as_fd(), SIGKILL).is_err() {
+        // It has not become the user yet that this process is: it ends by the line.
+        drop(go);
     }
     let waited = process::wait(Some(child.pid), true)?;
     if fenced {

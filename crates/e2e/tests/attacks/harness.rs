@@ -158,12 +158,16 @@ impl Attack {
                 .host_shell(&inside)
                 .env("ATOLL", program)
                 .env(SWITCH, without),
+            Place::Unmapped(ref program, without) => world
+                .host_shell(&inside)
+                .env("ATOLL", world.without_user_namespaces(program))
+                .env(SWITCH, without),
             Place::Outside => world.host_shell(&outside),
             Place::InNamespaces => world.mount_shell(&outside),
         };
         let invocation = invocation.env("SCRIPT", filled(self.script)).within(SOON);
         let outcome = self.carry_out(invocation);
-        if matches!(place, Place::Inside(..)) {
+        if matches!(place, Place::Inside(..) | Place::Unmapped(..)) {
             let failed = outcome.code() == 125 && outcome.err().contains("error:");
             assert!(!failed, "{}: nothing started: {outcome}", self.id);
         }
@@ -213,12 +217,45 @@ impl Attack {
         );
         println!("{id} [{technique}]: held; succeeds {named}");
         note_row(id);
+        if is_root() {
+            self.check_unmapped(test, weakened);
+        }
+    }
+
+    /// The same once more where root can make no user namespaces.
+    fn check_unmapped(&self, test: &str, weakened: &Path) {
+        let id = self.id;
+        if self.options.contains(&"--live") {
+            // No run is live there, which `unmapped.rs` sees.
+            return;
+        }
+        let (taken, outcome) = self.attempt(test, Place::Unmapped(program(), ""));
+        assert!(
+            !taken,
+            "{id} GOT THROUGH without user namespaces: {outcome}"
+        );
+        let defences = match self.control {
+            // The workspace is a copy there, and no layer.
+            Control::Without(defences) if !defences.contains("layer") => defences,
+            Control::Without(_)
+            | Control::Outside
+            | Control::OutsideAsRoot
+            | Control::InNamespaces => return,
+        };
+        let place = Place::Unmapped(weakened.to_path_buf(), defences);
+        let (taken, outcome) = self.attempt(test, place);
+        assert!(
+            taken,
+            "{id} does not succeed without {defences} and user namespaces: {outcome}"
+        );
     }
 }
 
 #[derive(Clone)]
 enum Place {
     Inside(PathBuf, &'static str),
+    /// Inside, where root can make no user namespaces.
+    Unmapped(PathBuf, &'static str),
     Outside,
     InNamespaces,
 }
