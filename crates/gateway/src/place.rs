@@ -16,6 +16,7 @@ use atoll_store::{
 use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
+use crate::resuming::decided_about;
 use crate::slug::slug;
 use crate::{Request, fencing, rooted};
 
@@ -459,19 +460,6 @@ impl Placing<'_> {
         } else {
             self.request.state.run_dir(run)
         }
-    }
-}
-
-/// Why a run in this state has no layers that another could go on in.
-fn decided_about(state: RunState) -> Option<&'static str> {
-    match state {
-        RunState::Kept | RunState::Interrupted => None,
-        RunState::Running => Some("it is still running"),
-        RunState::Applied => Some("its changes were applied: they are in the workspace already"),
-        RunState::PartlyApplied => Some("a part of its changes was applied to the workspace"),
-        RunState::Discarded => Some("its changes were discarded, or went on in a later run"),
-        RunState::Undone => Some("its changes were applied and taken back"),
-        RunState::Failed => Some("it was never carried out"),
     }
 }
 

@@ -111,12 +111,7 @@ fn launch(
         let (input_inside, input) = descriptor::pipe()?;
         let (output, output_inside) = descriptor::pipe()?;
         let (error, error_inside) = descriptor::pipe()?;
-        let other = match spec.identity {
-            Identity::Own { .. } | Identity::Root { .. } => None,
-            Identity::Shifted { uid, gid, base, .. } => Some((base + uid, base + gid)),
-            Identity::Unmapped { uid, gid } => Some((uid, gid)),
-        };
-        if let Some((uid, gid)) = other {
+        if let Some((uid, gid)) = other_user(spec.identity) {
             // Programs open /dev/stdout anew, which asks for the pipe's owner.
             for end in [&input_inside, &output_inside, &error_inside] {
                 descriptor::change_owner(end.as_fd(), uid, gid)?;
@@ -163,6 +158,15 @@ fn launch(
             drop(launcher.let_go());
             Err(told.unwrap_or(error))
         }
+    }
+}
+
+/// Who the program is to the kernel, where that is not who starts it.
+fn other_user(identity: Identity) -> Option<(u32, u32)> {
+    match identity {
+        Identity::Own { .. } | Identity::Root { .. } => None,
+        Identity::Shifted { uid, gid, base, .. } => Some((base + uid, base + gid)),
+        Identity::Unmapped { uid, gid } => Some((uid, gid)),
     }
 }
 
@@ -273,13 +277,12 @@ fn describe(
 /// Who the program is to the kernel.
 fn identity(native: &Native<'_>, call: &Call, root: bool) -> Result<Identity, SandboxError> {
     let fits = |id: u32| native.placement.base.is_none() || id < IDS;
-    if !fits(call.principal.uid) || !fits(call.principal.gid) {
+    let (uid, gid) = (call.principal.uid, call.principal.gid);
+    if !fits(uid) || !fits(gid) {
         return Err(SandboxError::Kernel(format!(
-            "ids above {IDS} cannot be shifted, and this call's are {} and {}",
-            call.principal.uid, call.principal.gid
+            "ids above {IDS} cannot be shifted, and this call's are {uid} and {gid}"
         )));
     }
-    let (uid, gid) = (call.principal.uid, call.principal.gid);
     Ok(match native.placement.base {
         Some(_) if native.host.unmapped && root => {
             return Err(SandboxError::Kernel(

@@ -258,8 +258,8 @@ fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
                 .to_owned(),
             Vec::new(),
         ),
-        Trial::NoNamespaces(error) => forbidden(facts, holding, &error.to_string()),
-        Trial::NoRights => forbidden(facts, holding, "they give no rights"),
+        Trial::NoNamespaces(error) => fixes::forbidden(facts, holding, &error.to_string()),
+        Trial::NoRights => fixes::forbidden(facts, holding, "they give no rights"),
     };
     // Without them a fence is left, if Landlock is able to hold one.
     let is_fenced = matches!(holding.mode, Ok(Mode::Fence));
@@ -280,41 +280,12 @@ fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
 
 /// Root holds programs without user namespaces too: as users of Atoll's own.
 fn unmapped(facts: &Facts, holding: &Holding, name: &str) -> Finding {
-    let (why, fixes) = forbidden(facts, holding, "none can be made");
+    let (why, fixes) = fixes::forbidden(facts, holding, "none can be made");
     let found = "none: programs of root are users of Atoll's own, and work on a copy";
     Finding::new(Group::Boundary, name, Grade::Weaker, found)
         .because(why)
         .mended_by(fixes)
         .promises(Holds::Partly, Holds::Not)
-}
-
-fn forbidden(facts: &Facts, holding: &Holding, told: &str) -> (String, Vec<Step>) {
-    let settings = &facts.settings;
-    if settings.max_user_namespaces == Some(0) {
-        return (
-            "user.max_user_namespaces is 0".to_owned(),
-            vec![fixes::setting("user.max_user_namespaces", 15_000)],
-        );
-    }
-    if settings.unprivileged_clone == Some(0) && !holding.is_root {
-        return (
-            "kernel.unprivileged_userns_clone is 0".to_owned(),
-            vec![fixes::setting("kernel.unprivileged_userns_clone", 1)],
-        );
-    }
-    if settings.apparmor_restricts == Some(1) && !holding.is_root {
-        return (
-            "AppArmor gives ordinary users' namespaces no rights \
-             (kernel.apparmor_restrict_unprivileged_userns is 1)"
-                .to_owned(),
-            vec![fixes::profile(facts.program.as_deref())],
-        );
-    }
-    let why = format!(
-        "a try ended with: {told}. No setting says so: a filter of system calls, a security \
-         module or a changed root directory does, as in containers"
-    );
-    (why, Vec::new())
 }
 
 fn copy_on_write(holding: &Holding) -> Finding {

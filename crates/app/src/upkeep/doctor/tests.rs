@@ -420,3 +420,30 @@ fn a_profile_names_only_paths_that_are_no_patterns() {
         assert!(apparmor::profile(Path::new(pattern)).is_err(), "{pattern}");
     }
 }
+
+#[test]
+fn root_without_user_namespaces_is_full_and_weaker() {
+    let mut facts = changed(|facts, holding| {
+        (holding.is_root, holding.unmapped) = (true, true);
+        holding.limits = forecast(&holding.groups, Mode::Full, true);
+        facts.settings.max_user_namespaces = Some(0);
+    });
+    let findings = diagnose(&facts);
+    assert_eq!(mode(&facts, &findings), Some(Mode::Full));
+    assert_eq!(status(&findings, Some(Mode::Full), &[]), 1);
+    let graded = |name: &str| {
+        let found = findings.iter().find(|one| one.name == name);
+        found.map(|one| (one.grade, one.fixes.len()))
+    };
+    assert_eq!(graded("user-namespaces"), Some((Grade::Weaker, 1)));
+    assert_eq!(graded("copy-on-write"), Some((Grade::Weaker, 0)));
+    // It is no limit, and told once.
+    assert_eq!(graded("user-namespace"), None);
+    // With no right to other namespaces either, nothing starts.
+    if let Ok(holding) = &mut facts.holding {
+        holding.trial = Trial::NoRights;
+        holding.mode = Err("no rights".to_owned());
+    }
+    let findings = diagnose(&facts);
+    assert_eq!(mode(&facts, &findings), None);
+}
