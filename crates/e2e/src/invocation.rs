@@ -21,6 +21,19 @@ pub struct Invocation {
     bound: Duration,
 }
 
+/// What is put in front of a program of root that is to make no user namespaces.
+pub(crate) const IN_A_CHANGED_ROOT: [&str; 8] = [
+    "unshare",
+    "--mount",
+    "--propagation",
+    "private",
+    "sh",
+    "-c",
+    "mount --rbind / /mnt && exec /usr/sbin/chroot /mnt \
+     sh -c 'cd \"$0\" && exec \"$@\"' \"$PWD\" \"$@\"",
+    "sh",
+];
+
 impl Invocation {
     pub(crate) fn new(
         command: Vec<OsString>,
@@ -99,6 +112,12 @@ impl Invocation {
                       --inh-caps=-all --ambient-caps=-all --bounding-set=-all \"$@\"";
         let own = ["unshare", "--user", "--map-current-user", "--keep-caps"];
         self.under(own.into_iter().chain(["sh", "-c", forbid, "sh"]))
+    }
+
+    /// Forbids root user namespaces: in a changed root directory the kernel makes none,
+    /// and gives everything else. The host's settings stay as they are.
+    pub fn without_user_namespaces(self) -> Self {
+        self.under(IN_A_CHANGED_ROOT)
     }
 
     /// Starts it and waits for its end.

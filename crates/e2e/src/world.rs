@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, StatFs, mknodat, statfs};
 
+use crate::invocation::IN_A_CHANGED_ROOT;
 use crate::{Invocation, Outcome};
 
 /// File systems in memory, and those that are layers themselves (statfs(2)).
@@ -205,6 +206,24 @@ impl World {
         fs::set_permissions(&back, fs::Permissions::from_mode(0o755)).unwrap();
         let own = ["unshare", "--user", "--map-root-user", "--mount", "--"];
         self.host_shell(script).env("ATOLL", back).under(own)
+    }
+
+    /// What leads to a program on a host whose root can make no user namespaces: in a
+    /// changed root directory the kernel makes none, and gives everything else. For root;
+    /// the host's settings stay as they are.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn without_user_namespaces(&self, program: &Path) -> PathBuf {
+        let name = program.file_name().unwrap().to_string_lossy();
+        let path = self.top.join(format!("{name}-in-a-changed-root"));
+        let words = IN_A_CHANGED_ROOT.map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+        let words = words.join(" ");
+        let text = format!("#!/bin/sh\nexec {words} '{}' \"$@\"\n", program.display());
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
     }
 
     /// The id of the run started last.

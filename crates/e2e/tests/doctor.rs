@@ -75,6 +75,24 @@ fn doctor_says_what_a_run_does_without_namespaces() {
     );
 }
 
+/// Root holds programs without user namespaces, and is told what is weaker.
+#[test]
+fn doctor_says_what_a_run_of_root_does_without_user_namespaces() {
+    let world = World::new("doctor_says_what_a_run_of_root_does_without_user_namespaces");
+    if !is_root() {
+        return world.skip("an ordinary user is fenced in", Avoidable::No);
+    }
+    let mode = agreed(&world, Invocation::without_user_namespaces);
+    assert_eq!(mode.as_deref(), Some("full"));
+    let doctor = world.atoll(["doctor"]).without_user_namespaces();
+    let told = doctor.run().expect_status(1);
+    for words in ["users of Atoll's own", "the workspace is copied"] {
+        assert!(told.out().contains(words), "{told}");
+    }
+    let required = world.atoll(["doctor", "--require", "full"]);
+    let _ = required.without_user_namespaces().run().success();
+}
+
 /// Nothing forbids namespaces, and they are of no use: a part of /proc is covered, as
 /// in containers.
 #[test]

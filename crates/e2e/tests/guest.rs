@@ -158,7 +158,7 @@ fn root_of_a_container_has_every_limit_if_alone_slow() {
 #[test]
 fn without_user_namespaces_the_setting_is_named_slow() {
     if let Some(told) = without_systemd("without_user_namespaces_the_setting_is_named_slow") {
-        told.expect("namespaces-", 8);
+        told.expect("namespaces-", 14);
     }
 }
 

@@ -107,6 +107,14 @@ pub enum Identity {
         /// How many ids are mapped.
         count: u32,
     },
+    /// The launcher runs as root, and no user namespace can be made: the program is
+    /// somebody else, inside by the same number as to the kernel.
+    Unmapped {
+        /// User id, never 0.
+        uid: u32,
+        /// Group id, never 0.
+        gid: u32,
+    },
 }
 
 /// A place on the host, and what must stand there: a path that was exchanged
@@ -326,9 +334,11 @@ impl Spec {
         from.end()?;
         let has_tree = !spec.operations.is_empty() || !spec.host_name.is_empty();
         let is_own = matches!(spec.identity, Identity::Own { .. });
+        // Without ids of a sandbox's own a capability would be one over the host's.
+        let is_powerless = is_own || matches!(spec.identity, Identity::Unmapped { .. });
         let has_rights = spec.capabilities != 0;
         if spec.fenced && (has_tree || !is_own || has_rights)
-            || is_own && has_rights
+            || is_powerless && has_rights
             || spec.capabilities & !ROOT_CAPABILITIES != 0
         {
             return Err(Malformed::Tag);
@@ -410,6 +420,7 @@ fn write_identity(out: &mut Writer, identity: Identity) {
             base,
             count,
         } => (1, [uid, gid, base, count]),
+        Identity::Unmapped { uid, gid } => (3, [uid, gid, 0, 0]),
     };
     out.u8(tag);
     for number in numbers {
@@ -429,6 +440,7 @@ fn read_identity(from: &mut Reader<'_>) -> Result<Identity, Malformed> {
             gid,
             ranged: base == 1,
         }),
+        (3, 0, 0) if uid != 0 && gid != 0 => Ok(Identity::Unmapped { uid, gid }),
         (1, 1.., 1..) if fits => Ok(Identity::Shifted {
             uid,
             gid,

@@ -359,6 +359,7 @@ fn identities_outside_of_their_block_are_refused() {
         base,
         count,
     };
+    let unmapped = |uid, gid| Identity::Unmapped { uid, gid };
     let cases = [
         (Identity::Own { uid: 0, gid: 0 }, true),
         (
@@ -377,6 +378,9 @@ fn identities_outside_of_their_block_are_refused() {
         (shifted(0, 0, 1, 0), false),
         (shifted(0, 0, u32::MAX - 5, 5), true),
         (shifted(0, 0, u32::MAX - 5, 6), false),
+        (unmapped(0x7000_0000, 0x7000_0000), true),
+        (unmapped(0, 0x7000_0000), false),
+        (unmapped(0x7000_0000, 0), false),
     ];
     for (identity, expected) in cases {
         let spec = Spec {
@@ -405,6 +409,8 @@ fn only_root_inside_has_rights_and_only_the_listed_ones() {
         (root(false), ROOT_CAPABILITIES, true),
         (root(true), ROOT_CAPABILITIES, true),
         (root(true), ROOT_CAPABILITIES | SYS_ADMIN, false),
+        (Identity::Unmapped { uid: 1, gid: 2 }, 0, true),
+        (Identity::Unmapped { uid: 1, gid: 2 }, 1, false),
         (shifted, ROOT_CAPABILITIES, true),
         (shifted, SYS_ADMIN, false),
         (shifted, u64::MAX, false),
@@ -698,6 +704,7 @@ fn identities() -> impl Strategy<Value = Identity> {
             gid,
             ranged,
         }),
+        (1..=u32::MAX, 1..=u32::MAX).prop_map(|(uid, gid)| Identity::Unmapped { uid, gid }),
         (1..u32::MAX, 1..100_000_u32, any::<u32>(), any::<u32>()).prop_map(
             |(base, count, uid, gid)| {
                 let count = count.min(u32::MAX - base);
@@ -804,7 +811,7 @@ fn specs() -> impl Strategy<Value = Spec> {
             |(identity, groups, tree, limits, numbers, terminal, program)| Spec {
                 identity,
                 capabilities: match identity {
-                    Identity::Own { .. } => 0,
+                    Identity::Own { .. } | Identity::Unmapped { .. } => 0,
                     Identity::Root { .. } | Identity::Shifted { .. } => {
                         numbers.1[0] & ROOT_CAPABILITIES
                     }

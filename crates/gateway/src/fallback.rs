@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use atoll_model::{Boundary, ViewKind};
+use atoll_model::{Boundary, ViewKind, WorkspaceMode};
 use atoll_sandbox::{Host, unmapped_mounts};
 
 /// File systems that hold the upper directory of an overlay, marks and all.
@@ -56,18 +56,22 @@ impl<'a> Offered<'a> {
         !on.is_some_and(|mount| self.unmapped.contains(&mount.path))
     }
 
-    /// The kind of file system that a path is on.
-    pub(crate) fn kind(&self, path: &Path) -> &str {
-        self.host.mount_of(path).map_or("?", |mount| &mount.kind)
+    /// Says why a path cannot be shown as the person's own.
+    pub(crate) fn why_unmapped(&self, path: &Path) -> String {
+        if self.host.unmapped {
+            "no user namespace can be made here, without which no files are shown with other \
+             owners"
+                .to_owned()
+        } else {
+            let kind = self.host.mount_of(path).map_or("?", |mount| &mount.kind);
+            format!("it is on {kind}, which cannot show its files with other owners")
+        }
     }
 
     /// Says why there is no layer over a directory.
     pub(crate) fn why_no_layer(&self, lower: &Path) -> String {
         if self.state_holds_layers {
-            format!(
-                "it is on {}, which cannot show its files with other owners",
-                self.kind(lower)
-            )
+            self.why_unmapped(lower)
         } else {
             format!(
                 "{} cannot hold one; set XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs",
@@ -76,21 +80,26 @@ impl<'a> Offered<'a> {
         }
     }
 
-    /// Says why the workspace was copied.
-    pub(crate) fn why_copied(&self, workspace: &Path) -> String {
-        if self.state_holds_layers {
-            let kind = self.kind(workspace);
-            format!(
+    /// Says why the workspace was copied, where [`Offered::notices`] does not.
+    pub(crate) fn why_copied(&self, workspace: &Path) -> Option<String> {
+        if self.host.unmapped {
+            None
+        } else if self.state_holds_layers {
+            let kind = self
+                .host
+                .mount_of(workspace)
+                .map_or("?", |mount| &mount.kind);
+            Some(format!(
                 "{} is on {kind}, which cannot show its files with other owners, so the \
                  workspace was copied; a workspace on ext4, xfs or btrfs avoids that",
                 workspace.display()
-            )
+            ))
         } else {
-            format!(
+            Some(format!(
                 "{} cannot hold a copy-on-write layer, so the workspace was copied; set \
                  XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs to avoid that",
                 self.state.display()
-            )
+            ))
         }
     }
 
@@ -99,9 +108,20 @@ impl<'a> Offered<'a> {
         self.read_only.push(path.to_path_buf());
     }
 
-    /// What the person should know about views, at most one line for each reason.
-    pub(crate) fn notices(&self, boundary: &Boundary) -> Vec<String> {
+    /// What the person should know about views, at most one line for each reason; and
+    /// where the program is a user `base` of Atoll's own in no user namespace, that.
+    pub(crate) fn notices(&self, boundary: &Boundary, base: Option<u32>) -> Vec<String> {
         let mut notices = Vec::new();
+        if let Some(base) = base.filter(|_| self.host.unmapped) {
+            let workspace = match boundary.workspace {
+                WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => "works on a copy",
+                WorkspaceMode::ReadOnly => "reads only what everybody may",
+            };
+            notices.push(format!(
+                "no user namespace can be made here, so that the program is the host's user \
+                 {base} and {workspace}; `atoll doctor` says how to get more"
+            ));
+        }
         if !self.read_only.is_empty() {
             notices.push(format!(
                 "no layer can be made here for {}: shown read-only",

@@ -13,6 +13,7 @@ mod fallback;
 mod fencing;
 mod place;
 mod ranged;
+mod resuming;
 mod rooted;
 mod slug;
 

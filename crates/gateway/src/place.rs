@@ -16,6 +16,7 @@ use atoll_store::{
 use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
+use crate::resuming::decided_about;
 use crate::slug::slug;
 use crate::{Request, fencing, rooted};
 
@@ -55,15 +56,14 @@ pub enum PlaceError {
     GivenBack(std::io::Error),
     /// The workspace cannot be given as it is.
     #[error(
-        "{} is on {kind}, which cannot show its files with other owners; that is needed to give \
-         it live to a program that is not root",
+        "{} cannot be given live to a program that is not root: {why}",
         path.display()
     )]
     Unmapped {
         /// The workspace.
         path: PathBuf,
-        /// The file system's kind.
-        kind: String,
+        /// Why its files cannot be shown as the program's own.
+        why: String,
     },
     /// A pipe leads to whoever reads it, and cannot be covered.
     #[error(
@@ -135,7 +135,9 @@ pub(crate) fn place(
         Mode::Full => None,
         Mode::Fence => Some(fencing::place(&mut placing, boundary.workspace)?),
     };
-    placing.notices.extend(placing.offered.notices(boundary));
+    placing
+        .notices
+        .extend(placing.offered.notices(boundary, placing.base));
     record.layers = placing.layers;
     record.base = placing.base;
     if !request.scratch {
@@ -253,12 +255,19 @@ impl Placing<'_> {
         let copy = self.run_dir().join(&below);
         if self.request.resume.is_none() {
             let why = self.offered.why_copied(&self.request.call.workspace);
-            self.notices.push(why);
+            self.notices.extend(why);
             let ids = self
                 .base
                 .map_or(IdShift::None, |base| IdShift::Base { base, count: IDS });
             let since = self.checkpoint(&copy, ids)?;
             self.note_workspace(LayerHow::Copy, below, since);
+        } else if let Some(earlier) = self.request.resume
+            && !copy.is_dir()
+        {
+            return Err(PlaceError::NotResumable(
+                earlier.run.clone(),
+                "it worked in a layer, and here there can be none",
+            ));
         }
         Ok(WorkspacePlace::Copy(copy))
     }
@@ -269,7 +278,7 @@ impl Placing<'_> {
         if !self.offered.maps(workspace) {
             return Err(PlaceError::Unmapped {
                 path: workspace.clone(),
-                kind: self.offered.kind(workspace).to_owned(),
+                why: self.offered.why_unmapped(workspace),
             });
         }
         let since = self.checkpoint(&self.run_dir().join(&below), IdShift::None)?;
@@ -451,19 +460,6 @@ impl Placing<'_> {
         } else {
             self.request.state.run_dir(run)
         }
-    }
-}
-
-/// Why a run in this state has no layers that another could go on in.
-fn decided_about(state: RunState) -> Option<&'static str> {
-    match state {
-        RunState::Kept | RunState::Interrupted => None,
-        RunState::Running => Some("it is still running"),
-        RunState::Applied => Some("its changes were applied: they are in the workspace already"),
-        RunState::PartlyApplied => Some("a part of its changes was applied to the workspace"),
-        RunState::Discarded => Some("its changes were discarded, or went on in a later run"),
-        RunState::Undone => Some("its changes were applied and taken back"),
-        RunState::Failed => Some("it was never carried out"),
     }
 }
 

@@ -131,6 +131,7 @@ fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Fai
     }
     match spec.identity {
         Identity::Shifted { uid, gid, .. } => credentials::become_user(uid, gid),
+        Identity::Unmapped { uid, gid } => credentials::become_user_by_capabilities(uid, gid),
         Identity::Root { ranged: true, .. } => credentials::become_user(0, 0),
         // With one id mapped, groups cannot be left (user_namespaces(7)).
         Identity::Root { .. } | Identity::Own { .. } => Ok(()),

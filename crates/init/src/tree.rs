@@ -49,6 +49,7 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
         Identity::Shifted { uid, gid, base, .. } => {
             Some((base.saturating_add(uid), base.saturating_add(gid)))
         }
+        Identity::Unmapped { uid, gid } => Some((uid, gid)),
     };
     for place in [SCRATCH, SYSTEM, EMPTY] {
         descriptor::make_directory(root.as_fd(), place, 0o700).at(Stage::Root)?;
@@ -371,8 +372,9 @@ impl Maker<'_> {
     fn processes(&self, path: &[u8]) -> io::Result<()> {
         let made = mount::make(c"proc", &[], INERT.and(Attributes::NO_EXECUTION))?;
         self.attach(&made, path)?;
-        if self.ids.is_some() {
-            // The launcher has set the limit in the namespace it made.
+        if self.owner.is_some() {
+            // The launcher has set the limit in the namespace it made; where there is
+            // none, the limits found here are the host's.
             return Ok(());
         }
         limit_namespace(made.as_fd())

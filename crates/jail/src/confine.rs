@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use atoll_frame::Stage;
+use atoll_frame::{Identity, Stage};
 use atoll_init::Failure;
 use atoll_init::filter::{self, Process};
 use atoll_sys::landlock::{Holds, Rights, Ruleset};
@@ -35,7 +35,17 @@ pub(crate) fn only_wait(
     directories: &[Vec<u8>],
     landlock: u32,
     fenced: bool,
+    identity: Identity,
 ) -> Result<(), Failure> {
+    if let Identity::Unmapped { uid, gid } = identity {
+        // Root without capabilities ends nobody else's processes, and those of the
+        // sandbox are in no user namespace of root's: as their user it can end them.
+        at(
+            Stage::Rights,
+            credentials::become_user_by_capabilities(uid, gid),
+        )?;
+        at(Stage::Rights, credentials::forbid_inspection())?;
+    }
     at(Stage::Rights, credentials::keep_capabilities(BY_ANY_MODE))?;
     at(Stage::Rights, credentials::forbid_new_privileges())?;
     at(Stage::Landlock, hold_files(directories, landlock, fenced))?;

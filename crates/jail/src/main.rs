@@ -68,7 +68,7 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         process::exit_now(0)
     };
     let directories = spec.cgroup_directories.clone();
-    let (fenced, landlock) = (spec.fenced, spec.landlock_version);
+    let (fenced, landlock, identity) = (spec.fenced, spec.landlock_version, spec.identity);
     if fenced {
         at(Stage::Landlock, confine::reach_only_below(landlock))?;
         // For when the first process is ended by someone else: what it leaves comes here.
@@ -81,7 +81,7 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         process::exit_now(0)
     }
     let made = make(line, spec, ahead, control, standard).and_then(|(child, go)| {
-        if let Err(failure) = confine::only_wait(&directories, landlock, fenced) {
+        if let Err(failure) = confine::only_wait(&directories, landlock, fenced, identity) {
             end(&child);
             return Err(failure);
         }
@@ -98,7 +98,7 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         // A host side that is gone is found so by the wait.
         let _ = socket::send(line.as_fd(), &report.to_bytes(), &[]);
         // Open until the end: by it `init` sees that this process is there.
-        at(Stage::Start, wait(line, &child, fenced)).map(|()| drop(go))
+        at(Stage::Start, wait(line, &child, fenced, go))
     });
     remove_groups(&directories);
     made
@@ -208,10 +208,10 @@ fn make(
     control: OwnedFd,
     standard: [OwnedFd; 3],
 ) -> Result<(Child, OwnedFd), Failure> {
-    let namespaces = match &ahead.holder {
+    let namespaces = match spec.identity {
         _ if spec.fenced => Namespaces::NONE,
-        Some(_) => Namespaces::ALL_BUT_USER,
-        None => Namespaces::ALL,
+        Identity::Shifted { .. } | Identity::Unmapped { .. } => Namespaces::ALL_BUT_USER,
+        Identity::Own { .. } | Identity::Root { .. } => Namespaces::ALL,
     };
     let cgroup = match &spec.cgroup_unified {
         None => None,
@@ -281,7 +281,7 @@ fn equip(
             Some(map_own_ids(child.pid, [0, uid], [0, gid]))
         }
         Identity::Root { .. } => Some(let_map_ids(line, child.pid)),
-        Identity::Shifted { .. } => None,
+        Identity::Shifted { .. } | Identity::Unmapped { .. } => None,
     };
     if let Some(mapped) = mapped {
         at(Stage::Ids, mapped)?;
@@ -483,10 +483,11 @@ fn open_path(path: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Waits for the end of the sandbox; ends it when the host side is gone.
-fn wait(line: &OwnedFd, child: &Child, fenced: bool) -> io::Result<()> {
+fn wait(line: &OwnedFd, child: &Child, fenced: bool, go: OwnedFd) -> io::Result<()> {
     let host_is_there = wait_for_either(line.as_fd(), child.descriptor.as_fd())?;
-    if !host_is_there {
-        process::signal(child.descriptor.as_fd(), SIGKILL)?;
+    if !host_is_there && process::signal(child.descriptor.as_fd(), SIGKILL).is_err() {
+        // It has not become the user yet that this process is: it ends by the line.
+        drop(go);
     }
     let waited = process::wait(Some(child.pid), true)?;
     if fenced {

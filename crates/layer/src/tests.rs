@@ -5,6 +5,7 @@ mod interrupted;
 mod kinds;
 mod modes;
 mod names;
+mod races;
 mod random;
 mod support;
 mod unreadable;

@@ -5,8 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Mode;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::mountinfo::parse_mounts;
+use crate::owners::some_ids;
 use crate::trial::{Trial, can_copy, try_namespaces};
 use crate::{MountPoint, SandboxError};
 
@@ -23,6 +25,9 @@ pub struct Host {
     /// Whether this process is the host's root, rather than user id 0 of a user
     /// namespace that maps little else.
     pub is_root: bool,
+    /// Whether, as the host's root, ids cannot be mapped, since no user namespace can be
+    /// made: programs are users of Atoll's own by the kernel's numbers.
+    pub unmapped: bool,
     /// The effective user id.
     pub uid: u32,
     /// The effective group id.
@@ -45,12 +50,18 @@ impl Host {
             std::fs::read(path)
                 .map_err(|error| SandboxError::Kernel(format!("{path} cannot be read: {error}")))
         };
+        let is_root = rustix::process::geteuid().is_root()
+            && match std::fs::read_to_string("/proc/self/uid_map") {
+                Ok(map) => maps_everything(&map),
+                // A kernel without user namespaces has only the first.
+                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            };
         Ok(Self {
             mounts: parse_mounts(&read("/proc/self/mountinfo")?),
             groups: parse_groups(&read("/proc/self/cgroup")?),
             landlock,
-            is_root: rustix::process::geteuid().is_root()
-                && maps_everything(&String::from_utf8_lossy(&read("/proc/self/uid_map")?)),
+            is_root,
+            unmapped: is_root && !root_maps_ids(),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         })
@@ -62,6 +73,15 @@ impl Host {
     /// [`SandboxError::Kernel`] where a fence is all that is left, and this kernel's
     /// Landlock does not hold one.
     pub fn mode(&self) -> Result<Mode, SandboxError> {
+        if self.unmapped {
+            return match try_namespaces(true) {
+                Trial::Works => Ok(Mode::Full),
+                failed => Err(SandboxError::Kernel(format!(
+                    "no user namespaces can be made here, and other namespaces are of no use to \
+                     this root either: {failed}"
+                ))),
+            };
+        }
         if self.uid == 0 {
             return Ok(Mode::Full);
         }
@@ -124,12 +144,32 @@ fn what_forbids_namespaces(mounts: &[MountPoint]) -> Option<Trial> {
     match (is_doubtful, is_forbidden) {
         (false, false) => None,
         (false, true) => Some(Trial::NoRights),
-        (true, _) => match try_namespaces() {
+        (true, _) => match try_namespaces(false) {
             Trial::Works | Trial::NoOverlay if is_forbidden => Some(Trial::NoRights),
             Trial::Works | Trial::NoOverlay => None,
             failed => Some(failed),
         },
     }
+}
+
+/// Whether the host's root can make user namespaces, in which ids are mapped. What a
+/// setting forbids is believed; where something else can stand against it, it is tried.
+fn root_maps_ids() -> bool {
+    let setting = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
+    let is_forbidden = setting.is_ok_and(|text| text.trim() == "0");
+    let is_known = Path::new("/proc/self/ns/user").exists();
+    is_known && !is_forbidden && (!(is_confined() || is_in_another_root()) || some_ids().is_ok())
+}
+
+/// Whether this process may be in a chroot, where the kernel makes no user namespaces: its
+/// root is not where that of the first process is.
+fn is_in_another_root() -> bool {
+    let mount = |path: &str| {
+        let facts = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+        let place = (facts.stx_dev_major, facts.stx_dev_minor, facts.stx_ino);
+        Some((facts.stx_mnt_id, place))
+    };
+    mount("/").is_none_or(|own| mount("/proc/1/root/") != Some(own))
 }
 
 /// Whether this process is already held by a filter of system calls or by rules of a

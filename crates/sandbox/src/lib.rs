@@ -42,7 +42,7 @@ pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
-pub use native::{Native, assemble, forecast};
+pub use native::{Native, USER_NAMESPACE, assemble, forecast};
 pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,

@@ -70,7 +70,7 @@ pub fn assemble(
                     .and_processes_of(launcher.pid),
                 launcher,
                 lines,
-                enforcement: enforcement(groups.as_ref(), native.placement.mode()),
+                enforcement: enforcement(groups.as_ref(), native),
                 groups,
                 limits: limits.clone(),
             };
@@ -114,10 +114,10 @@ fn launch(
         let (input_inside, input) = descriptor::pipe()?;
         let (output, output_inside) = descriptor::pipe()?;
         let (error, error_inside) = descriptor::pipe()?;
-        if let Identity::Shifted { uid, gid, base, .. } = spec.identity {
+        if let Some((uid, gid)) = other_user(spec.identity) {
             // Programs open /dev/stdout anew, which asks for the pipe's owner.
             for end in [&input_inside, &output_inside, &error_inside] {
-                descriptor::change_owner(end.as_fd(), base + uid, base + gid)?;
+                descriptor::change_owner(end.as_fd(), uid, gid)?;
             }
         }
         let sent: [&OwnedFd; 5] = [
@@ -161,6 +161,15 @@ fn launch(
             drop(launcher.let_go());
             Err(told.unwrap_or(error))
         }
+    }
+}
+
+/// Who the program is to the kernel, where that is not who starts it.
+fn other_user(identity: Identity) -> Option<(u32, u32)> {
+    match identity {
+        Identity::Own { .. } | Identity::Root { .. } => None,
+        Identity::Shifted { uid, gid, base, .. } => Some((base + uid, base + gid)),
+        Identity::Unmapped { uid, gid } => Some((uid, gid)),
     }
 }
 
@@ -271,25 +280,31 @@ fn describe(
 /// Who the program is to the kernel.
 fn identity(native: &Native<'_>, call: &Call, root: bool) -> Result<Identity, SandboxError> {
     let fits = |id: u32| native.placement.base.is_none() || id < IDS;
-    if !fits(call.principal.uid) || !fits(call.principal.gid) {
+    let (uid, gid) = (call.principal.uid, call.principal.gid);
+    if !fits(uid) || !fits(gid) {
         return Err(SandboxError::Kernel(format!(
-            "ids above {IDS} cannot be shifted, and this call's are {} and {}",
-            call.principal.uid, call.principal.gid
+            "ids above {IDS} cannot be shifted, and this call's are {uid} and {gid}"
         )));
     }
     Ok(match native.placement.base {
+        Some(_) if native.host.unmapped && root => {
+            return Err(SandboxError::Kernel(
+                "root inside needs a user namespace, and none can be made".to_owned(),
+            ));
+        }
+        Some(base) if native.host.unmapped => Identity::Unmapped {
+            uid: base + uid,
+            gid: base + gid,
+        },
         None if root => Identity::Root {
-            uid: call.principal.uid,
-            gid: call.principal.gid,
+            uid,
+            gid,
             ranged: native.placement.subordinate.is_some(),
         },
-        None => Identity::Own {
-            uid: call.principal.uid,
-            gid: call.principal.gid,
-        },
+        None => Identity::Own { uid, gid },
         Some(base) => Identity::Shifted {
-            uid: call.principal.uid,
-            gid: call.principal.gid,
+            uid,
+            gid,
             base,
             count: IDS,
         },
@@ -396,18 +411,19 @@ fn room(limits: &Limits) -> Room {
 }
 
 /// Who holds which limit, for the record.
-fn enforcement(groups: Option<&Groups>, mode: Mode) -> Vec<Enforcement> {
+fn enforcement(groups: Option<&Groups>, native: &Native<'_>) -> Vec<Enforcement> {
     held_by(
         groups.map(Groups::name),
         groups.map_or("none", Groups::cpu_by),
         Swap::of(groups),
-        mode,
+        native.placement.mode(),
+        native.host.unmapped,
     )
 }
 
 /// Who would hold which limit of a run, as the record of one says; no group is made.
 #[must_use]
-pub fn forecast(held: &Held, mode: Mode) -> Vec<Enforcement> {
+pub fn forecast(held: &Held, mode: Mode, unmapped: bool) -> Vec<Enforcement> {
     let (by_groups, cpu) = match held {
         Held::Nowhere(_) => (None, "none"),
         Held::Unified(place) => (
@@ -419,10 +435,16 @@ pub fn forecast(held: &Held, mode: Mode) -> Vec<Enforcement> {
             cpu.as_ref().map_or("none", |_| groups::SEPARATE),
         ),
     };
-    held_by(by_groups, cpu, Swap::forecast(held), mode)
+    held_by(by_groups, cpu, Swap::forecast(held), mode, unmapped)
 }
 
-fn held_by(by_groups: Option<&str>, cpu: &str, swap: Swap, mode: Mode) -> Vec<Enforcement> {
+fn held_by(
+    by_groups: Option<&str>,
+    cpu: &str,
+    swap: Swap,
+    mode: Mode,
+    unmapped: bool,
+) -> Vec<Enforcement> {
     let swap = match swap {
         Swap::ByGroups => by_groups.unwrap_or("none"),
         Swap::HostHasNone => "host without swap",
@@ -438,7 +460,7 @@ fn held_by(by_groups: Option<&str>, cpu: &str, swap: Swap, mode: Mode) -> Vec<En
         limit: limit.to_owned(),
         by: by.to_owned(),
     };
-    vec![
+    let mut all = vec![
         one("memory", by_groups.unwrap_or("supervisor, in part")),
         one("swap", swap),
         one("processes", by_groups.unwrap_or(processes)),
@@ -449,8 +471,16 @@ fn held_by(by_groups: Option<&str>, cpu: &str, swap: Swap, mode: Mode) -> Vec<En
         one("inodes", "supervisor, in part"),
         one("wall-clock", "supervisor"),
         one("idle", "supervisor"),
-    ]
+    ];
+    if unmapped {
+        // Of what else holds a program, the one thing that is missing.
+        all.push(one(USER_NAMESPACE, "none"));
+    }
+    all
 }
+
+/// The name by which it is recorded that a program was in no user namespace of its own.
+pub const USER_NAMESPACE: &str = "user-namespace";
 
 fn disk_watch(placement: &Placement, workspace: &Path, limits: &Limits) -> DiskWatch {
     let mut written: Vec<PathBuf> = placement

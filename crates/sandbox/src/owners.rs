@@ -27,6 +27,9 @@ pub fn unmapped_mounts(host: &Host, boundary: &Boundary, workspace: &Path) -> Ve
     if !host.is_root {
         return Vec::new();
     }
+    if host.unmapped {
+        return host.mounts.iter().map(|mount| mount.path.clone()).collect();
+    }
     let views = boundary.views.iter();
     let shown = views
         .filter(|view| view.kind != ViewKind::System || view.access != Access::ReadOnly)
@@ -70,7 +73,7 @@ fn try_to_map(place: &Path) -> io::Result<()> {
 
 /// A user namespace with any map at all. It is made by a process that only waits
 /// for its end; the descriptor keeps it.
-fn some_ids() -> io::Result<OwnedFd> {
+pub(crate) fn some_ids() -> io::Result<OwnedFd> {
     let (ready, go) = descriptor::pipe()?;
     let child = match divide(Namespaces::USER, None)? {
         // Other threads are not there any more: system calls only. Should this

@@ -89,14 +89,16 @@ pub const IDS: u32 = 65_536;
 /// profile's where layers outlive a run.
 #[must_use]
 pub fn identity_base(name: &str) -> u32 {
-    const FIRST: u32 = 1_879_048_192;
     const BLOCKS: u32 = 4_095;
     // FNV-1a: any spread will do, two runs at once in one block harm nothing.
     let hash = name.bytes().fold(2_166_136_261_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
     });
-    FIRST + hash % BLOCKS * IDS
+    FIRST_ID + hash % BLOCKS * IDS
 }
+
+/// The first id of that range.
+pub(crate) const FIRST_ID: u32 = 1_879_048_192;
 
 /// Makes the two directories of a layer below `directory`. The upper one looks
 /// like `lower`, since it is what the program sees as the layer's root. Returns

@@ -25,6 +25,7 @@ fn host() -> Host {
         groups: Vec::new(),
         landlock: 7,
         is_root: false,
+        unmapped: false,
         uid: 1000,
         gid: 1000,
     }

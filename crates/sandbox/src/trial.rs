@@ -3,13 +3,16 @@
 //! all, for a filter of system calls, a security module or what is mounted over /proc
 //! can stand against any of these steps.
 
-use std::io;
+use std::ffi::CStr;
+use std::{fmt, io};
 
 use atoll_sys::process::{self, Change, Namespaces, Side};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
+
+use crate::placement::FIRST_ID;
 
 /// The step at which a trial ended.
 #[derive(Debug)]
@@ -36,19 +39,46 @@ const NO_MOUNTS: u8 = 2;
 const NO_PROC: u8 = 3;
 const NO_OVERLAY: u8 = 4;
 
-/// Tries. Nothing of it is left.
+impl fmt::Display for Trial {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Works => to.write_str("they can be used"),
+            Self::NoNamespaces(error) => write!(to, "none can be made ({error})"),
+            Self::NoRights => to.write_str("they give no rights"),
+            Self::NoMounts => to.write_str("nothing can be mounted in them"),
+            Self::NoProc => to.write_str("/proc cannot be mounted in them"),
+            Self::NoOverlay => to.write_str("this kernel mounts no overlayfs in them"),
+        }
+    }
+}
+
+/// What an ordinary user's overlay is mounted with.
+const LAYERS: &CStr = c"lowerdir=/proc/lower,upperdir=/proc/upper,workdir=/proc/work,userxattr";
+
+/// Tries; for an `unmapped` host all that root can do without a user namespace. Nothing
+/// of it is left.
 #[must_use]
-pub fn try_namespaces() -> Trial {
+pub fn try_namespaces(unmapped: bool) -> Trial {
     // Whoever tries may have threads: its copy must not ask for memory any more.
     let ids = [
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
     ];
     let maps = ids.map(|id| format!("{id} {id} 1").into_bytes());
-    match process::divide(Namespaces::ALL, None) {
+    let kinds = if unmapped {
+        Namespaces::ALL_BUT_USER
+    } else {
+        Namespaces::ALL
+    };
+    match process::divide(kinds, None) {
         Err(error) => Trial::NoNamespaces(error),
         Ok(Side::Child) => {
-            let ended = use_namespaces(&maps).err();
+            let ended = if unmapped {
+                use_rights()
+            } else {
+                map_ids(&maps).and_then(|()| use_namespaces(LAYERS))
+            };
+            let ended = ended.err();
             process::exit_now(ended.unwrap_or(WORKS))
         }
         Ok(Side::Parent(child)) => {
@@ -81,12 +111,23 @@ fn from_status(status: u8) -> Trial {
     }
 }
 
-/// The steps, in the order in which a sandbox needs them.
-fn use_namespaces([users, groups]: &[Vec<u8>; 2]) -> Result<(), u8> {
+fn map_ids([users, groups]: &[Vec<u8>; 2]) -> Result<(), u8> {
     let written = |path, text: &[u8]| write(path, text).map_err(|_| NO_RIGHTS);
     written(c"/proc/self/setgroups", b"deny")?;
     written(c"/proc/self/uid_map", users)?;
-    written(c"/proc/self/gid_map", groups)?;
+    written(c"/proc/self/gid_map", groups)
+}
+
+/// As root without a user namespace: the program is to be somebody else.
+fn use_rights() -> Result<(), u8> {
+    use_namespaces(c"lowerdir=/proc/lower:/proc/upper")?;
+    let (uid, gid) = (FIRST_ID, FIRST_ID);
+    atoll_sys::credentials::become_user(uid, gid).map_err(|_| NO_RIGHTS)
+}
+
+/// The steps, in the order in which a sandbox needs them; with these layers of an
+/// overlay.
+fn use_namespaces(layers: &CStr) -> Result<(), u8> {
     // A right that nothing but a security module takes from whoever has the others.
     remove_capability_from_bounding_set(CapabilitySet::SYS_BOOT).map_err(|_| NO_RIGHTS)?;
     let apart = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
@@ -98,11 +139,10 @@ fn use_namespaces([users, groups]: &[Vec<u8>; 2]) -> Result<(), u8> {
     for name in [c"/proc/lower", c"/proc/upper", c"/proc/work", c"/proc/top"] {
         rustix::fs::mkdir(name, Mode::RWXU).map_err(|_| NO_MOUNTS)?;
     }
-    let layers = c"lowerdir=/proc/lower,upperdir=/proc/upper,workdir=/proc/work,userxattr";
     mount(c"overlay", c"/proc/top", c"overlay", flags, layers).map_err(|_| NO_OVERLAY)
 }
 
-fn write(path: &std::ffi::CStr, text: &[u8]) -> Result<(), Errno> {
+fn write(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     let file = rustix::fs::openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(file, text).map(drop)
 }

@@ -34,6 +34,18 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     Ok(thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
+/// The same where a change from user id 0 takes all capabilities away: they stay, since
+/// giving up for good what could bring them back needs some of them.
+///
+/// # Errors
+/// As for [`become_user`].
+pub fn become_user_by_capabilities(uid: u32, gid: u32) -> io::Result<()> {
+    thread::set_keep_capabilities(true)?;
+    become_user(uid, gid)?;
+    // The change took them out of effect.
+    keep_capabilities(u64::MAX)
+}
+
 /// Gives up every capability but `kept`, and every way to gain one: the bounding and
 /// the ambient set, the powers of user id 0, set-user-id programs.
 ///

@@ -18,6 +18,9 @@ pub const WEAKENED: &str = "ATOLL_BIN_WITHOUT";
 /// Each attempt has this long on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
+/// Attacks on views that only the owner of a file can make.
+const OWNERS_ALONE: [&str; 2] = ["view-made-old", "view-opened-up"];
+
 /// What an attack does, by MITRE ATLAS.
 #[derive(Debug, Clone, Copy)]
 pub enum Technique {
@@ -139,6 +142,13 @@ impl Attack {
 
     fn attempt(&self, test: &str, place: Place) -> (bool, Outcome) {
         let world = world(test);
+        let place = match place {
+            // Made before anything is watched.
+            Place::Unmapped(program, without) => {
+                Place::Inside(world.without_user_namespaces(&program), without)
+            }
+            Place::Inside(..) | Place::Outside | Place::InNamespaces => place,
+        };
         let mut prey = (self.prey)(&world);
         let filled = |text: &str| {
             let fill = |text: String, (name, value): &(&str, String)| {
@@ -154,7 +164,7 @@ impl Attack {
         );
         let outside = format!("{} sh -c \"$SCRIPT\"", filled(self.front));
         let invocation = match place {
-            Place::Inside(ref program, without) => world
+            Place::Inside(ref program, without) | Place::Unmapped(ref program, without) => world
                 .host_shell(&inside)
                 .env("ATOLL", program)
                 .env(SWITCH, without),
@@ -213,12 +223,47 @@ impl Attack {
         );
         println!("{id} [{technique}]: held; succeeds {named}");
         note_row(id);
+        if is_root() {
+            self.check_unmapped(test, weakened);
+        }
+    }
+
+    /// The same once more where root can make no user namespaces.
+    fn check_unmapped(&self, test: &str, weakened: &Path) {
+        let id = self.id;
+        if self.options.contains(&"--live") {
+            // No run is live there, which `unmapped.rs` sees.
+            return;
+        }
+        let (taken, outcome) = self.attempt(test, Place::Unmapped(program(), ""));
+        assert!(
+            !taken,
+            "{id} GOT THROUGH without user namespaces: {outcome}"
+        );
+        let defences = match self.control {
+            // The workspace is a copy there, and no layer.
+            // What takes an owner fails there already for the number inside.
+            Control::Without(_) if OWNERS_ALONE.contains(&id) => return,
+            Control::Without(defences) if !defences.contains("layer") => defences,
+            Control::Without(_)
+            | Control::Outside
+            | Control::OutsideAsRoot
+            | Control::InNamespaces => return,
+        };
+        let place = Place::Unmapped(weakened.to_path_buf(), defences);
+        let (taken, outcome) = self.attempt(test, place);
+        assert!(
+            taken,
+            "{id} does not succeed without {defences} and user namespaces: {outcome}"
+        );
     }
 }
 
 #[derive(Clone)]
 enum Place {
     Inside(PathBuf, &'static str),
+    /// Inside, where root can make no user namespaces.
+    Unmapped(PathBuf, &'static str),
     Outside,
     InNamespaces,
 }

@@ -129,10 +129,22 @@ agrees namespaces-doctor-agrees
 run --profile strict 'echo started'
 holds namespaces-person-strict-starts-nothing test "$said" = ""
 who=$as_root
-seen namespaces-root-doctor "$(doctor)" 'missing +user-namespaces' ' user.max_user_namespaces is 0' \
-    'sysctl -w user.max_user_namespaces'
-run 'echo started'
-seen namespaces-root-refused "$json $status" 'user.max_user_namespaces' 'atolldoctor' ' 125$'
-holds namespaces-root-starts-nothing test "$said" = ""
+seen namespaces-root-doctor "$(doctor)" 'weaker +user-namespaces +none: ' ' user.max_user_namespaces is 0' \
+    'sysctl -w user.max_user_namespaces' 'mode full'
+run --limit memory=48MiB --limit cpu=1 'id -u; cat /etc/shadow /proc/1/environ; echo x >/proc/sys/kernel/core_pattern;
+    echo x >/etc/new; kill -9 -1; unshare --user true; unshare --mount true; mount -t tmpfs x /mnt; echo after >file
+    grep CapBnd /proc/self/status; perl -e "\$x = q(x) x (96 << 20)"'
+seen namespaces-root-is-held "$said $json" '^(18[789]|19|20|21)[0-9]{8}$' 'CapBnd:[[:space:]]0{16}' \
+    '"limit":"memory"' '"by":"none","limit":"user-namespace"' '"mode":"full"' 'nousernamespacecanbemade'
+holds namespaces-root-reads-nothing eval '! grep -q root: <<<"$said"'
+holds namespaces-root-writes-nothing test ! -e /etc/new -a ! -e /root/work/file -a "$(cat /proc/sys/kernel/core_pattern)" != x
+(cd /root/work && HOME=/root $ATOLL apply last >/dev/null 2>&1)
+seen namespaces-root-applies "$(cat /root/work/file; stat -c %u:%g /root/work/file)" '^after' '^0:0'
+run --profile strict 'echo started'
+seen namespaces-root-strict-starts "$said" '^started'
+agrees namespaces-root-agrees
+run --root 'echo started'
+seen namespaces-root-inside-is-refused "$json $status" 'nousernamespacecanbemade' ' 125$'
+holds namespaces-root-sets-nothing grep -qvx 64 /proc/sys/user/max_inotify_instances
 holds namespaces-leave-no-group there_is_none
 finish

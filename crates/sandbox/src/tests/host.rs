@@ -83,7 +83,7 @@ fn covers_over_proc_are_seen() {
 fn who_will_hold_which_limit_is_known_before() {
     let check = |held: &Held, memory: &str, cpu: &str| {
         let by = |limit: &str| {
-            let all = forecast(held, Mode::Full);
+            let all = forecast(held, Mode::Full, false);
             let one = all.iter().find(|one| one.limit == limit).cloned();
             one.expect(limit).by
         };

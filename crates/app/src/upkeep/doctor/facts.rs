@@ -46,8 +46,11 @@ pub struct Facts {
 pub struct Holding {
     pub landlock: u32,
     pub is_root: bool,
+    /// Whether this is root where no user namespace can be made.
+    pub unmapped: bool,
     /// What `atoll run` chooses; the error where it refuses.
     pub mode: Result<Mode, String>,
+    /// What namespaces are good for; where root can make none of users, all the others.
     pub trial: Trial,
     pub groups: Held,
     pub limits: Vec<Enforcement>,
@@ -119,8 +122,13 @@ impl Holding {
         Self {
             landlock: host.landlock,
             is_root: host.uid == 0,
-            trial: try_namespaces(),
-            limits: forecast(&groups, *mode.as_ref().unwrap_or(&Mode::Full)),
+            unmapped: host.unmapped,
+            trial: try_namespaces(host.unmapped),
+            limits: forecast(
+                &groups,
+                *mode.as_ref().unwrap_or(&Mode::Full),
+                host.unmapped,
+            ),
             mode: mode.map_err(reason),
             groups,
             delegation: delegation::steps(host),

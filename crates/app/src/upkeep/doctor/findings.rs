@@ -1,7 +1,7 @@
 //! What follows from the facts: pure, so that every kind of host is a test.
 
 use atoll_model::Mode;
-use atoll_sandbox::{FENCE_LANDLOCK, Held, Trial, Unified};
+use atoll_sandbox::{FENCE_LANDLOCK, Held, Trial, USER_NAMESPACE, Unified};
 
 use super::facts::{Facts, Holding};
 use super::fixes;
@@ -237,6 +237,7 @@ fn filter(facts: &Facts, holding: &Holding) -> Finding {
 fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
     let name = "user-namespaces";
     let (why, fixes) = match &holding.trial {
+        Trial::Works if holding.unmapped => return unmapped(facts, holding, name),
         Trial::Works => {
             let found = if holding.is_root {
                 "root makes them, tried"
@@ -257,8 +258,8 @@ fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
                 .to_owned(),
             Vec::new(),
         ),
-        Trial::NoNamespaces(error) => forbidden(facts, holding, &error.to_string()),
-        Trial::NoRights => forbidden(facts, holding, "they give no rights"),
+        Trial::NoNamespaces(error) => fixes::forbidden(facts, holding, &error.to_string()),
+        Trial::NoRights => fixes::forbidden(facts, holding, "they give no rights"),
     };
     // Without them a fence is left, if Landlock is able to hold one.
     let is_fenced = matches!(holding.mode, Ok(Mode::Fence));
@@ -277,33 +278,14 @@ fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
         .promises(Holds::Not, Holds::Not)
 }
 
-fn forbidden(facts: &Facts, holding: &Holding, told: &str) -> (String, Vec<Step>) {
-    let settings = &facts.settings;
-    if settings.max_user_namespaces == Some(0) {
-        return (
-            "user.max_user_namespaces is 0".to_owned(),
-            vec![fixes::setting("user.max_user_namespaces", 15_000)],
-        );
-    }
-    if settings.unprivileged_clone == Some(0) && !holding.is_root {
-        return (
-            "kernel.unprivileged_userns_clone is 0".to_owned(),
-            vec![fixes::setting("kernel.unprivileged_userns_clone", 1)],
-        );
-    }
-    if settings.apparmor_restricts == Some(1) && !holding.is_root {
-        return (
-            "AppArmor gives ordinary users' namespaces no rights \
-             (kernel.apparmor_restrict_unprivileged_userns is 1)"
-                .to_owned(),
-            vec![fixes::profile(facts.program.as_deref())],
-        );
-    }
-    let why = format!(
-        "a try ended with: {told}. No setting says so: a filter of system calls or a security \
-         module does, as in containers"
-    );
-    (why, Vec::new())
+/// Root holds programs without user namespaces too: as users of Atoll's own.
+fn unmapped(facts: &Facts, holding: &Holding, name: &str) -> Finding {
+    let (why, fixes) = fixes::forbidden(facts, holding, "none can be made");
+    let found = "none: programs of root are users of Atoll's own, and work on a copy";
+    Finding::new(Group::Boundary, name, Grade::Weaker, found)
+        .because(why)
+        .mended_by(fixes)
+        .promises(Holds::Partly, Holds::Not)
 }
 
 fn copy_on_write(holding: &Holding) -> Finding {
@@ -315,6 +297,12 @@ fn copy_on_write(holding: &Holding) -> Finding {
         return Finding::new(Group::Boundary, name, Grade::Weaker, found)
             .because("an overlay needs namespaces")
             .promises(Holds::Not, Holds::Not);
+    }
+    if holding.unmapped {
+        let found = "the workspace is copied; root inside and live runs are refused";
+        return Finding::new(Group::Boundary, name, Grade::Weaker, found)
+            .because("without user namespaces no files are shown with other owners")
+            .promises_on(holding, Holds::Partly, Holds::Not);
     }
     if *holds {
         let found = format!("overlayfs, in {} ({kind})", state.display());
@@ -452,7 +440,12 @@ fn limits(holding: &Holding) -> Vec<Finding> {
         finding.why = why.map(str::to_owned);
         finding
     };
-    holding.limits.iter().map(one).collect()
+    // What is said of namespaces anyway is no limit.
+    let limits = holding.limits.iter();
+    limits
+        .filter(|held| held.limit != USER_NAMESPACE)
+        .map(one)
+        .collect()
 }
 
 fn known_errors(facts: &Facts) -> Vec<Finding> {

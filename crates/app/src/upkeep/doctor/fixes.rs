@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::apparmor;
-use super::facts::Facts;
+use super::facts::{Facts, Holding};
 use crate::delegation::Step;
 
 /// Where settings of the kernel are kept for the next start (sysctl.d(5)).
@@ -64,4 +64,34 @@ pub fn with_landlock(modules: &str) -> String {
     });
     let all: Vec<&str> = ["landlock"].into_iter().chain(others).collect();
     all.join(",")
+}
+
+/// What keeps namespaces from being made, and what helps.
+pub fn forbidden(facts: &Facts, holding: &Holding, told: &str) -> (String, Vec<Step>) {
+    let settings = &facts.settings;
+    if settings.max_user_namespaces == Some(0) {
+        return (
+            "user.max_user_namespaces is 0".to_owned(),
+            vec![setting("user.max_user_namespaces", 15_000)],
+        );
+    }
+    if settings.unprivileged_clone == Some(0) && !holding.is_root {
+        return (
+            "kernel.unprivileged_userns_clone is 0".to_owned(),
+            vec![setting("kernel.unprivileged_userns_clone", 1)],
+        );
+    }
+    if settings.apparmor_restricts == Some(1) && !holding.is_root {
+        return (
+            "AppArmor gives ordinary users' namespaces no rights \
+             (kernel.apparmor_restrict_unprivileged_userns is 1)"
+                .to_owned(),
+            vec![profile(facts.program.as_deref())],
+        );
+    }
+    let why = format!(
+        "a try ended with: {told}. No setting says so: a filter of system calls, a security \
+         module or a changed root directory does, as in containers"
+    );
+    (why, Vec::new())
 }

@@ -161,9 +161,10 @@ fn whole() -> Facts {
         holding: Ok(Holding {
             landlock: 6,
             is_root: false,
+            unmapped: false,
             mode: Ok(Mode::Full),
             trial: Trial::Works,
-            limits: forecast(&groups, Mode::Full),
+            limits: forecast(&groups, Mode::Full, false),
             groups,
             delegation: vec![Step::of_root("mkdir /cg/x && true")],
             state: ("/home/x/.local/state/atoll".into(), "ext4".to_owned(), true),
@@ -200,7 +201,7 @@ fn finding(facts: &Facts, name: &str) -> Finding {
 fn fenced(facts: &mut Facts, holding: &mut Holding, trial: Trial) {
     let _ = facts;
     holding.mode = Ok(Mode::Fence);
-    holding.limits = forecast(&holding.groups, Mode::Fence);
+    holding.limits = forecast(&holding.groups, Mode::Fence, false);
     holding.trial = trial;
 }
 
@@ -300,7 +301,7 @@ fn statuses_tell_what_can_be_held() {
     let fence = changed(|facts, holding| fenced(facts, holding, Trial::NoRights));
     let nowhere = changed(|_, holding| {
         holding.groups = Held::Nowhere("why".to_owned());
-        holding.limits = forecast(&holding.groups, Mode::Full);
+        holding.limits = forecast(&holding.groups, Mode::Full, false);
     });
     let nothing = changed(|_, holding| holding.trial = Trial::NoRights);
     for (facts, required, expected) in [
@@ -418,4 +419,31 @@ fn a_profile_names_only_paths_that_are_no_patterns() {
     ] {
         assert!(apparmor::profile(Path::new(pattern)).is_err(), "{pattern}");
     }
+}
+
+#[test]
+fn root_without_user_namespaces_is_full_and_weaker() {
+    let mut facts = changed(|facts, holding| {
+        (holding.is_root, holding.unmapped) = (true, true);
+        holding.limits = forecast(&holding.groups, Mode::Full, true);
+        facts.settings.max_user_namespaces = Some(0);
+    });
+    let findings = diagnose(&facts);
+    assert_eq!(mode(&facts, &findings), Some(Mode::Full));
+    assert_eq!(status(&findings, Some(Mode::Full), &[]), 1);
+    let graded = |name: &str| {
+        let found = findings.iter().find(|one| one.name == name);
+        found.map(|one| (one.grade, one.fixes.len()))
+    };
+    assert_eq!(graded("user-namespaces"), Some((Grade::Weaker, 1)));
+    assert_eq!(graded("copy-on-write"), Some((Grade::Weaker, 0)));
+    // It is no limit, and told once.
+    assert_eq!(graded("user-namespace"), None);
+    // With no right to other namespaces either, nothing starts.
+    if let Ok(holding) = &mut facts.holding {
+        holding.trial = Trial::NoRights;
+        holding.mode = Err("no rights".to_owned());
+    }
+    let findings = diagnose(&facts);
+    assert_eq!(mode(&facts, &findings), None);
 }

@@ -1,0 +1,324 @@
+//! Every way by which this crate finds something by its path, against a model, while the
+//! tree is changed beneath it: directories, files and links to outside take each other's
+//! places as fast as can be.
+//!
+//! The model: whatever was found is one of the tree's own inodes, or nothing; what was
+//! read is what one of its own files holds; and outside not an inode, a byte, a time
+//! or a link count differs afterwards. The controls do the same by plain paths, and are
+//! led outside.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, io};
+
+use rustix::fs::{RenameFlags, renameat_with};
+
+use super::support::*;
+use crate::tree::Tree;
+use crate::*;
+
+/// Entries that change places, each with its directory: directories, files, and links
+/// that lead out.
+const MOVED: [(&str, &str); 8] = [
+    ("", "d0"),
+    ("", "d1"),
+    ("d0", "sub"),
+    ("d1", "sub"),
+    ("d0", "f0"),
+    ("d1", "f0"),
+    ("", "out0"),
+    ("", "out1"),
+];
+/// What is looked for.
+const SOUGHT: [&str; 9] = [
+    "d0",
+    "d0/f0",
+    "d0/sub",
+    "d0/sub/f1",
+    "d1/f1",
+    "d1/sub/f0",
+    "out0",
+    "out1",
+    "out0/f0",
+];
+const INSIDE: &str = "inside";
+const OUTSIDE: &str = "outside";
+const MOVERS: u64 = 2;
+
+/// Numbers that follow from a seed (xorshift), so that a failure can be had again.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end as u64).unwrap()
+    }
+}
+
+fn seed() -> u64 {
+    let named = std::env::var("ATOLL_RACES_SEED").ok();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seed = named.map_or(now.unwrap().as_micros() as u64, |text| {
+        text.parse().unwrap()
+    });
+    println!("ATOLL_RACES_SEED={seed}");
+    seed
+}
+
+/// How long one race goes on.
+fn length() -> Duration {
+    let is_night = std::env::var_os("ATOLL_NIGHTLY").is_some();
+    Duration::from_secs(if is_night { 120 } else { 2 })
+}
+
+/// The same names inside and outside, so that whoever is led out finds what was sought.
+fn fill(top: &Path, content: &str) {
+    for directory in ["d0", "d1", "d0/sub", "d1/sub", "sub"] {
+        fs::create_dir_all(top.join(directory)).unwrap();
+        for file in ["f0", "f1"] {
+            fs::write(top.join(directory).join(file), content).unwrap();
+        }
+    }
+    for file in ["f0", "f1"] {
+        fs::write(top.join(file), content).unwrap();
+    }
+}
+
+struct Arena {
+    place: tempfile::TempDir,
+    own: BTreeSet<u64>,
+    outside: BTreeMap<PathBuf, [i64; 8]>,
+}
+
+impl Arena {
+    fn new() -> Self {
+        let place = Stand::bare();
+        let (host, outside) = (place.path().join("host"), place.path().join("outside"));
+        fill(&host, INSIDE);
+        fill(&outside, OUTSIDE);
+        symlink(outside.join("d0"), host.join("out0")).unwrap();
+        symlink("../outside", host.join("out1")).unwrap();
+        let own = facts(&host).values().map(|one| one[0] as u64).collect();
+        let outside = facts(&outside);
+        Self {
+            place,
+            own,
+            outside,
+        }
+    }
+
+    fn host(&self) -> PathBuf {
+        self.place.path().join("host")
+    }
+
+    fn is_untouched(&self) -> bool {
+        let outside = self.place.path().join("outside");
+        let content = |path: &PathBuf| fs::read_to_string(path).ok();
+        let is_same = |path: &PathBuf| content(path).is_none_or(|text| text == OUTSIDE);
+        facts(&outside) == self.outside && self.outside.keys().all(is_same)
+    }
+
+    /// Has `act` go on while entries change places; answers how often they did.
+    fn race(&self, seed: u64, mut act: impl FnMut(&mut Numbers)) -> u64 {
+        let (stop, moves) = (AtomicBool::new(false), AtomicU64::new(0));
+        // By their descriptors, or who moves would be led out itself.
+        let open = |(directory, name)| (fs::File::open(self.host().join(directory)), name);
+        let moved = MOVED.map(open).map(|(file, name)| (file.unwrap(), name));
+        std::thread::scope(|scope| {
+            for mover in 1..=MOVERS {
+                let (stop, moves, moved) = (&stop, &moves, &moved);
+                scope.spawn(move || {
+                    let mut numbers = Numbers(seed.wrapping_mul(2 * mover + 1) | 1);
+                    while !stop.load(Ordering::Relaxed) {
+                        let (from, one) = &moved[numbers.below(moved.len())];
+                        let (to, other) = &moved[numbers.below(moved.len())];
+                        let exchange = RenameFlags::EXCHANGE;
+                        if renameat_with(from, *one, to, *other, exchange).is_ok() {
+                            moves.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+            let (mut numbers, begun) = (Numbers(seed | 1), Instant::now());
+            let acted = std::panic::AssertUnwindSafe(|| {
+                while begun.elapsed() < length() {
+                    act(&mut numbers);
+                }
+            });
+            let ended = std::panic::catch_unwind(acted);
+            stop.store(true, Ordering::Relaxed);
+            ended.unwrap();
+        });
+        moves.load(Ordering::Relaxed)
+    }
+}
+
+/// What there is below a directory, links as themselves: inode, mode, owner, size, links,
+/// times.
+fn facts(top: &Path) -> BTreeMap<PathBuf, [i64; 8]> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![top.to_path_buf()];
+    while let Some(path) = waiting.pop() {
+        let one = fs::symlink_metadata(&path).unwrap();
+        if one.is_dir() {
+            waiting.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        }
+        let numbers = [
+            one.ino() as i64,
+            i64::from(one.mode()),
+            i64::from(one.uid()),
+            one.size() as i64,
+            one.nlink() as i64,
+            one.mtime() ^ one.mtime_nsec(),
+            one.ctime(),
+            one.ctime_nsec(),
+        ];
+        found.insert(path, numbers);
+    }
+    found
+}
+
+/// What was read is what a file of the tree's own holds.
+fn expect_own(text: &str, by: &str) {
+    assert_eq!(text, INSIDE, "{by} was led out");
+}
+
+/// Everything in a copy is of the tree's own: no file holds what lies outside.
+fn expect_own_copy(copy: &Path, by: &str) {
+    for path in facts(copy).keys() {
+        if fs::symlink_metadata(path).unwrap().is_file() {
+            expect_own(&fs::read_to_string(path).unwrap(), by);
+        }
+    }
+}
+
+#[test]
+fn what_is_found_by_a_path_is_the_trees_own_whatever_moves() {
+    let (arena, seed) = (Arena::new(), seed());
+    let tree = Tree::open(&arena.host()).unwrap();
+    let root = tree.root().try_clone_to_owned().unwrap();
+    let top = rustix::fs::fstat(&root).unwrap().st_ino;
+    let (mut found, mut nothing) = (0, 0);
+    let moves = arena.race(seed, |numbers| {
+        let sought = path(SOUGHT[numbers.below(SOUGHT.len())]);
+        let own = |inode: u64, by: &str| {
+            assert!(inode == top || arena.own.contains(&inode), "{by}: {sought}");
+        };
+        let inode = |fd: &_| rustix::fs::fstat(fd).unwrap().st_ino;
+        let result: io::Result<()> = match numbers.below(6) {
+            0 => tree.facts(&sought).map(|facts| {
+                facts
+                    .into_iter()
+                    .for_each(|facts| own(facts.inode, "facts"));
+            }),
+            1 => tree.file(&sought).map(|(mut file, facts)| {
+                own(facts.inode, "file");
+                let mut text = String::new();
+                file.read_to_string(&mut text).unwrap();
+                expect_own(&text, "file");
+            }),
+            2 => tree
+                .directory(&sought)
+                .map(|fd| own(inode(&fd), "directory")),
+            3 => tree.place_of(&sought).map(|fd| own(inode(&fd), "place")),
+            4 => tree.handle(&sought).map(|fd| own(inode(&fd), "handle")),
+            _ => tree.link_target(&sought).map(|target| {
+                let target = String::from_utf8(target).unwrap();
+                assert!(target.ends_with("/outside") || target.ends_with("/outside/d0"));
+            }),
+        };
+        match result {
+            Ok(()) => found += 1,
+            Err(_) => nothing += 1,
+        }
+    });
+    println!("{found} found, {nothing} not, {moves} moves");
+    assert!(found > 500 && nothing > 500 && moves > 500);
+    assert!(arena.is_untouched());
+}
+
+#[test]
+fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
+    let (arena, seed) = (Arena::new(), seed());
+    let (host, layer) = (arena.host(), arena.place.path().join("layer"));
+    // What the program has made of its copy: all modes changed, some files removed and added.
+    let finished = checkpoint(&host, &layer, IdShift::None, &mut |_| {})
+        .unwrap()
+        .finished;
+    for file in facts(&layer).keys().filter(|path| path.is_file()) {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    fs::write(layer.join("d0/sub/new"), INSIDE).unwrap();
+    fs::write(layer.join("d1/new"), INSIDE).unwrap();
+    fs::remove_file(layer.join("d1/sub/f1")).unwrap();
+    let (mut round, mut done, mut refused, mut copies) = (0, 0, 0, 0);
+    let moves = arena.race(seed, |numbers| {
+        round += 1;
+        if numbers.below(3) == 0 {
+            let copy = arena.place.path().join(format!("copy{round}"));
+            if checkpoint(&host, &copy, IdShift::None, &mut |_| {}).is_ok() {
+                copies += 1;
+            }
+            expect_own_copy(&copy, "checkpoint");
+            let _ = control_paths(&host);
+            fs::remove_dir_all(&copy).unwrap();
+            return;
+        }
+        let paths = LayerPaths {
+            before: host.clone(),
+            after: AfterTree::Copy {
+                path: layer.clone(),
+                finished,
+            },
+            since: SystemTime::now(),
+            ids: IdShift::None,
+        };
+        let force = Selection {
+            force: true,
+            ..everything()
+        };
+        let planned = changes(&paths, &Bounds::default())
+            .ok()
+            .and_then(|set| plan_apply(&paths, &set, &force).ok());
+        let journal = arena.place.path().join(format!("journal{round}"));
+        match planned.map(|plan| apply(plan, &journal, &mut |_| {})) {
+            Some(Ok(_)) => {
+                done += 1;
+                let _ = undo(&journal, true);
+            }
+            Some(Err(_)) | None => refused += 1,
+        }
+        assert!(arena.is_untouched(), "round {round}");
+    });
+    println!("{done} applied, {refused} refused, {copies} copies, {moves} moves");
+    assert!(done + refused > 3 && moves > 500);
+    assert!(arena.is_untouched());
+    expect_own_copy(&host, "apply");
+}
+
+/// By plain paths the same race leads out: reading finds what lies outside, and changing
+/// a mode changes it there.
+#[test]
+fn plain_paths_are_led_out_by_the_same_race() {
+    let (arena, seed) = (Arena::new(), seed());
+    let mut led_out = 0;
+    let _ = arena.race(seed, |numbers| {
+        let sought = arena.host().join(SOUGHT[numbers.below(SOUGHT.len())]);
+        if fs::read_to_string(&sought).is_ok_and(|text| text == OUTSIDE) {
+            led_out += 1;
+        }
+        let _ = fs::set_permissions(&sought, fs::Permissions::from_mode(0o751));
+    });
+    assert!(led_out > 0, "nothing outside was read");
+    assert!(!arena.is_untouched(), "nothing outside was changed");
+}
