@@ -39,6 +39,8 @@ pub struct Conclusion<'a> {
     pub mode: Mode,
     /// Whether it was root inside.
     pub root: bool,
+    /// Whether it could make namespaces of its own.
+    pub nesting: bool,
     /// Where runs are kept.
     pub state: &'a StateDir,
     /// Where decisions are recorded.
@@ -229,7 +231,7 @@ impl Conclusion<'_> {
         let Some(path) = &self.arguments.json else {
             return Ok(());
         };
-        let text = format!("{:#}\n", as_json(record, (self.mode, self.root), went));
+        let text = format!("{:#}\n", as_json(record, self, went));
         match self.json {
             None => {
                 self.output.say(&text);
@@ -418,7 +420,7 @@ fn not_at_path(record: &RunRecord) -> Option<String> {
 }
 
 /// How a run went, for machines.
-fn as_json(record: &RunRecord, (mode, root): (Mode, bool), went: &Went) -> serde_json::Value {
+fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json::Value {
     let (outcome, groups) = (&went.outcome, &went.groups);
     let denied: Vec<_> = went
         .denied
@@ -437,8 +439,9 @@ fn as_json(record: &RunRecord, (mode, root): (Mode, bool), went: &Went) -> serde
         "run": record.run,
         "state": crate::review::state_word(record),
         "profile": record.profile,
-        "mode": mode,
-        "root": root,
+        "mode": run.mode,
+        "root": run.root,
+        "nesting": run.nesting,
         "workspace": record.workspace.to_string_lossy(),
         "exit": outcome.ending.exit_status(),
         "ending": outcome.ending,

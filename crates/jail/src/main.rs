@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
+use atoll_frame::{Identity, Nesting, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, report_failure};
 use atoll_sys::descriptor;
 use atoll_sys::memory::Erasing;
@@ -74,7 +74,7 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         // For when the first process is ended by someone else: what it leaves comes here.
         at(Stage::Start, atoll_init::become_reaper())?;
     }
-    let holder = at(Stage::Ids, Holder::begin(spec.identity))?;
+    let holder = at(Stage::Ids, Holder::begin(spec.identity, spec.nesting))?;
     if !is_told_to_go(line)? {
         // The host side is gone, perhaps in the middle of making these.
         remove_groups(&directories);
@@ -363,7 +363,7 @@ struct Holder {
 impl Holder {
     /// For a shifted identity: makes the user namespace to end in, where the ids
     /// from 0 stand for those from its base.
-    fn begin(identity: Identity) -> io::Result<Option<Self>> {
+    fn begin(identity: Identity, nesting: Nesting) -> io::Result<Option<Self>> {
         let Identity::Shifted { base, count, .. } = identity else {
             return Ok(None);
         };
@@ -373,7 +373,7 @@ impl Holder {
             Side::Child => {
                 drop(go);
                 drop(done_here);
-                hold_ids(&ready, &done)
+                hold_ids(nesting, &ready, &done)
             }
             Side::Parent(child) => child,
         };
@@ -390,12 +390,12 @@ impl Holder {
         }))
     }
 
-    /// The namespace, once no further one can be made in it.
+    /// The namespace, once what can be made beneath it is limited.
     fn finish(self) -> io::Result<OwnedFd> {
         let mut answer = [0_u8; 1];
-        let forbidden = descriptor::read(self.done.as_fd(), &mut answer)? == 1;
+        let limited = descriptor::read(self.done.as_fd(), &mut answer)? == 1;
         process::wait(Some(self.pid), true)?;
-        if forbidden {
+        if limited {
             Ok(self.namespace)
         } else {
             Err(io::ErrorKind::PermissionDenied.into())
@@ -403,18 +403,19 @@ impl Holder {
     }
 }
 
-/// In the namespace's first process: no user namespace is made beneath it.
-fn hold_ids(ready: &OwnedFd, done: &OwnedFd) -> ! {
-    let forbid = || -> io::Result<()> {
+/// In the namespace's first process: what can be made beneath it is limited.
+fn hold_ids(nesting: Nesting, ready: &OwnedFd, done: &OwnedFd) -> ! {
+    let limit = || -> io::Result<()> {
         let mut word = [0_u8; 1];
         if descriptor::read(ready.as_fd(), &mut word)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        fs::write("/proc/sys/user/max_user_namespaces", "0")?;
-        fs::write("/proc/sys/user/max_inotify_instances", "64")?;
+        for (name, value) in atoll_init::namespace_limits(nesting) {
+            fs::write(format!("/proc/sys/user/{name}"), value)?;
+        }
         descriptor::write_all(done, b"d")
     };
-    process::exit_now(u8::from(forbid().is_err()))
+    process::exit_now(u8::from(limit().is_err()))
 }
 
 fn open_path(path: &[u8]) -> io::Result<OwnedFd> {

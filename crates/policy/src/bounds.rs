@@ -92,6 +92,10 @@ pub(crate) fn bound_by_organisation(
         &mut rules.syscalls.deny_sockets,
         organisation.syscalls.deny_sockets,
     );
+    forbid(
+        &mut rules.syscalls.deny_nesting,
+        organisation.syscalls.deny_nesting,
+    );
     if let Some(denied) = organisation.deny_root.filter(|_| rules.root.value) {
         rules.refusals.push(reason(
             format!("root inside ({})", rules.root.origin),

@@ -96,6 +96,7 @@ fn every_filter() -> Vec<Vec<super::Instruction>> {
                 set_id: bits & 4 != 0,
                 memory_programs: bits & 8 != 0,
                 fenced: bits & 16 != 0,
+                nesting: false,
             })
         })
         .collect()
