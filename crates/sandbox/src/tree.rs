@@ -131,6 +131,10 @@ impl Plan {
         for path in ["/proc", "/run"] {
             self.directory(Path::new(path), false);
         }
+        if boundary.nesting {
+            // Empty: container programs look here, and mount over it.
+            self.directory(Path::new("/sys/fs/cgroup"), false);
+        }
         if !boundary.root {
             self.directory(Path::new("/var"), false);
             self.link(Path::new("/var/run"), b"/run");
