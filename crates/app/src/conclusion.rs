@@ -204,6 +204,19 @@ impl Conclusion<'_> {
             let hint = not_at_path(record).unwrap_or_else(|| decision::not_found_hint(record));
             self.output.warn(&hint);
         }
+        let has_failed = match went.outcome.ending {
+            Ending::Exited { status } => status != 0,
+            Ending::Signalled { .. } => true,
+            Ending::Limited { .. }
+            | Ending::NotFound
+            | Ending::NotExecutable
+            | Ending::Interrupted => false,
+        };
+        if has_failed && !self.nesting && self.mode == Mode::Full {
+            if let Some(hint) = decision::nesting_hint(record) {
+                self.output.warn(&hint);
+            }
+        }
         if !went.planted.is_empty() && record.state != RunState::Discarded {
             self.output.warn(&planted_warning(record, &went.planted));
         }
