@@ -9,6 +9,7 @@ use std::path::Path;
 use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
 use atoll_model::{Ending, LimitKey, Mode, Outcome, WorkspaceMode};
+use atoll_policy::Rules;
 use atoll_store::{Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -20,6 +21,7 @@ use crate::decision::{self, Decision, Work};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::live;
+use crate::nesting;
 use crate::output::Output;
 use crate::question;
 use crate::render::{self, Afterwards, Denied};
@@ -37,10 +39,8 @@ pub struct Conclusion<'a> {
     pub arguments: &'a RunArguments,
     /// What held the program.
     pub mode: Mode,
-    /// Whether it was root inside.
-    pub root: bool,
-    /// Whether it could make namespaces of its own.
-    pub nesting: bool,
+    /// What it was held by.
+    pub rules: &'a Rules,
     /// Where runs are kept.
     pub state: &'a StateDir,
     /// Where decisions are recorded.
@@ -212,10 +212,12 @@ impl Conclusion<'_> {
             | Ending::NotExecutable
             | Ending::Interrupted => false,
         };
-        if has_failed && !self.nesting && self.mode == Mode::Full {
-            if let Some(hint) = decision::nesting_hint(record) {
-                self.output.warn(&hint);
-            }
+        let could_nest = !self.rules.nesting() && self.mode == Mode::Full;
+        if has_failed
+            && could_nest
+            && let Some(hint) = nesting::nesting_hint(record)
+        {
+            self.output.warn(&hint);
         }
         if !went.planted.is_empty() && record.state != RunState::Discarded {
             self.output.warn(&planted_warning(record, &went.planted));
@@ -453,8 +455,8 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
         "state": crate::review::state_word(record),
         "profile": record.profile,
         "mode": run.mode,
-        "root": run.root,
-        "nesting": run.nesting,
+        "root": run.rules.root(),
+        "nesting": run.rules.nesting(),
         "workspace": record.workspace.to_string_lossy(),
         "exit": outcome.ending.exit_status(),
         "ending": outcome.ending,

@@ -97,8 +97,7 @@ fn carry_out(
     Conclusion {
         arguments,
         mode,
-        root: rules.root(),
-        nesting: rules.nesting(),
+        rules: &rules,
         state: &state,
         ledger: &ledger,
         output,
