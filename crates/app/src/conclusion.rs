@@ -9,6 +9,7 @@ use std::path::Path;
 use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
 use atoll_model::{Ending, LimitKey, Mode, Outcome, WorkspaceMode};
+use atoll_policy::Rules;
 use atoll_store::{Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -20,6 +21,7 @@ use crate::decision::{self, Decision, Work};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::live;
+use crate::nesting;
 use crate::output::Output;
 use crate::question;
 use crate::render::{self, Afterwards, Denied};
@@ -37,8 +39,8 @@ pub struct Conclusion<'a> {
     pub arguments: &'a RunArguments,
     /// What held the program.
     pub mode: Mode,
-    /// Whether it was root inside.
-    pub root: bool,
+    /// What it was held by.
+    pub rules: &'a Rules,
     /// Where runs are kept.
     pub state: &'a StateDir,
     /// Where decisions are recorded.
@@ -202,6 +204,21 @@ impl Conclusion<'_> {
             let hint = not_at_path(record).unwrap_or_else(|| decision::not_found_hint(record));
             self.output.warn(&hint);
         }
+        let has_failed = match went.outcome.ending {
+            Ending::Exited { status } => status != 0,
+            Ending::Signalled { .. } => true,
+            Ending::Limited { .. }
+            | Ending::NotFound
+            | Ending::NotExecutable
+            | Ending::Interrupted => false,
+        };
+        let could_nest = !self.rules.nesting() && self.mode == Mode::Full;
+        if has_failed
+            && could_nest
+            && let Some(hint) = nesting::nesting_hint(record)
+        {
+            self.output.warn(&hint);
+        }
         if !went.planted.is_empty() && record.state != RunState::Discarded {
             self.output.warn(&planted_warning(record, &went.planted));
         }
@@ -229,7 +246,7 @@ impl Conclusion<'_> {
         let Some(path) = &self.arguments.json else {
             return Ok(());
         };
-        let text = format!("{:#}\n", as_json(record, (self.mode, self.root), went));
+        let text = format!("{:#}\n", as_json(record, self, went));
         match self.json {
             None => {
                 self.output.say(&text);
@@ -418,7 +435,7 @@ fn not_at_path(record: &RunRecord) -> Option<String> {
 }
 
 /// How a run went, for machines.
-fn as_json(record: &RunRecord, (mode, root): (Mode, bool), went: &Went) -> serde_json::Value {
+fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json::Value {
     let (outcome, groups) = (&went.outcome, &went.groups);
     let denied: Vec<_> = went
         .denied
@@ -437,8 +454,9 @@ fn as_json(record: &RunRecord, (mode, root): (Mode, bool), went: &Went) -> serde
         "run": record.run,
         "state": crate::review::state_word(record),
         "profile": record.profile,
-        "mode": mode,
-        "root": root,
+        "mode": run.mode,
+        "root": run.rules.root(),
+        "nesting": run.rules.nesting(),
         "workspace": record.workspace.to_string_lossy(),
         "exit": outcome.ending.exit_status(),
         "ending": outcome.ending,

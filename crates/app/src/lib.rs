@@ -17,6 +17,7 @@ pub mod escape;
 mod failure;
 mod finding;
 mod live;
+mod nesting;
 mod output;
 mod question;
 pub mod render;

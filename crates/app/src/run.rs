@@ -97,7 +97,7 @@ fn carry_out(
     Conclusion {
         arguments,
         mode,
-        root: rules.root(),
+        rules: &rules,
         state: &state,
         ledger: &ledger,
         output,
@@ -320,6 +320,7 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
             .transpose()?,
         live: arguments.live,
         root: arguments.root,
+        nesting: arguments.nesting,
         read_only_dirs,
         limits,
         timeout,

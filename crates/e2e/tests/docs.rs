@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use std::time::Duration;
 
-use e2e::World;
+use e2e::{World, program_exists};
 
 /// Making the layers of a system takes its time on a cold disk.
 const LONG: Duration = Duration::from_secs(300);
@@ -102,6 +102,24 @@ fn the_commands_about_root_inside_work() {
 }
 
 #[test]
+fn the_commands_about_nesting_work() {
+    let world = World::new("the_commands_about_nesting_work");
+    if !program_exists("bwrap") {
+        world.skip("bubblewrap is not installed", e2e::Avoidable::Yes);
+        return;
+    }
+    let text = document("docs/nesting.md");
+    let block = text.split("```console").nth(1).expect("it has commands");
+    let block = block.split("```").next().expect("it ends");
+    let commands = transcript(block);
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    for (command, _) in commands {
+        let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let _ = world.host_shell(&script).within(LONG).run().success();
+    }
+}
+
+#[test]
 fn every_command_that_documents_name_exists() {
     let world = World::new("every_command_that_documents_name_exists");
     let mut seen = std::collections::BTreeSet::new();
@@ -112,6 +130,7 @@ fn every_command_that_documents_name_exists() {
         "docs/outcome.md",
         "docs/doctor.md",
         "docs/root.md",
+        "docs/nesting.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();

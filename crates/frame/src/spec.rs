@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The form's version; another one is refused.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The capabilities that root inside a sandbox can have, each for its reason, as bits
 /// of their numbers in capabilities(7). They count for the sandbox's own ids alone.
@@ -22,6 +22,9 @@ pub const KILL: u64 = 1 << 5;
 /// Services and installers become other users, and so do su and apt.
 const SETGID: u64 = 1 << 6;
 const SETUID: u64 = 1 << 7;
+/// The kernel gives user id 0 to no namespace beneath unless its maker could also give
+/// capabilities to files (CAP_SETFCAP), which are without effect inside.
+pub const NEST_AS_ROOT: u64 = 1 << 31;
 
 /// Everything the launcher needs to make one sandbox. It is written once, into
 /// sealed memory, and holds nothing that the sandbox may not know.
@@ -29,11 +32,14 @@ const SETUID: u64 = 1 << 7;
 pub struct Spec {
     /// Who the program is, inside and to the kernel.
     pub identity: Identity,
-    /// What it may do as root inside: of [`ROOT_CAPABILITIES`], mostly none.
+    /// What it may do as root inside: of [`ROOT_CAPABILITIES`], mostly none; and as user
+    /// id 0 that may nest, [`NEST_AS_ROOT`].
     pub capabilities: u64,
     /// Whether it is only fenced in: no namespaces, so neither a file tree nor a
     /// network of its own. Its permissions are all that holds it.
     pub fenced: bool,
+    /// Whether it may make namespaces of its own.
+    pub nesting: Nesting,
     /// The host's name as seen inside.
     pub host_name: Vec<u8>,
     /// Control groups of version 1 to join, as paths of their `tasks` files.
@@ -73,6 +79,18 @@ pub struct Spec {
     pub environment: Vec<Vec<u8>>,
     /// Where it starts.
     pub directory: Vec<u8>,
+}
+
+/// Which namespaces a program may make beneath its sandbox (namespaces(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nesting {
+    /// None.
+    Refused,
+    /// All but those of control groups: in one it could mount them, and change those
+    /// that belong to its user.
+    ButGroups,
+    /// All: no control group is its user's.
+    All,
 }
 
 /// Who the program is.
@@ -268,6 +286,11 @@ impl Spec {
         write_identity(&mut out, self.identity);
         out.u64(self.capabilities);
         out.u8(u8::from(self.fenced));
+        out.u8(match self.nesting {
+            Nesting::Refused => 0,
+            Nesting::ButGroups => 1,
+            Nesting::All => 2,
+        });
         out.text(&self.host_name);
         let texts = |out: &mut Writer, list: &[Vec<u8>]| {
             out.list(list, |out, text| out.text(text));
@@ -335,11 +358,22 @@ impl Spec {
         let has_tree = !spec.operations.is_empty() || !spec.host_name.is_empty();
         let is_own = matches!(spec.identity, Identity::Own { .. });
         // Without ids of a sandbox's own a capability would be one over the host's.
-        let is_powerless = is_own || matches!(spec.identity, Identity::Unmapped { .. });
-        let has_rights = spec.capabilities != 0;
+        let is_unmapped = matches!(spec.identity, Identity::Unmapped { .. });
+        let of_nesting = match spec.nesting {
+            Nesting::Refused => 0,
+            Nesting::ButGroups | Nesting::All => NEST_AS_ROOT,
+        };
+        let has_rights = spec.capabilities & !of_nesting != 0;
+        // Whoever mounts is under no rules about files, and can execute what it likes.
+        let cannot_nest = spec.fenced
+            || is_unmapped
+            || spec.deny_set_id
+            || spec.deny_memory_programs
+            || !spec.permissions.is_empty();
         if spec.fenced && (has_tree || !is_own || has_rights)
-            || is_powerless && has_rights
-            || spec.capabilities & !ROOT_CAPABILITIES != 0
+            || spec.nesting != Nesting::Refused && cannot_nest
+            || (is_own || is_unmapped) && has_rights
+            || spec.capabilities & !ROOT_CAPABILITIES & !of_nesting != 0
         {
             return Err(Malformed::Tag);
         }
@@ -353,6 +387,12 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         identity: read_identity(from)?,
         capabilities: from.u64()?,
         fenced: from.flag()?,
+        nesting: match from.u8()? {
+            0 => Nesting::Refused,
+            1 => Nesting::ButGroups,
+            2 => Nesting::All,
+            _ => return Err(Malformed::Tag),
+        },
         host_name: from.text()?,
         cgroup_tasks: texts(from)?,
         cgroup_unified: {

@@ -20,6 +20,7 @@ fn full_spec() -> Spec {
         },
         capabilities: ROOT_CAPABILITIES,
         fenced: false,
+        nesting: Nesting::Refused,
         host_name: b"atoll".to_vec(),
         cgroup_tasks: vec![b"/c/memory/tasks".to_vec(), b"/c/pids/tasks".to_vec()],
         cgroup_unified: Some(b"/c/unified".to_vec()),
@@ -293,6 +294,7 @@ fn every_message() -> Vec<(Vec<u8>, Rewrite)> {
         ..full_spec()
     };
     messages.push((own.to_bytes(), rewrite_spec));
+    messages.push((nested_spec(Nesting::All).to_bytes(), rewrite_spec));
     for (_, bytes) in every_report() {
         messages.push((bytes, rewrite_report));
     }
@@ -414,6 +416,8 @@ fn only_root_inside_has_rights_and_only_the_listed_ones() {
         (shifted, ROOT_CAPABILITIES, true),
         (shifted, SYS_ADMIN, false),
         (shifted, u64::MAX, false),
+        (own, NEST_AS_ROOT, false),
+        (shifted, NEST_AS_ROOT, false),
     ] {
         let spec = Spec {
             identity,
@@ -676,7 +680,7 @@ fn a_length_that_lies_sets_no_memory_aside() {
         ..full_spec()
     };
     let mut bytes = empty.to_bytes();
-    let tasks_at = 4 + 17 + 8 + 1 + 4;
+    let tasks_at = 4 + 17 + 8 + 1 + 1 + 4;
     bytes[tasks_at..tasks_at + 4].copy_from_slice(&(LIST_MAX as u32).to_le_bytes());
     bytes.truncate(tasks_at + 4);
     assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::Short));
@@ -684,7 +688,7 @@ fn a_length_that_lies_sets_no_memory_aside() {
     assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
     // The same for a text.
     let mut bytes = empty.to_bytes();
-    bytes[30..34].copy_from_slice(&u32::MAX.to_le_bytes());
+    bytes[31..35].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
 }
 
@@ -821,6 +825,14 @@ fn specs() -> impl Strategy<Value = Spec> {
                     && tree.0.is_empty()
                     && program.3.is_empty()
                     && matches!(identity, Identity::Own { .. }),
+                nesting: match numbers.1[1] % 3 {
+                    _ if !tree.1.is_empty() || numbers.2[2] || numbers.2[3] => Nesting::Refused,
+                    // Whoever has no tree may be fenced.
+                    _ if tree.0.is_empty() => Nesting::Refused,
+                    0 => Nesting::Refused,
+                    1 => Nesting::ButGroups,
+                    _ => Nesting::All,
+                },
                 host_name: program.3,
                 cgroup_tasks: groups.0,
                 cgroup_unified: groups.1,
@@ -850,6 +862,61 @@ fn specs() -> impl Strategy<Value = Spec> {
                 directory: program.2,
             },
         )
+}
+
+/// A description whose program may nest, without what that cannot go with.
+fn nested_spec(nesting: Nesting) -> Spec {
+    Spec {
+        nesting,
+        permissions: Vec::new(),
+        deny_set_id: false,
+        ..full_spec()
+    }
+}
+
+#[test]
+fn nothing_that_landlock_or_one_tree_of_mounts_holds_goes_with_nesting() {
+    let own = Identity::Own { uid: 1, gid: 2 };
+    for nesting in [Nesting::Refused, Nesting::ButGroups, Nesting::All] {
+        let nested = nested_spec(nesting);
+        assert_eq!(Spec::from_bytes(&nested.to_bytes()).as_ref(), Ok(&nested));
+        let fenced = Spec {
+            identity: own,
+            capabilities: 0,
+            fenced: true,
+            host_name: Vec::new(),
+            operations: Vec::new(),
+            ..nested.clone()
+        };
+        let with_rules = Spec {
+            permissions: full_spec().permissions,
+            ..nested.clone()
+        };
+        let live = Spec {
+            deny_set_id: true,
+            ..nested.clone()
+        };
+        let zero = Spec {
+            identity: own,
+            capabilities: NEST_AS_ROOT,
+            ..nested.clone()
+        };
+        let read = Spec::from_bytes(&zero.to_bytes());
+        assert_eq!(read.is_ok(), nesting != Nesting::Refused, "{zero:?}");
+        let more = Spec {
+            capabilities: NEST_AS_ROOT | 1,
+            ..zero
+        };
+        assert!(Spec::from_bytes(&more.to_bytes()).is_err());
+        let listed = Spec {
+            deny_memory_programs: true,
+            ..nested
+        };
+        for spec in [fenced, with_rules, live, listed] {
+            let read = Spec::from_bytes(&spec.to_bytes());
+            assert_eq!(read.is_ok(), nesting == Nesting::Refused, "{spec:?}");
+        }
+    }
 }
 
 #[test]

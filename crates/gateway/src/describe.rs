@@ -31,6 +31,7 @@ fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String
     fields.insert("mode".to_owned(), json!(boundary.mode));
     fields.insert("workspace-mode".to_owned(), json!(boundary.workspace));
     fields.insert("root".to_owned(), json!(boundary.root));
+    fields.insert("nesting".to_owned(), json!(boundary.nesting));
     fields.insert("network".to_owned(), json!("none"));
     fields.insert("limits".to_owned(), limits(&boundary.limits));
     let asked_for: Vec<&str> = rules

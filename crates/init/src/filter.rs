@@ -11,14 +11,14 @@ use atoll_sys::seccomp::{
 mod calls;
 
 pub use calls::{ALLOWED, CONDITIONAL, Conditional, Group, NEEDED, Needed, Process, REFUSED};
-use calls::{NO_MEMORY_PROGRAMS, NO_SOCKETS};
+use calls::{NESTING, NO_MEMORY_PROGRAMS, NO_SOCKETS};
 
 const EPERM: u16 = 1;
 const ENOSYS: u16 = 38;
 const EPROTONOSUPPORT: u16 = 93;
 const EAFNOSUPPORT: u16 = 97;
 
-/// What a boundary can refuse beyond the fixed rules.
+/// What a boundary can refuse beyond the fixed rules, and what it can give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denials {
     /// Debugging of other processes.
@@ -31,6 +31,8 @@ pub struct Denials {
     pub memory_programs: bool,
     /// What only namespaces hold: some is refused, some is judged.
     pub fenced: bool,
+    /// The opposite: namespaces of its own, and what is done in them, are given.
+    pub nesting: bool,
 }
 
 impl Denials {
@@ -43,6 +45,7 @@ impl Denials {
             set_id: spec.deny_set_id,
             memory_programs: spec.deny_memory_programs,
             fenced: spec.fenced,
+            nesting: spec.nesting != atoll_frame::Nesting::Refused,
         }
     }
 }
@@ -110,6 +113,8 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
         (denials.set_id, NO_SET_ID),
         (denials.memory_programs, NO_MEMORY_PROGRAMS),
         (denials.fenced, atoll_fence::REFUSED),
+        // Where nothing else holds what a namespace would get around.
+        (denials.nesting && !denials.fenced, NESTING),
     ];
     for (_, table) in asked_for.iter().filter(|(asked, _)| *asked) {
         table.iter().for_each(|(call, action)| add(call, *action));

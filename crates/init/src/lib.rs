@@ -10,6 +10,7 @@
 //! names. Start reading at [`run`].
 
 pub use atoll_fence::{become_reaper, end_descendants};
+pub use tree::namespace_limits;
 
 mod fenced;
 pub mod filter;

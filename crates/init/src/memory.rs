@@ -18,8 +18,9 @@ const BLOCK_BYTES: u64 = 512;
 /// and is looked for where `thorough`.
 ///
 /// In a fence only the processes below this one count; there is no memory that files
-/// are written to, and System V segments cannot be made.
-pub(crate) fn in_use(limit_bytes: u64, thorough: bool, fenced: bool) -> u64 {
+/// are written to, and System V segments cannot be made. `elsewhere` is what files in
+/// memory that cannot be found here may hold besides.
+pub(crate) fn in_use(limit_bytes: u64, thorough: bool, fenced: bool, elsewhere: u64) -> u64 {
     let pids = if fenced { below() } else { pids() };
     let Some(pids) = pids else { return u64::MAX };
     let (room, segments) = if fenced {
@@ -29,16 +30,16 @@ pub(crate) fn in_use(limit_bytes: u64, thorough: bool, fenced: bool) -> u64 {
         (room, segment_bytes().unwrap_or(0))
     };
     let resident: u64 = pids.iter().filter_map(|pid| resident_bytes(pid)).sum();
-    let unmapped =
-        |files: &BTreeMap<(u64, u64), u64>| files.values().sum::<u64>().saturating_add(segments);
+    let in_files = |files: &BTreeMap<(u64, u64), u64>| {
+        let found = files.values().sum::<u64>().saturating_add(segments);
+        found.saturating_add(room).max(elsewhere)
+    };
     let files = if thorough {
         files_in_memory(&pids)
     } else {
         BTreeMap::new()
     };
-    let at_most = resident
-        .saturating_add(room)
-        .saturating_add(unmapped(&files));
+    let at_most = resident.saturating_add(in_files(&files));
     if at_most <= limit_bytes {
         return at_most;
     }
@@ -48,7 +49,18 @@ pub(crate) fn in_use(limit_bytes: u64, thorough: bool, fenced: bool) -> u64 {
         share_bytes(pid, &files).or_else(|| resident_bytes(pid))
     };
     let shares: u64 = pids.iter().filter_map(share).sum();
-    shares.saturating_add(room).saturating_add(unmapped(&files))
+    shares.saturating_add(in_files(&files))
+}
+
+/// What files in memory hold on the whole machine (proc_meminfo(5)), bytes: whoever may
+/// mount can hide its own from everybody. Those of ramfs are among what is never evicted.
+pub(crate) fn in_files_of_machine() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let of = |name: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| kilobytes(line.strip_prefix(name)?))
+    };
+    Some(of("Shmem:")?.saturating_add(of("Unevictable:")?))
 }
 
 fn below() -> Option<Vec<String>> {

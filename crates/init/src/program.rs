@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use atoll_frame::{KILL, Permission, ResourceLimit, Spec, Stage};
+use atoll_frame::{KILL, Nesting, Permission, ResourceLimit, Spec, Stage};
 use atoll_sys::landlock::{Holds, Rights, Ruleset};
 use atoll_sys::seccomp::Instruction;
 use atoll_sys::{credentials, descriptor, process, seccomp, socket, terminal};
@@ -15,7 +15,8 @@ use crate::{At, Failure, filter, text};
 /// Everything the program's process needs, made before the fork.
 pub(crate) struct Prepared {
     program: process::Program,
-    rules: Ruleset,
+    /// None where this kernel's Landlock holds nothing that goes with nesting.
+    rules: Option<Ruleset>,
     filter: Vec<Instruction>,
     /// What holds `init` itself from then on; rules where it needs more than the program.
     own_rules: Option<Ruleset>,
@@ -31,11 +32,13 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Gives the program this terminal, besides what its spec names.
     pub(crate) fn allow_terminal(&self, side: BorrowedFd<'_>) -> io::Result<()> {
-        let own = self.own_rules.as_ref();
-        own.map_or(Ok(()), |own| own.allow(side, Rights::DEVICE, false))?;
-        self.rules.allow(side, Rights::DEVICE, false)
+        let mut rules = self.own_rules.iter().chain(&self.rules);
+        rules.try_for_each(|rules| rules.allow(side, Rights::DEVICE, false))
     }
 }
+
+/// The version of Landlock from which on it holds signals and abstract sockets.
+const SCOPES_SINCE: u32 = 6;
 
 /// How starting the program ended.
 pub(crate) enum Started {
@@ -66,9 +69,16 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
         0 => (Process::Init, Holds::AllButPorts),
         1.. => (Process::Counting, Holds::AllButPorts),
     };
+    let rules = match spec.nesting {
+        Nesting::Refused => Some(rules(spec, holds)?),
+        // Under rules about files nothing can be mounted (landlock(7)): the tree of
+        // mounts, which are locked in every namespace beneath, holds alone.
+        Nesting::ButGroups | Nesting::All if spec.landlock_version < SCOPES_SINCE => None,
+        Nesting::ButGroups | Nesting::All => Some(rules(spec, Holds::Signals)?),
+    };
     Ok(Prepared {
         program: program.ok_or_else(invalid).at(Stage::Start)?,
-        rules: rules(spec, holds)?,
+        rules,
         filter: filter::program(Denials::of(spec)),
         own_rules: spec.fenced.then(|| judging_rules(spec)).transpose()?,
         own_filter: filter::own(process),
@@ -121,8 +131,8 @@ pub(crate) fn start(
     controlling: bool,
 ) -> Result<Started, Failure> {
     let (told, tell) = socket::pair().at(Stage::Start)?;
-    let around = prepared.own_rules.as_ref().unwrap_or(&prepared.rules);
-    around.enter().at(Stage::Landlock)?;
+    let around = prepared.own_rules.as_ref().or(prepared.rules.as_ref());
+    around.map_or(Ok(()), Ruleset::enter).at(Stage::Landlock)?;
     let pid = process::fork(|| {
         let (stage, error) = become_program(prepared, &tell, standard, controlling);
         let [one, two, three, four] = error.raw_os_error().unwrap_or(0).to_le_bytes();
@@ -166,7 +176,9 @@ fn become_program(
         for limit in &prepared.limits {
             credentials::limit_resource(limit.resource, limit.value).map_err(at(Stage::Limits))?;
         }
-        prepared.rules.enter().map_err(at(Stage::Landlock))?;
+        let rules = prepared.rules.as_ref();
+        let entered = rules.map_or(Ok(()), Ruleset::enter);
+        entered.map_err(at(Stage::Landlock))?;
         if prepared.fenced {
             // No namespace ends it with `init`, should someone else end that.
             credentials::die_with_parent().map_err(at(Stage::Rights))?;

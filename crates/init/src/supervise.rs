@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_fence::Fence;
-use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Spec, Stage};
+use atoll_frame::{MESSAGE_BYTES_MAX, Nesting, Order, Report, Spec, Stage};
 use atoll_sys::descriptor;
 use atoll_sys::memory::erase_stack;
 use atoll_sys::process::{self, Change};
@@ -78,6 +78,8 @@ pub(crate) fn supervise(
     drop(prepared);
     let places = fenced::places(&spec);
     let watch = spec.watch;
+    let hides_files = watch.memory_bytes > 0 && spec.nesting != Nesting::Refused;
+    let others_bytes = hides_files.then(|| memory::in_files_of_machine().unwrap_or(0));
     // What was needed to start is not kept for whoever takes this process over.
     drop(spec);
     erase_stack();
@@ -109,6 +111,7 @@ pub(crate) fn supervise(
         program,
         fence: listener.map(|listener| Fence::new(listener, places)),
         watch_bytes: watch.memory_bytes,
+        others_bytes,
         end_at: wall_clock.and_then(|limit| Instant::now().checked_add(limit)),
         looks: 0,
     };
@@ -159,6 +162,8 @@ struct Overseer<'a> {
     program: u32,
     fence: Option<Fence>,
     watch_bytes: u64,
+    /// What files in memory held on the machine before, where the program can hide its own.
+    others_bytes: Option<u64>,
     end_at: Option<Instant>,
     looks: u32,
 }
@@ -219,7 +224,12 @@ impl Overseer<'_> {
     fn is_over_memory(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
         let thorough = self.looks.is_multiple_of(THOROUGH_LOOK);
-        memory::in_use(self.watch_bytes, thorough, self.fence.is_some()) > self.watch_bytes
+        let elsewhere = self.others_bytes.map_or(0, |others| {
+            let now = memory::in_files_of_machine().unwrap_or(u64::MAX);
+            now.saturating_sub(others)
+        });
+        let fenced = self.fence.is_some();
+        memory::in_use(self.watch_bytes, thorough, fenced, elsewhere) > self.watch_bytes
     }
 
     /// How long to wait at most.

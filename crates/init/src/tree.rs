@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use atoll_frame::{Identity, Operation, Room, Source, Spec, Stage};
+use atoll_frame::{Identity, Nesting, Operation, Room, Source, Spec, Stage};
 use atoll_sys::descriptor;
 use atoll_sys::mount::{self, Attributes, FsOption};
 
@@ -28,6 +28,7 @@ struct Maker<'a> {
     ids: Option<BorrowedFd<'a>>,
     /// Who the program is to the kernel, where that differs from who builds.
     owner: Option<(u32, u32)>,
+    nesting: Nesting,
     /// A read-only overlay of the host's root, of which parts are shown.
     system: Option<OwnedFd>,
 }
@@ -58,6 +59,7 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
         root: root.as_fd(),
         ids,
         owner,
+        nesting: spec.nesting,
         system: None,
     };
     for operation in &spec.operations {
@@ -377,7 +379,7 @@ impl Maker<'_> {
             // none, the limits found here are the host's.
             return Ok(());
         }
-        limit_namespace(made.as_fd())
+        limit_namespace(made.as_fd(), self.nesting)
     }
 
     fn hide_directory(&self, path: &[u8]) -> io::Result<()> {
@@ -390,16 +392,45 @@ impl Maker<'_> {
 /// caller's user too, who has 128 by default.
 const INOTIFY_INSTANCES_MAX: &[u8] = b"64";
 
-/// Sets what the caller's user namespace limits (namespaces(7)): no user namespace
-/// is made beneath it, and it cannot use up what its user has outside. Final once
-/// the capability to raise it is gone.
-fn limit_namespace(processes: BorrowedFd<'_>) -> io::Result<()> {
-    let set = |path: &CStr, value: &[u8]| {
-        let limit = descriptor::open_beneath(processes, path, O_WRONLY, 0)?;
-        descriptor::write_all(&limit, value)
+/// Namespaces of each kind that can be beneath a sandbox at once: a browser makes one
+/// for each of its pages.
+const NAMESPACES_MAX: &[u8] = b"128";
+
+/// What a sandbox's user namespace limits, for itself and all beneath it together, as
+/// files of /proc/sys/user (namespaces(7)): unless it may nest, no user namespace is
+/// made, and it cannot use up what its user has outside. Final once the capability to
+/// raise it is gone.
+#[must_use]
+pub fn namespace_limits(nesting: Nesting) -> Vec<(&'static str, &'static [u8])> {
+    let mut limits = vec![("max_inotify_instances", INOTIFY_INSTANCES_MAX)];
+    let groups = match nesting {
+        Nesting::Refused => {
+            limits.push(("max_user_namespaces", b"0"));
+            return limits;
+        }
+        Nesting::ButGroups => &b"0"[..],
+        Nesting::All => NAMESPACES_MAX,
     };
-    set(c"sys/user/max_user_namespaces", b"0")?;
-    set(c"sys/user/max_inotify_instances", INOTIFY_INSTANCES_MAX)
+    limits.extend([
+        ("max_user_namespaces", NAMESPACES_MAX),
+        ("max_mnt_namespaces", NAMESPACES_MAX),
+        ("max_pid_namespaces", NAMESPACES_MAX),
+        ("max_net_namespaces", NAMESPACES_MAX),
+        ("max_ipc_namespaces", NAMESPACES_MAX),
+        ("max_uts_namespaces", NAMESPACES_MAX),
+        ("max_cgroup_namespaces", groups),
+        ("max_time_namespaces", b"0"),
+    ]);
+    limits
+}
+
+fn limit_namespace(processes: BorrowedFd<'_>, nesting: Nesting) -> io::Result<()> {
+    for (name, value) in namespace_limits(nesting) {
+        let path = text(format!("sys/user/{name}").as_bytes())?;
+        let limit = descriptor::open_beneath(processes, &path, O_WRONLY, 0)?;
+        descriptor::write_all(&limit, value)?;
+    }
+    Ok(())
 }
 
 /// A directory that an overlay is made of.

@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
+use atoll_frame::{Identity, Nesting, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, report_failure};
 use atoll_sys::descriptor;
 use atoll_sys::memory::Erasing;
@@ -74,7 +74,7 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         // For when the first process is ended by someone else: what it leaves comes here.
         at(Stage::Start, atoll_init::become_reaper())?;
     }
-    at(Stage::Ids, ahead.hold_ids_of(spec.identity))?;
+    at(Stage::Ids, ahead.hold_ids_of(spec.identity, spec.nesting))?;
     if !is_told_to_go(line)? {
         // The host side is gone, perhaps in the middle of making these.
         remove_groups(&directories);
@@ -405,16 +405,19 @@ impl Ahead {
 
     /// For a shifted identity: the user namespace to end in has these ids. No other one
     /// needs it.
-    fn hold_ids_of(&mut self, identity: Identity) -> io::Result<()> {
+    fn hold_ids_of(&mut self, identity: Identity, nesting: Nesting) -> io::Result<()> {
         let holder = self.holder.take();
         if let Identity::Shifted { base, count, .. } = identity {
             let mut holder = holder.map_or_else(Holder::begin, Ok)?;
-            holder.map(base, count)?;
+            holder.map(base, count, nesting)?;
             self.holder = Some(holder);
         }
         Ok(())
     }
 }
+
+/// What a holder is told by one byte, the number here.
+const LIMITED: [Nesting; 3] = [Nesting::Refused, Nesting::ButGroups, Nesting::All];
 
 /// A process in a user namespace of its own, which it keeps until something else
 /// does. It ends once the ids are mapped; the sandbox's namespaces are made meanwhile.
@@ -445,37 +448,43 @@ impl Holder {
         })
     }
 
-    /// Has the ids from 0 stand for those from a base.
-    fn map(&mut self, base: u32, count: u32) -> io::Result<()> {
+    /// Has the ids from 0 stand for those from a base, and limits what can be made beneath.
+    fn map(&mut self, base: u32, count: u32, nesting: Nesting) -> io::Result<()> {
         let (pid, map) = (self.pid, format!("0 {base} {count}"));
         fs::write(format!("/proc/{pid}/uid_map"), &map)?;
         fs::write(format!("/proc/{pid}/gid_map"), &map)?;
         self.namespace = Some(open_path(format!("/proc/{pid}/ns/user").as_bytes())?);
-        descriptor::write_all(&self.go, b"g")
+        let which = LIMITED.iter().position(|one| *one == nesting);
+        let word = which.and_then(|number| u8::try_from(number).ok());
+        descriptor::write_all(&self.go, &[word.ok_or(io::ErrorKind::InvalidInput)?])
     }
 
-    /// The namespace, once no further one can be made in it.
+    /// The namespace, once what can be made beneath it is limited.
     fn finish(self) -> io::Result<OwnedFd> {
         let mut answer = [0_u8; 1];
-        let forbidden = descriptor::read(self.done.as_fd(), &mut answer)? == 1;
+        let limited = descriptor::read(self.done.as_fd(), &mut answer)? == 1;
         process::wait(Some(self.pid), true)?;
-        let namespace = self.namespace.filter(|_| forbidden);
+        let namespace = self.namespace.filter(|_| limited);
         namespace.ok_or_else(|| io::ErrorKind::PermissionDenied.into())
     }
 }
 
-/// In the namespace's first process: no user namespace is made beneath it.
+/// In the namespace's first process: what can be made beneath it is limited.
 fn hold_ids(ready: &OwnedFd, done: &OwnedFd) -> ! {
-    let forbid = || -> io::Result<()> {
+    let limit = || -> io::Result<()> {
         let mut word = [0_u8; 1];
         if descriptor::read(ready.as_fd(), &mut word)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        fs::write("/proc/sys/user/max_user_namespaces", "0")?;
-        fs::write("/proc/sys/user/max_inotify_instances", "64")?;
+        let [number] = word;
+        let nesting = LIMITED.get(usize::from(number));
+        let nesting = *nesting.ok_or(io::ErrorKind::InvalidData)?;
+        for (name, value) in atoll_init::namespace_limits(nesting) {
+            fs::write(format!("/proc/sys/user/{name}"), value)?;
+        }
         descriptor::write_all(done, b"d")
     };
-    process::exit_now(u8::from(forbid().is_err()))
+    process::exit_now(u8::from(limit().is_err()))
 }
 
 fn open_path(path: &[u8]) -> io::Result<OwnedFd> {

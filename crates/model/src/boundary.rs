@@ -33,6 +33,8 @@ pub struct Boundary {
     pub programs: Vec<PathBuf>,
     /// Whether the program is root inside, over a system that it can change in layers.
     pub root: bool,
+    /// Whether the program may make namespaces of its own, and mount in them.
+    pub nesting: bool,
 }
 
 /// What holds a program in its boundary.

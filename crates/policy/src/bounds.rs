@@ -84,14 +84,10 @@ pub(crate) fn bound_by_organisation(
         organisation.terminal.clipboard,
     );
     forbid(&mut rules.terminal.title, organisation.terminal.title);
-    forbid(
-        &mut rules.syscalls.deny_debugging,
-        organisation.syscalls.deny_debugging,
-    );
-    forbid(
-        &mut rules.syscalls.deny_sockets,
-        organisation.syscalls.deny_sockets,
-    );
+    let (calls, said) = (&mut rules.syscalls, organisation.syscalls);
+    forbid(&mut calls.deny_debugging, said.deny_debugging);
+    forbid(&mut calls.deny_sockets, said.deny_sockets);
+    forbid(&mut calls.deny_nesting, said.deny_nesting);
     if let Some(denied) = organisation.deny_root.filter(|_| rules.root.value) {
         rules.refusals.push(reason(
             format!("root inside ({})", rules.root.origin),

@@ -89,6 +89,7 @@ pub fn compile(
     request::apply(&mut rules, requested)?;
     bound_by_organisation(&mut rules, organisation, requested)?;
     request::become_root(&mut rules);
+    request::tell_nesting(&mut rules);
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
     rules.digest = version.finish();

@@ -5,6 +5,7 @@ use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, Workspace
 
 use crate::environment;
 use crate::grant::Grant;
+use crate::origin::Origin;
 use crate::places::{forbidden_here, is_plain_absolute};
 use crate::refusal::{self, reason};
 use crate::rules::Rules;
@@ -44,8 +45,10 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
             .map(|program| program.value.clone())
             .collect(),
         root: rules.root.value,
+        nesting: rules.nesting.value,
     };
     reasons.extend(of_root(rules, facts.mode));
+    reasons.extend(of_nesting(rules, facts.mode));
     if facts.mode == Mode::Fence {
         reasons.extend(fence_in(rules, &mut boundary, &call.workspace));
     }
@@ -109,6 +112,47 @@ fn of_root(rules: &Rules, mode: Mode) -> Option<Reason> {
         (Mode::Full, WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly) => return None,
     };
     Some(reason("root inside", why, &rules.root.origin, instead))
+}
+
+/// Whoever may mount is under no Landlock rules about files, so nesting goes with nothing
+/// that these alone hold.
+fn of_nesting(rules: &Rules, mode: Mode) -> Vec<Reason> {
+    if !rules.nesting.value {
+        return Vec::new();
+    }
+    let refused = |why: &str, origin: &Origin, instead: &str| {
+        let what = format!("nested sandboxes ({})", rules.nesting.origin);
+        reason(what, why, origin, instead)
+    };
+    let mut reasons = Vec::new();
+    if rules.syscalls.deny_nesting.value {
+        reasons.push(refused(
+            "no program may make namespaces of its own here",
+            &rules.syscalls.deny_nesting.origin,
+            "leave nesting out, or choose another profile",
+        ));
+    }
+    if mode == Mode::Fence {
+        reasons.push(refused(
+            "this host gives no namespaces, so the program has none to make others in",
+            &Origin::BuiltIn,
+            "let user namespaces be made (atoll doctor says how), or leave nesting out",
+        ));
+    } else if rules.workspace.value == WorkspaceMode::Live {
+        reasons.push(refused(
+            "in a live workspace it could move the mounts away that keep control files read-only",
+            &rules.workspace.origin,
+            "leave out --live: the changes wait in a layer until they are applied",
+        ));
+    }
+    if let Some(program) = rules.programs.first() {
+        reasons.push(refused(
+            "with a list of programs: what it mounts itself could be executed too",
+            &program.origin,
+            "leave one of the two out",
+        ));
+    }
+    reasons
 }
 
 /// The rules, the caller and the host must belong together.

@@ -48,9 +48,16 @@ impl Organisation {
             organisation.syscalls = SyscallSettings {
                 deny_debugging: required("deny-debugging"),
                 deny_sockets: required("deny-sockets"),
+                deny_nesting: required("deny-nesting"),
             };
             organisation.deny_root = required("deny-root");
-            let keys = ["workspace", "deny-debugging", "deny-sockets", "deny-root"];
+            let keys = [
+                "workspace",
+                "deny-debugging",
+                "deny-sockets",
+                "deny-nesting",
+                "deny-root",
+            ];
             document.end(section, &keys);
         }
         document.end(

@@ -41,6 +41,10 @@ pub(crate) fn merge_profile(
         &mut rules.syscalls.deny_sockets,
         settings.syscalls.deny_sockets,
     );
+    replace(
+        &mut rules.syscalls.deny_nesting,
+        settings.syscalls.deny_nesting,
+    );
     if let Some(flag) = settings.unenforced_limits {
         rules.limits.limits.dangerous_unenforced_limits = flag.value;
         rules.limits.unenforced = flag.origin;
@@ -53,6 +57,7 @@ pub(crate) fn merge_profile(
         set.map_err(|error| invalid(&text.origin, format!("[limits]: {error}")))?;
     }
     replace(&mut rules.root, settings.root);
+    replace(&mut rules.nesting, settings.nesting);
     if let Some(system) = settings.system_read {
         draft.system = Some(system.value);
     }

@@ -20,6 +20,7 @@ use crate::variables::{self, Pattern};
 
 const LIVE: Origin = Origin::CommandLine("--live");
 const ROOT: Origin = Origin::CommandLine("--root");
+const NESTING: Origin = Origin::CommandLine("--nesting");
 const RO: Origin = Origin::CommandLine("--ro");
 const LIMIT: Origin = Origin::CommandLine("--limit");
 const TIMEOUT: Origin = Origin::CommandLine("--timeout");
@@ -34,6 +35,9 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     }
     if requested.root {
         rules.root = Sourced::new(true, ROOT);
+    }
+    if requested.nesting {
+        rules.nesting = Sourced::new(true, NESTING);
     }
     too_many("--ro", requested.read_only_dirs.len())?;
     too_many("--env", requested.environment.len())?;
@@ -144,6 +148,19 @@ pub(crate) fn become_root(rules: &mut Rules) {
     );
 }
 
+/// That the program may make sandboxes of its own is told: one wall less holds it.
+pub(crate) fn tell_nesting(rules: &mut Rules) {
+    if rules.nesting.value {
+        let origin = rules.nesting.origin.clone();
+        rules.notice(
+            "the program can make namespaces and mounts of its own inside: more of the kernel \
+             can be reached, and Landlock holds no files"
+                .to_owned(),
+            origin,
+        );
+    }
+}
+
 /// What root starts sees the system's directories as read-only wholes, in which
 /// nothing more can be mounted: what was named within one is there already, with the
 /// rights that it has for everybody.
@@ -252,6 +269,7 @@ fn apply_variable(rules: &mut Rules, option: &OsStr) -> Result<(), String> {
 pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     digest.add("--live", &[u8::from(requested.live)]);
     digest.add("--root", &[u8::from(requested.root)]);
+    digest.add("--nesting", &[u8::from(requested.nesting)]);
     for path in &requested.read_only_dirs {
         digest.add("--ro", path.as_os_str().as_bytes());
     }

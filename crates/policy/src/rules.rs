@@ -28,6 +28,8 @@ pub struct Rules {
     pub(crate) keep_caches: Sourced<bool>,
     /// Root inside, over a system that can be changed in layers.
     pub(crate) root: Sourced<bool>,
+    /// Namespaces of the program's own.
+    pub(crate) nesting: Sourced<bool>,
     /// By path inside, parents first.
     pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
     pub(crate) denied_places: Vec<Sourced<PathBuf>>,
@@ -47,6 +49,12 @@ impl Rules {
     #[must_use]
     pub fn profile(&self) -> &str {
         &self.profile.value
+    }
+
+    /// Whether programs may make namespaces of their own.
+    #[must_use]
+    pub fn nesting(&self) -> bool {
+        self.nesting.value
     }
 
     /// Whether programs are root inside.
@@ -103,6 +111,7 @@ impl Rules {
             forbid_live: no(),
             keep_caches: no(),
             root: no(),
+            nesting: no(),
             views: BTreeMap::new(),
             denied_places: Vec::new(),
             environment: EnvironmentRules {
@@ -126,6 +135,7 @@ impl Rules {
             syscalls: SyscallRules {
                 deny_debugging: no(),
                 deny_sockets: no(),
+                deny_nesting: no(),
             },
             programs: Vec::new(),
             refusals: Vec::new(),
@@ -230,6 +240,7 @@ impl TerminalRules {
 pub(crate) struct SyscallRules {
     pub(crate) deny_debugging: Sourced<bool>,
     pub(crate) deny_sockets: Sourced<bool>,
+    pub(crate) deny_nesting: Sourced<bool>,
 }
 
 impl SyscallRules {

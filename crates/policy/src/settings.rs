@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) forbid_live: Option<Sourced<bool>>,
     pub(crate) system_read: Option<Sourced<Vec<Sourced<PathBuf>>>>,
     pub(crate) root: Option<Sourced<bool>>,
+    pub(crate) nesting: Option<Sourced<bool>>,
     pub(crate) home: HomeSettings,
     pub(crate) files_read: Vec<Sourced<Place>>,
     pub(crate) pass: Vec<Sourced<Pattern>>,
@@ -55,6 +56,7 @@ pub(crate) struct TerminalSettings {
 pub(crate) struct SyscallSettings {
     pub(crate) deny_debugging: Option<Sourced<bool>>,
     pub(crate) deny_sockets: Option<Sourced<bool>>,
+    pub(crate) deny_nesting: Option<Sourced<bool>>,
 }
 
 impl Settings {
@@ -74,12 +76,13 @@ impl Settings {
         }
         document.text(top, "network", parse_network);
         let (pass, set) = read_environment(document, top, author);
-        let (system_read, root) = read_system(document, top);
+        let (system_read, [root, nesting]) = read_system(document, top);
         Self {
             workspace: document.text(top, "workspace", parse_workspace),
             forbid_live: only_tightened(document, top, "forbid-live", author, true),
             system_read,
             root,
+            nesting,
             home: HomeSettings::read(document, top, author),
             files_read: read_files(document, top),
             pass,
@@ -154,17 +157,18 @@ pub(crate) fn only_tightened(
 
 type System = (
     Option<Sourced<Vec<Sourced<PathBuf>>>>,
-    Option<Sourced<bool>>,
+    [Option<Sourced<bool>>; 2],
 );
 
 fn read_system(document: &mut Document, top: &mut Section<'_>) -> System {
     let Some(mut section) = document.section(top, "system", "system") else {
-        return (None, None);
+        return (None, [None, None]);
     };
     let read = document.list(&mut section, "read", parse_absolute);
-    let root = document.flag(&mut section, "root");
-    document.end(section, &["read", "root"]);
-    (read, root.map(|(flag, _)| flag))
+    let mut flag = |key| document.flag(&mut section, key).map(|(flag, _)| flag);
+    let flags = ["root", "nesting"].map(&mut flag);
+    document.end(section, &["read", "root", "nesting"]);
+    (read, flags)
 }
 
 fn read_files(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Place>> {
@@ -304,8 +308,9 @@ fn read_syscalls(
     let settings = SyscallSettings {
         deny_debugging: refusal("deny-debugging"),
         deny_sockets: refusal("deny-sockets"),
+        deny_nesting: refusal("deny-nesting"),
     };
-    document.end(section, &["deny-debugging", "deny-sockets"]);
+    document.end(section, &["deny-debugging", "deny-sockets", "deny-nesting"]);
     settings
 }
 

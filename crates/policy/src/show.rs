@@ -58,6 +58,7 @@ impl Rules {
         rows.flag("workspace", "forbid-live", &self.forbid_live);
         rows.text("workspace", "network", "none", &Origin::BuiltIn);
         rows.flag("system", "root", &self.root);
+        rows.flag("system", "nesting", &self.nesting);
         rows.views(self, ViewKind::System, "system");
         rows.views(self, ViewKind::Home, "home");
         rows.views(self, ViewKind::Cache, "home");
@@ -86,6 +87,7 @@ impl Rules {
         rows.flag("terminal", "title", &self.terminal.title);
         rows.flag("syscalls", "deny-debugging", &self.syscalls.deny_debugging);
         rows.flag("syscalls", "deny-sockets", &self.syscalls.deny_sockets);
+        rows.flag("syscalls", "deny-nesting", &self.syscalls.deny_nesting);
         for program in &self.programs {
             let text = program.value.display().to_string();
             rows.text("programs", "execute", &text, &program.origin);

@@ -84,6 +84,8 @@ pub struct Requested {
     pub live: bool,
     /// `--root`: root inside, over a system that can be changed in layers.
     pub root: bool,
+    /// `--nesting`: namespaces of the program's own.
+    pub nesting: bool,
     /// `--ro`: further paths to read, absolute, free of symbolic links.
     pub read_only_dirs: Vec<PathBuf>,
     /// `--limit KEY=VALUE`; may raise what a profile says, never what the

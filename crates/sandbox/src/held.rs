@@ -248,3 +248,35 @@ fn parent_of(pid: u32) -> Option<u32> {
 fn is_writable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
+
+/// Whether this user can write to a control group that this process is in, of any
+/// hierarchy: whoever makes a namespace of control groups can mount them. What cannot be
+/// looked at counts as written to.
+pub(crate) fn owns_groups(host: &Host) -> bool {
+    host.groups.iter().any(|(names, group)| {
+        let is_of = |mount: &&crate::MountPoint| match names.as_str() {
+            "" => mount.kind == "cgroup2",
+            names => {
+                let mut names = names.split(',');
+                mount.kind == "cgroup" && names.all(|name| mount.has_option(name))
+            }
+        };
+        let mount = host.mounts.iter().rev().find(is_of);
+        let directory = mount.and_then(|mount| beneath(&mount.path, group));
+        directory.is_none_or(|directory| can_be_changed(&directory))
+    })
+}
+
+/// Whether this user can write to a group or one of its files.
+fn can_be_changed(directory: &Path) -> bool {
+    // Everybody may ask to be told of events; that changes nothing.
+    const ASKS: &str = "cgroup.event_control";
+    let Ok(entries) = fs::read_dir(directory) else {
+        return true;
+    };
+    is_writable(directory)
+        || entries.into_iter().any(|entry| match entry {
+            Ok(entry) => entry.file_name() != ASKS && is_writable(&entry.path()),
+            Err(_) => true,
+        })
+}

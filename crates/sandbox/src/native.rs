@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
-    Identity, MESSAGE_BYTES_MAX, Operation, Permission, ROOT_CAPABILITIES, Report, ResourceLimit,
-    Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
+    Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission, ROOT_CAPABILITIES,
+    Report, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
 };
 use atoll_model::{Boundary, Call, Enforcement, LimitKey, Limits, Mode, WorkspaceMode};
 use atoll_policy::Grant;
@@ -16,7 +16,7 @@ use atoll_sys::{descriptor, socket};
 
 use crate::disk::DiskWatch;
 use crate::groups::Groups;
-use crate::held::Held;
+use crate::held::{self, Held};
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::{Assembled, Lines, last_words};
@@ -229,11 +229,16 @@ fn describe(
     let seen = seen(native, boundary, call)?;
     let path_bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let text = |text: &OsString| text.as_bytes().to_vec();
-    let identity = identity(native, call, boundary.root)?;
+    let identity = identity(native, call, boundary)?;
+    let mut capabilities = if boundary.root { ROOT_CAPABILITIES } else { 0 };
+    if boundary.nesting && is_zero(identity) {
+        capabilities |= NEST_AS_ROOT;
+    }
     Ok(Spec {
         identity,
-        capabilities: if boundary.root { ROOT_CAPABILITIES } else { 0 },
+        capabilities,
         fenced: native.placement.fence.is_some(),
+        nesting: nesting(native, boundary, groups),
         host_name: seen.host_name,
         cgroup_tasks: groups
             .map(|groups| groups.tasks().iter().map(path_bytes).collect())
@@ -246,7 +251,11 @@ fn describe(
             .unwrap_or_default(),
         memory: room(&boundary.limits),
         operations: seen.operations,
-        permissions: seen.permissions,
+        // Under rules about files nothing could be mounted.
+        permissions: match boundary.nesting {
+            true => Vec::new(),
+            false => seen.permissions,
+        },
         landlock_version: native.host.landlock,
         resource_limits: resource_limits(native, &boundary.limits, groups)?,
         watch: Watch {
@@ -277,8 +286,24 @@ fn describe(
     })
 }
 
+/// Which namespaces the program may make.
+fn nesting(native: &Native<'_>, boundary: &Boundary, groups: Option<&Groups>) -> Nesting {
+    // What root starts has no control group that is its own: their owner is no id inside.
+    let is_roots = native.placement.base.is_some();
+    match boundary.nesting {
+        false => Nesting::Refused,
+        true if is_roots || groups.is_none() && !held::owns_groups(native.host) => Nesting::All,
+        true => Nesting::ButGroups,
+    }
+}
+
 /// Who the program is to the kernel.
-fn identity(native: &Native<'_>, call: &Call, root: bool) -> Result<Identity, SandboxError> {
+fn identity(
+    native: &Native<'_>,
+    call: &Call,
+    boundary: &Boundary,
+) -> Result<Identity, SandboxError> {
+    let root = boundary.root;
     let fits = |id: u32| native.placement.base.is_none() || id < IDS;
     let (uid, gid) = (call.principal.uid, call.principal.gid);
     if !fits(uid) || !fits(gid) {
@@ -287,9 +312,10 @@ fn identity(native: &Native<'_>, call: &Call, root: bool) -> Result<Identity, Sa
         )));
     }
     Ok(match native.placement.base {
-        Some(_) if native.host.unmapped && root => {
+        Some(_) if native.host.unmapped && (root || boundary.nesting) => {
             return Err(SandboxError::Kernel(
-                "root inside needs a user namespace, and none can be made".to_owned(),
+                "root inside and nested sandboxes need user namespaces, and none can be made"
+                    .to_owned(),
             ));
         }
         Some(base) if native.host.unmapped => Identity::Unmapped {
@@ -309,6 +335,15 @@ fn identity(native: &Native<'_>, call: &Call, root: bool) -> Result<Identity, Sa
             count: IDS,
         },
     })
+}
+
+/// Whether the program has the user id 0 inside.
+fn is_zero(identity: Identity) -> bool {
+    match identity {
+        Identity::Root { .. } => true,
+        Identity::Own { uid, .. } | Identity::Shifted { uid, .. } => uid == 0,
+        Identity::Unmapped { .. } => false,
+    }
 }
 
 fn resource_limits(

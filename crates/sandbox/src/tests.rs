@@ -59,6 +59,7 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
         syscalls: SyscallRights::default(),
         programs: Vec::new(),
         root: false,
+        nesting: false,
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn plan(
         plan.layer_over(layer)?;
     }
     plan.devices()?;
-    plan.processes()?;
+    plan.processes(boundary.nesting)?;
     let mut mounted: Vec<Mounted<'_>> = boundary.views.iter().map(Mounted::View).collect();
     mounted.push(Mounted::Workspace(workspace));
     // A parent before what lies beneath it, whatever kind each is.
@@ -131,6 +131,10 @@ impl Plan {
         for path in ["/proc", "/run"] {
             self.directory(Path::new(path), false);
         }
+        if boundary.nesting {
+            // Empty: container programs look here, and mount over it.
+            self.directory(Path::new("/sys/fs/cgroup"), false);
+        }
         if !boundary.root {
             self.directory(Path::new("/var"), false);
             self.link(Path::new("/var/run"), b"/run");
@@ -177,7 +181,15 @@ impl Plan {
         Ok(())
     }
 
-    fn processes(&mut self) -> Result<(), SandboxError> {
+    fn processes(&mut self, nesting: bool) -> Result<(), SandboxError> {
+        if nesting {
+            // Where a part of it is covered, the kernel gives no /proc to any namespace
+            // beneath; and what a nested one shows need not be covered here.
+            self.operations.push(Operation::Processes {
+                path: b"proc".to_vec(),
+            });
+            return Ok(());
+        }
         let null = source(Path::new("/dev/null"))?;
         let place = |name: &str| format!("proc/{name}").into_bytes();
         // What the host's /proc does not have, the sandbox's has not either.

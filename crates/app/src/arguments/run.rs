@@ -80,6 +80,14 @@ pub struct RunArguments {
     #[arg(long, conflicts_with = "live", verbatim_doc_comment)]
     pub root: bool,
 
+    /// Let the program make sandboxes of its own: namespaces, and mounts in them
+    ///
+    /// For an agent's own bwrap, a browser's sandbox, rootless Podman. More of the kernel
+    /// can be reached, and Landlock holds no files: the mounts alone do. Not with --live.
+    /// Default: off.
+    #[arg(long, conflicts_with = "live", verbatim_doc_comment)]
+    pub nesting: bool,
+
     /// One more directory or file that the program may read, at the same path inside
     ///
     /// Can be given several times. Default: none.

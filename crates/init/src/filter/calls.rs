@@ -1,6 +1,8 @@
 //! The calls by group.
 
-use atoll_sys::seccomp::{Action, Call, Condition, Guarded, NONE, Test, always, call, on, only};
+use atoll_sys::seccomp::{
+    Action, Call, Condition, Guard, Guarded, NONE, Test, always, call, on, only,
+};
 
 use super::{EAFNOSUPPORT, EPROTONOSUPPORT};
 
@@ -752,6 +754,58 @@ pub(super) const NO_SOCKETS: &[(Call, Action)] = &[(
     call("socket", 41, 198),
     Action::If(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
 )];
+
+/// Where a program may make namespaces of its own: what it can do in them. Each of these
+/// asks the kernel for a capability, which the program has only there. What changes the
+/// machine stays refused, and so do the sockets by which packet filters are written.
+pub(super) const NESTING: &[(Call, Action)] = &[
+    (call("clone", 56, 220), Action::Allow),
+    (
+        call("unshare", 272, 97),
+        Action::If(on(0, CLONE_NEWTIME, Test::In(&[0]), EPERM)),
+    ),
+    (call("setns", 308, 268), Action::Allow),
+    (call("mount", 165, 40), Action::Allow),
+    (call("umount2", 166, 39), Action::Allow),
+    (call("pivot_root", 155, 41), Action::Allow),
+    (call("chroot", 161, 51), Action::Allow),
+    (call("open_tree", 428, 428), Action::Allow),
+    (call("move_mount", 429, 429), Action::Allow),
+    (call("fsopen", 430, 430), Action::Allow),
+    (call("fsconfig", 431, 431), Action::Allow),
+    (call("fsmount", 432, 432), Action::Allow),
+    (call("fspick", 433, 433), Action::Allow),
+    (call("mount_setattr", 442, 442), Action::Allow),
+    (call("statmount", 457, 457), Action::Allow),
+    (call("listmount", 458, 458), Action::Allow),
+    (call("sethostname", 170, 161), Action::Allow),
+    (call("setdomainname", 171, 162), Action::Allow),
+    // Refused as if there were no keys: container programs go on without then.
+    (call("keyctl", 250, 219), Action::Refuse(ENOSYS)),
+    (
+        call("setsockopt", 54, 208),
+        Action::All(&[Guarded {
+            only: Some(Guard {
+                argument: 1,
+                mask: u32::MAX,
+                values: &[SOL_IP, SOL_IPV6],
+            }),
+            condition: on(2, u32::MAX, Test::NotIn(PACKET_FILTERS), EPERM),
+        }]),
+    ),
+];
+
+const CLONE_NEWTIME: u32 = 0x80;
+const SOL_IP: u32 = 0;
+const SOL_IPV6: u32 = 41;
+
+/// Options by which the owner of a network writes tables of iptables, ip6tables,
+/// arptables, ebtables (x_tables) and of IPVS: parsers that were broken again and again
+/// (CVE-2021-22555), and no sandbox of a program's needs.
+const PACKET_FILTERS: &[u32] = &[
+    64, 65, 96, 97, 128, 129, // IPVS from here on.
+    1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1162, 1163, 1164, 1165, 1166, 1167,
+];
 
 /// One of Atoll's own processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

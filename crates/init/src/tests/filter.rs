@@ -96,6 +96,7 @@ fn every_filter() -> Vec<Vec<super::Instruction>> {
                 set_id: bits & 4 != 0,
                 memory_programs: bits & 8 != 0,
                 fenced: bits & 16 != 0,
+                nesting: false,
             })
         })
         .collect()
@@ -114,7 +115,19 @@ fn the_filter_is_what_was_reviewed() {
         .filter(|(call, line)| plain.get(call) != Some(line));
     let changed: String = changed.map(|(_, line)| line.as_str()).collect();
     assert!(plain.keys().all(|call| fenced.contains_key(call)));
-    for (text, file) in [(whole, "filter"), (changed, "filter-fence")] {
+    let nested = lines(Denials {
+        nesting: true,
+        ..Denials::default()
+    });
+    let given = nested
+        .iter()
+        .filter(|(call, line)| plain.get(call) != Some(line));
+    let given: String = given.map(|(_, line)| line.as_str()).collect();
+    for (text, file) in [
+        (whole, "filter"),
+        (changed, "filter-fence"),
+        (given, "filter-nesting"),
+    ] {
         let path = format!("src/golden/{file}-{}.txt", std::env::consts::ARCH);
         if std::env::var_os("ATOLL_UPDATE_GOLDEN").is_some() {
             std::fs::write(&path, &text).unwrap();
@@ -261,6 +274,7 @@ fn a_fence_gives_back_nothing_that_a_boundary_refuses() {
             debugging,
             memory_programs,
             set_id: true,
+            nesting: false,
         })
     };
     let numbers = numbers();
@@ -488,6 +502,87 @@ fn no_namespace_is_made() {
             }
         }
     }
+}
+
+/// All filters of a boundary that gives namespaces.
+fn nesting_filters() -> impl Iterator<Item = Vec<super::Instruction>> {
+    (0..4_u8).map(|bits| {
+        program(Denials {
+            debugging: bits & 1 != 0,
+            sockets: bits & 2 != 0,
+            nesting: true,
+            ..Denials::default()
+        })
+    })
+}
+
+#[test]
+fn nesting_gives_namespaces_and_mounts_and_nothing_of_the_machine() {
+    let numbers = numbers();
+    for filter in nesting_filters() {
+        let says = |name: &str, arguments: [u64; 6]| says(&filter, numbers[name], arguments);
+        for name in [
+            "mount",
+            "umount2",
+            "pivot_root",
+            "chroot",
+            "setns",
+            "fsopen",
+            "sethostname",
+        ] {
+            assert_eq!(says(name, [0; 6]), Verdict::Allow, "{name}");
+        }
+        for name in ["clone", "unshare"] {
+            assert_eq!(says(name, [0x7e02_0000, 0, 0, 0, 0, 0]), Verdict::Allow);
+        }
+        assert_eq!(says("unshare", [0x80, 0, 0, 0, 0, 0]), EPERM);
+        for name in [
+            "bpf",
+            "perf_event_open",
+            "init_module",
+            "kexec_load",
+            "swapon",
+            "reboot",
+            "syslog",
+            "userfaultfd",
+            "open_by_handle_at",
+            "fanotify_init",
+            "pidfd_getfd",
+            "quotactl",
+            "clock_settime",
+        ] {
+            assert_eq!(says(name, [0; 6]), EPERM, "{name}");
+        }
+        for name in ["keyctl", "clone3", "io_uring_setup"] {
+            assert_eq!(says(name, [0; 6]), ENOSYS, "{name}");
+        }
+        // Tables of packet filters, also where the high bits hide the number.
+        for level in [0, 41] {
+            for option in [64, 65, 96, 128, 1152, 1167, 64 | 1 << 40] {
+                let call = [3, level, option, 0, 0, 0];
+                assert_eq!(says("setsockopt", call), EPERM, "{level} {option}");
+            }
+            for option in [1, 2, 66, 67, 200] {
+                let call = [3, level, option, 0, 0, 0];
+                assert_eq!(says("setsockopt", call), Verdict::Allow, "{level} {option}");
+            }
+        }
+        assert_eq!(says("setsockopt", [3, 1, 64, 0, 0, 0]), Verdict::Allow);
+    }
+}
+
+#[test]
+fn a_fence_gives_no_namespaces_whatever_is_asked_for() {
+    let both = Denials {
+        fenced: true,
+        nesting: true,
+        ..Denials::default()
+    };
+    let fence = Denials {
+        nesting: false,
+        ..both
+    };
+    assert_eq!(rules(both), rules(fence));
 }
 
 #[test]

@@ -15,6 +15,7 @@ fn spec(operations: Vec<Operation>) -> Spec {
         identity: Identity::Own { uid: 0, gid: 0 },
         capabilities: 0,
         fenced: false,
+        nesting: atoll_frame::Nesting::Refused,
         host_name: b"test".to_vec(),
         cgroup_tasks: Vec::new(),
         cgroup_unified: None,

@@ -59,6 +59,7 @@ impl Rules {
         out.section("system");
         out.list_always("read", of(ViewKind::System).map(|view| self.absolute(view)));
         out.flag("root", &self.root);
+        out.flag("nesting", &self.nesting);
         out.section("home");
         let of_home = |layered: bool| {
             of(ViewKind::Home)
@@ -114,6 +115,7 @@ impl Rules {
         out.section("syscalls");
         out.flag("deny-debugging", &self.syscalls.deny_debugging);
         out.flag("deny-sockets", &self.syscalls.deny_sockets);
+        out.flag("deny-nesting", &self.syscalls.deny_nesting);
         out.section("programs");
         if self.programs.is_empty() {
             out.comment("execute: everything in view; built in");

@@ -435,3 +435,55 @@ fn root_inside_is_no_projects_to_ask_for() {
             .root
     );
 }
+
+#[test]
+fn nesting_is_a_persons_word_that_others_can_forbid() {
+    let nested = || world().profile("p", "system.nesting = true").with("p");
+    assert!(!world().boundary().nesting);
+    assert!(nested().boundary().nesting);
+    let mut by_option = world();
+    by_option.requested.nesting = true;
+    assert!(by_option.boundary().nesting);
+    assert!(
+        by_option
+            .notices()
+            .contains("namespaces and mounts of its own")
+    );
+    let refused = |world: World, why: &str| {
+        let reasons = world.reasons();
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        assert!(reasons[0].why.contains(why), "{reasons:?}");
+        assert!(reasons[0].what.contains("nested sandboxes"), "{reasons:?}");
+    };
+    for world in [by_option.clone(), nested()] {
+        refused(
+            world.clone().organisation("require.deny-nesting = true"),
+            "namespaces of its own",
+        );
+        refused(
+            world.project("syscalls.deny-nesting = true"),
+            "namespaces of its own",
+        );
+    }
+    refused(by_option.clone().with("strict"), "namespaces of its own");
+    let with = |text: &str| by_option.clone().profile("l", text).with("l");
+    refused(with("workspace = 'live'"), "live workspace");
+    refused(
+        with("programs.execute = ['/usr/bin/env']"),
+        "list of programs",
+    );
+}
+
+#[test]
+fn nesting_is_no_projects_to_ask_for() {
+    for text in ["system.nesting = true", "system.nesting = false"] {
+        let error = world().project(text).error();
+        assert!(error.contains("cannot choose the system"), "{error}");
+    }
+    assert!(
+        !world()
+            .untrusted_project("system.nesting = true")
+            .boundary()
+            .nesting
+    );
+}

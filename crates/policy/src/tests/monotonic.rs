@@ -207,6 +207,7 @@ fn assert_rights_at_most(narrow: &Boundary, wide: &Boundary) {
     assert!(left.title <= right.title);
     assert!(narrow.syscalls.deny_debugging >= wide.syscalls.deny_debugging);
     assert!(narrow.syscalls.deny_sockets >= wide.syscalls.deny_sockets);
+    assert!(narrow.nesting <= wide.nesting);
 }
 
 proptest! {

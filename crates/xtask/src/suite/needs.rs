@@ -28,9 +28,12 @@ enum Sign {
 /// The system's own Python: one from a home would be of no use in a sandbox.
 const PYTHON: &str = "/usr/bin/python3";
 
-const PACKAGES: [Package; 18] = [
+const PACKAGES: [Package; 21] = [
     program("bubblewrap", "bwrap"),
     program("runc", "runc"),
+    program("podman", "podman"),
+    program("crun", "crun"),
+    program("chromium", "chromium"),
     program("hyperfine", "hyperfine"),
     program("uidmap", "newuidmap"),
     program("acl", "setfacl"),
