@@ -8,7 +8,7 @@ use std::path::Path;
 
 use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
-use atoll_model::{Ending, LimitKey, Mode, Outcome, WorkspaceMode};
+use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome, WorkspaceMode};
 use atoll_store::{Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -52,7 +52,7 @@ pub struct Conclusion<'a> {
 }
 
 /// What no list of denials covers: the kernel refuses these without telling.
-pub const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "system-calls"];
+pub const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "other-system-calls"];
 /// Names in the warning about control files.
 const PLANTED_SHOWN_MAX: usize = 8;
 /// Denials that the ledger names; the rest are counted there.
@@ -182,6 +182,7 @@ impl Conclusion<'_> {
             asked_for: self.asked_for,
             changes: &went.groups,
             denied: &went.denied,
+            attempts: &went.outcome.attempts,
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
             afterwards,
@@ -430,6 +431,14 @@ fn as_json(record: &RunRecord, (mode, root): (Mode, bool), went: &Went) -> serde
         .iter()
         .map(|path| String::from_utf8_lossy(path))
         .collect();
+    let attempt = |one: &Attempt| {
+        let technique = one.wall.technique();
+        json!({
+            "wall": one.wall.name(), "call": one.call, "times": one.count,
+            "atlas": technique.id, "technique": technique.name,
+        })
+    };
+    let attempts: Vec<_> = outcome.attempts.iter().map(attempt).collect();
     let milliseconds =
         |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let group = |group: &render::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
@@ -453,6 +462,7 @@ fn as_json(record: &RunRecord, (mode, root): (Mode, bool), went: &Went) -> serde
             "ignored": group(&groups.ignored),
         },
         "denied": denied,
+        "attempts": attempts,
         "denials-not-seen": DENIALS_NOT_SEEN,
         "control-files-in-workspace": planted,
     })

@@ -13,6 +13,7 @@ pub use atoll_fence::{become_reaper, end_descendants};
 
 mod fenced;
 pub mod filter;
+mod gate;
 mod memory;
 mod program;
 mod supervise;

@@ -48,7 +48,7 @@ pub use placement::{
     FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
 };
 pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
-pub use session::{Assembled, Running, Size};
+pub use session::{Assembled, Running, Size, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;

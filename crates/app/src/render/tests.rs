@@ -128,6 +128,7 @@ fn a_summary_tells_what_happened_and_what_to_do() {
             asked_for: &[LimitKey::Memory, LimitKey::Cpu, LimitKey::Disk],
             changes: &changes,
             denied: &denied,
+            attempts: &[],
             refused_files: 0,
             removed_sequences: &removed_sequences,
             afterwards: Afterwards::Kept,
@@ -153,7 +154,8 @@ fn a_summary_of_little_is_short() {
         asked_for: &[],
         changes: &changes,
         denied: &[],
-        refused_files: 0,
+        attempts: &[],
+            refused_files: 0,
         removed_sequences: &kinds,
         afterwards: Afterwards::Kept,
     };
@@ -193,7 +195,8 @@ fn what_became_of_the_changes_decides_what_comes_next() {
                 asked_for: &[],
                 changes: &changes,
                 denied: &[],
-                refused_files: 0,
+                attempts: &[],
+            refused_files: 0,
                 removed_sequences: &kinds,
                 afterwards,
             },
@@ -249,6 +252,7 @@ fn errors_say_why_and_what_to_try() {
 #[test]
 fn the_table_of_runs_lines_up() {
     let row = |ending: Option<Ending>, files: u64, command: &[&str]| RunRow {
+            attempts: 0,
         run: run(),
         age: "2 min".into(),
         state: "kept".into(),

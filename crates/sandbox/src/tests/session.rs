@@ -145,7 +145,7 @@ fn attended_after(
     };
     before(&far);
     let other = thread::spawn(move || other_side(far));
-    let result = running.attend(&mut spectator);
+    let result = running.attend(&mut spectator, &mut |_| true);
     drop(spectator);
     other.join().unwrap();
     let mut text = Vec::new();

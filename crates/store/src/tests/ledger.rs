@@ -41,6 +41,7 @@ fn a_run_is_recorded_from_its_opening_to_its_end() {
             limit: "memory".to_owned(),
             by: "cgroup-v2".to_owned(),
         }],
+        attempts: Vec::new(),
     };
     let position = ledger
         .close(armed, &outcome, json!({ "changed": 2 }))
