@@ -249,7 +249,7 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
 
 pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
     let usage = &outcome.usage;
-    json!({
+    let mut body = json!({
         "ending": ending_body(outcome),
         "status": outcome.ending.exit_status(),
         "usage": {
@@ -265,8 +265,11 @@ pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
             .map(|held| (held.limit.clone(), Value::String(held.by.clone())))
             .collect::<Map<_, _>>(),
         "details": details,
-        "attempts": attempts_body(&outcome.attempts),
-    })
+    });
+    if let (Some(body), [_, ..]) = (body.as_object_mut(), &*outcome.attempts) {
+        body.insert("attempts".to_owned(), attempts_body(&outcome.attempts).into());
+    }
+    body
 }
 
 /// What each wall has held, with the calls that came against it.

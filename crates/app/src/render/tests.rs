@@ -155,7 +155,7 @@ fn a_summary_of_little_is_short() {
         changes: &changes,
         denied: &[],
         attempts: &[],
-            refused_files: 0,
+        refused_files: 0,
         removed_sequences: &kinds,
         afterwards: Afterwards::Kept,
     };
@@ -196,7 +196,7 @@ fn what_became_of_the_changes_decides_what_comes_next() {
                 changes: &changes,
                 denied: &[],
                 attempts: &[],
-            refused_files: 0,
+                refused_files: 0,
                 removed_sequences: &kinds,
                 afterwards,
             },
@@ -252,7 +252,7 @@ fn errors_say_why_and_what_to_try() {
 #[test]
 fn the_table_of_runs_lines_up() {
     let row = |ending: Option<Ending>, files: u64, command: &[&str]| RunRow {
-            attempts: 0,
+        attempts: 0,
         run: run(),
         age: "2 min".into(),
         state: "kept".into(),
