@@ -267,7 +267,10 @@ pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
         "details": details,
     });
     if let (Some(body), [_, ..]) = (body.as_object_mut(), &*outcome.attempts) {
-        body.insert("attempts".to_owned(), attempts_body(&outcome.attempts).into());
+        body.insert(
+            "attempts".to_owned(),
+            attempts_body(&outcome.attempts).into(),
+        );
     }
     body
 }

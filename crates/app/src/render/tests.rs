@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use atoll_model::{Ending, Enforcement, LimitHit, LimitKey, RunId, Usage};
+use atoll_model::{Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, TOLD_CALLS, Usage};
 
 use super::*;
 
@@ -247,6 +247,19 @@ fn errors_say_why_and_what_to_try() {
     );
     assert_eq!(problem(COLOUR, "x", &[], &[]), "\x1b[31merror:\x1b[0m x\n");
     assert_eq!(warning(PLAIN, "a\nb"), "warning: a\n         b\n");
+}
+
+#[test]
+fn attempts_are_one_line() {
+    let attempt = |call: &str, count| Attempt::told(call.as_bytes(), 3, count).unwrap();
+    let few = [attempt("mount", 2), attempt("keyctl", 1_000)];
+    assert_eq!(
+        describe_attempts(&few),
+        "1,002 to leave the sandbox, refused: mount, keyctl (MITRE ATLAS AML.T0090, AML.T0105)"
+    );
+    let many = TOLD_CALLS.iter().map(|(call, _)| attempt(call, u64::MAX));
+    let told = describe_attempts(&many.collect::<Vec<_>>());
+    assert!(told.contains("move_mount and 51 more (MITRE"), "{told}");
 }
 
 #[test]
