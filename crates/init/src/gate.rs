@@ -12,8 +12,15 @@ use atoll_sys::socket;
 
 use crate::filter::Coming;
 
-/// How often counts are told of at most. What is new is told of at once.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// When counts are told of first; each time it takes twice as long as the last, up to a
+/// limit. What is new is told of at once.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
+const TOLD_AFTER_MAX: Duration = Duration::from_secs(3_600);
+
+/// How many counts are told of before the end. With what is new, and all of them at the
+/// end, that is less than the line holds: a host side that was stopped misses nothing,
+/// and the program's end least of all.
+const TOLD_BETWEEN_MAX: u32 = 64;
 
 const EPERM: i32 = 1;
 
@@ -25,6 +32,8 @@ pub(crate) struct Gate {
     /// At most one for each call that can come.
     attempts: Vec<Attempt>,
     tell_at: Instant,
+    tell_after: Duration,
+    tell_between: u32,
 }
 
 struct Attempt {
@@ -44,6 +53,8 @@ impl Gate {
             coming,
             attempts: Vec::new(),
             tell_at: Instant::now(),
+            tell_after: TOLD_AFTER,
+            tell_between: TOLD_BETWEEN_MAX,
         }
     }
 
@@ -75,63 +86,77 @@ impl Gate {
             }
             Some(_) | None => (Answer::Error(error), true),
         };
-        if let Some(known) = known.filter(|_| attempt) {
-            let name = known.name;
-            if self.count(call.call, name, call.thread) {
-                self.tell(control);
-            }
+        if let Some(Coming { name, number, .. }) = known.copied().filter(|_| attempt) {
+            self.count(number, name, call.thread, control);
         }
         judging::answer(self.listener.as_fd(), call.id, answer)
     }
 
-    /// Counts an attempt; whether it is the first of its kind.
-    fn count(&mut self, call: u32, name: &'static str, pid: u32) -> bool {
+    /// Counts an attempt, and tells of the first of its kind.
+    fn count(&mut self, call: u32, name: &'static str, pid: u32, control: &OwnedFd) {
         let mut known = self.attempts.iter_mut();
         if let Some(known) = known.find(|one| one.call == call) {
             known.count = known.count.saturating_add(1);
-            return false;
+            return;
         }
-        self.attempts.push(Attempt {
+        let mut first = Attempt {
             call,
             name,
             pid,
             count: 1,
             told: 0,
-        });
-        true
+        };
+        first.tell(control);
+        if self.attempts.is_empty() {
+            self.tell_at = Instant::now() + TOLD_AFTER;
+        }
+        self.attempts.push(first);
     }
 
     /// How long until counts are told of that have not been yet.
     pub(crate) fn pause_ms(&self) -> Option<u32> {
-        let is_more = self.attempts.iter().any(|one| one.told < one.count);
         let left = self.tell_at.saturating_duration_since(Instant::now());
-        is_more.then(|| {
-            u32::try_from(left.as_millis())
-                .unwrap_or(u32::MAX)
-                .saturating_add(1)
-        })
+        let left = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+        self.is_more().then_some(left.saturating_add(1))
+    }
+
+    fn is_more(&self) -> bool {
+        self.tell_between > 0 && self.attempts.iter().any(|one| one.told < one.count)
     }
 
     /// Tells of counts, when it is time.
     pub(crate) fn tell_in_time(&mut self, control: &OwnedFd) {
-        if Instant::now() >= self.tell_at {
-            self.tell(control);
+        let now = Instant::now();
+        if !self.is_more() || now < self.tell_at {
+            return;
         }
-    }
-
-    /// Tells of every count that is not told yet. A host side that does not listen is
-    /// told later: this process has more to do than to wait for it.
-    pub(crate) fn tell(&mut self, control: &OwnedFd) {
         for one in self.attempts.iter_mut().filter(|one| one.told < one.count) {
-            let report = Report::Attempt {
-                call: one.name.as_bytes().to_vec(),
-                pid: one.pid,
-                count: one.count,
-            };
-            if socket::send(control.as_fd(), &report.to_bytes(), &[]).is_ok() {
-                one.told = one.count;
+            if let Some(left) = self.tell_between.checked_sub(1) {
+                self.tell_between = left;
+                one.tell(control);
             }
         }
-        self.tell_at = Instant::now() + TOLD_EVERY;
+        self.tell_at = now + self.tell_after;
+        self.tell_after = self.tell_after.saturating_mul(2).min(TOLD_AFTER_MAX);
+    }
+
+    /// Tells at the end of every count that is not told yet.
+    pub(crate) fn tell_rest(&mut self, control: &OwnedFd) {
+        let untold = self.attempts.iter_mut().filter(|one| one.told < one.count);
+        untold.for_each(|one| one.tell(control));
+    }
+}
+
+impl Attempt {
+    /// A host side that does not listen is not waited for: there is more to do.
+    fn tell(&mut self, control: &OwnedFd) {
+        let report = Report::Attempt {
+            call: self.name.as_bytes().to_vec(),
+            pid: self.pid,
+            count: self.count,
+        };
+        if socket::send(control.as_fd(), &report.to_bytes(), &[]).is_ok() {
+            self.told = self.count;
+        }
     }
 }

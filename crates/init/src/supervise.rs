@@ -117,7 +117,7 @@ pub(crate) fn supervise(
         looks: 0,
     };
     let ran = overseer.run(&children).at(Stage::Start);
-    overseer.gate.tell(control);
+    overseer.gate.tell_rest(control);
     ran
 }
 
@@ -267,7 +267,7 @@ impl Overseer<'_> {
                     continue;
                 }
             };
-            self.gate.tell(self.control);
+            self.gate.tell_rest(self.control);
             tell(self.control, &Report::Ended { signalled, number });
             return Ok(Reaped::Program);
         }
