@@ -85,7 +85,7 @@ fn inside(world: &World, options: &[&str], script: &str) -> Invocation {
 }
 
 const ATTEMPTS: &str = "./attempt mount; ./attempt mount; ./attempt user-namespace; \
-     ./attempt keys; ./attempt vsock; true";
+     ./attempt keys; ./attempt vsock; ./attempt type; true";
 
 fn attempts_are_told(world: &World, run: Invocation) {
     let ended = run.run().success();
@@ -94,6 +94,7 @@ fn attempts_are_told(world: &World, run: Invocation) {
         ("namespaces", "AML.T0105"),
         ("keys", "AML.T0090"),
         ("sockets", "AML.T0105"),
+        ("terminal", "AML.T0105"),
     ];
     let expected = expected.map(|(wall, atlas)| (wall.to_owned(), atlas.to_owned()));
     assert_eq!(seen(world), expected, "{ended}");
@@ -103,10 +104,10 @@ fn attempts_are_told(world: &World, run: Invocation) {
     let closed = of_kind(world, "run.closed").pop().unwrap();
     let mounts = json!({"wall": "mounts", "atlas": "AML.T0105", "count": 2, "calls": {"mount": 2}});
     assert_eq!(closed["body"]["attempts"][0], mounts);
-    assert_eq!(closed["body"]["attempts"].as_array().unwrap().len(), 4);
+    assert_eq!(closed["body"]["attempts"].as_array().unwrap().len(), 5);
     // For a person, and for machines.
     ended.says([
-        "5 to leave the sandbox, refused: mount, unshare, keyctl, socket (MITRE ATLAS AML.T0090, AML.T0105)",
+        "6 to leave the sandbox, refused: mount, unshare, keyctl, socket, ioctl (MITRE ATLAS AML.T0090, AML.T0105)",
         "atoll why",
         "\"call\": \"unshare\"",
         "\"technique\": \"OS Credential Dumping\"",
@@ -121,8 +122,8 @@ fn attempts_are_told(world: &World, run: Invocation) {
     let why = world.atoll(["why", "last", "--json"]).run().success();
     assert_eq!(why.json()["attempts"][0], mounts);
     let listed = world.atoll(["runs"]).run().success();
-    assert!(listed.out().contains("ok, 5 attempts"), "{listed}");
-    assert_eq!(world.runs()[0]["attempts"], 5);
+    assert!(listed.out().contains("ok, 6 attempts"), "{listed}");
+    assert_eq!(world.runs()[0]["attempts"], 6);
     let verified = world.atoll(["ledger", "verify"]).run();
     let _ = verified.success();
 }

@@ -78,7 +78,7 @@ const TERMINAL: &[Attack] = &[
         prey::what_it_prints,
         Without("seccomp"),
     )
-    .told("terminal", "AML.T0105")
+    .told_but_in_a_fence("terminal", "AML.T0105")
     .on_terminal()
     .if_host(MAY_TYPE),
     Attack::new(
@@ -88,7 +88,7 @@ const TERMINAL: &[Attack] = &[
         prey::what_it_prints,
         Without("seccomp"),
     )
-    .told("terminal", "AML.T0105")
+    .told_but_in_a_fence("terminal", "AML.T0105")
     .on_terminal()
     .if_host(MAY_TYPE),
     Attack::new(
@@ -98,7 +98,7 @@ const TERMINAL: &[Attack] = &[
         prey::what_it_prints,
         Without("seccomp"),
     )
-    .told("terminal", "AML.T0105")
+    .told_but_in_a_fence("terminal", "AML.T0105")
     .on_terminal()
     .if_host(MAY_TYPE),
 ];

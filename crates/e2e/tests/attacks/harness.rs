@@ -157,7 +157,8 @@ impl Attack {
         self
     }
 
-    /// The same, but for a fence, where this is the host's and not the sandbox's.
+    /// The same, but for a fence: process 1 is the host's there, and what a fence says
+    /// at its start reads like prey on a terminal.
     pub const fn told_but_in_a_fence(self, wall: &'static str, atlas: &'static str) -> Self {
         let told = Some(Told {
             wall,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -116,6 +117,7 @@ int main(int count, char **words) {
   if (!strcmp(what, "user-namespace")) return unshare(CLONE_NEWUSER) == 0;
   if (!strcmp(what, "keys")) return syscall(SYS_keyctl, 0, -3, 0) >= 0;
   if (!strcmp(what, "vsock")) return socket(40, SOCK_STREAM, 0) >= 0;
+  if (!strcmp(what, "type")) return ioctl(0, TIOCSTI, "x") == 0;
   if (!strcmp(what, "kill")) return kill(atoi(first), atoi(words[3])) == 0;
   return 2;
 }
