@@ -81,7 +81,7 @@ const fn condition(argument: u8, mask: u32, test: Test, refuse: u16) -> Conditio
         test,
         refuse,
         // Of each kind some are told of.
-        tell: refuse % 2 == 0,
+        tell: refuse.is_multiple_of(2),
     }
 }
 
