@@ -8,7 +8,7 @@ use std::path::Path;
 
 use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
-use atoll_model::{Ending, LimitKey, Mode, Outcome, WorkspaceMode};
+use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome, WorkspaceMode};
 use atoll_policy::Rules;
 use atoll_store::{Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
@@ -54,7 +54,7 @@ pub struct Conclusion<'a> {
 }
 
 /// What no list of denials covers: the kernel refuses these without telling.
-pub const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "system-calls"];
+pub const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "other-system-calls"];
 /// Names in the warning about control files.
 const PLANTED_SHOWN_MAX: usize = 8;
 /// Denials that the ledger names; the rest are counted there.
@@ -184,6 +184,7 @@ impl Conclusion<'_> {
             asked_for: self.asked_for,
             changes: &went.groups,
             denied: &went.denied,
+            attempts: &went.outcome.attempts,
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
             afterwards,
@@ -447,6 +448,14 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
         .iter()
         .map(|path| String::from_utf8_lossy(path))
         .collect();
+    let attempt = |one: &Attempt| {
+        let technique = one.wall.technique();
+        json!({
+            "wall": one.wall.name(), "call": one.call, "times": one.count,
+            "atlas": technique.id, "technique": technique.name,
+        })
+    };
+    let attempts: Vec<_> = outcome.attempts.iter().map(attempt).collect();
     let milliseconds =
         |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let group = |group: &render::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
@@ -471,6 +480,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
             "ignored": group(&groups.ignored),
         },
         "denied": denied,
+        "attempts": attempts,
         "denials-not-seen": DENIALS_NOT_SEEN,
         "control-files-in-workspace": planted,
     })

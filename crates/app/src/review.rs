@@ -124,6 +124,7 @@ fn row(record: &RunRecord, now: SystemTime) -> RunRow {
         state: state_word(record).replace('-', " "),
         profile: record.profile.clone(),
         ending: record.ending,
+        attempts: record.attempts,
         files,
         command: record.command.clone(),
     }

@@ -131,6 +131,7 @@ impl Story<'_> {
                 report.line("boundary", &line);
             }
             report.styled("outcome", &self.ended(), self.ended_style());
+            self.tell_attempts(&mut report);
             self.tell_denied(&mut report);
         }
         for line in self.afterwards() {
@@ -209,6 +210,51 @@ impl Story<'_> {
         }
     }
 
+    /// What it tried in order to get out. While it runs, and where its end was not seen,
+    /// only the first attempt at each wall is known.
+    fn attempts(&self) -> Vec<&Value> {
+        let closed = self.said("run.closed", "/attempts");
+        match closed.and_then(Value::as_array) {
+            Some(walls) => walls.iter().collect(),
+            None => {
+                let seen = self.events.iter().filter(|one| one.kind == "attempt.seen");
+                seen.map(|one| &one.body).collect()
+            }
+        }
+    }
+
+    fn tell_attempts(&self, report: &mut Report) {
+        for attempt in self.attempts() {
+            let said = |member: &str| text(attempt.get(member)).unwrap_or_default();
+            let counted = |(call, count): (&String, &Value)| match count.as_u64() {
+                Some(2..) => format!(
+                    "{call} {} times",
+                    render::grouped(count.as_u64().unwrap_or(0))
+                ),
+                Some(_) | None => call.clone(),
+            };
+            let calls = attempt.get("calls").and_then(Value::as_object);
+            let calls = match calls {
+                Some(calls) => calls.iter().map(counted).collect::<Vec<_>>().join(", "),
+                None => said("call"),
+            };
+            let line = format!(
+                "against the wall {}: {calls} (MITRE ATLAS {})",
+                said("wall"),
+                said("atlas")
+            );
+            report.styled("attempt", &line, Some(Style::Bad));
+        }
+        if !self.attempts().is_empty() {
+            report.line(
+                "to do",
+                "every one was refused. A sandbox that a program makes for a part of itself \
+                 (browsers, build tools) begins like that too; if you do not know why this one \
+                 did, apply nothing of it: look at its output and its changes first",
+            );
+        }
+    }
+
     fn tell_denied(&self, report: &mut Report) {
         let denied = self.denied();
         for line in &denied {
@@ -227,7 +273,7 @@ impl Story<'_> {
         report.line(
             "denied",
             &format!(
-                "{seen}; what the kernel refuses (network, files, system calls) it does not tell"
+                "{seen}; what the kernel refuses (network, files, other system calls) it does not tell"
             ),
         );
     }
@@ -278,6 +324,7 @@ impl Story<'_> {
             "failed": self.event("run.failed").map(|event| &event.body),
             "limits-held-by": self.said("run.closed", "/enforcement"),
             "denied": self.denied(),
+            "attempts": self.attempts(),
             "denials-not-seen": DENIALS_NOT_SEEN,
             "allow": self.remedies(),
             "events": events,

@@ -231,14 +231,20 @@ fn look_around(
 fn find(victim: Victim, running: &mut Running) -> Option<Vec<u32>> {
     let command_line = running.pid();
     let child = |pid: u32| children_of(pid).first().map(|one| one.pid);
+    // The launcher has other children for a moment, who make ids and a network.
+    let first = |launcher: u32| {
+        let mut children = children_of(launcher).into_iter();
+        let init = children.find(|one| one.name == "atoll-init");
+        init.map(|one| one.pid)
+    };
     let end = Instant::now() + GONE_WITHIN;
     while Instant::now() < end && running.status().is_none() {
         let found = match victim {
             Victim::CommandLine => Some(vec![command_line]),
             Victim::Launcher => child(command_line).map(|pid| vec![pid]),
-            Victim::Init => child(command_line).and_then(child).map(|pid| vec![pid]),
+            Victim::Init => child(command_line).and_then(first).map(|pid| vec![pid]),
             Victim::Program => child(command_line)
-                .and_then(child)
+                .and_then(first)
                 .and_then(child)
                 .map(|pid| vec![pid]),
             Victim::CommandLineAndLauncher => {

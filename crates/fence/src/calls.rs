@@ -14,9 +14,11 @@ const ENOPROTOOPT: u16 = 92;
 const EPROTONOSUPPORT: u16 = 93;
 const EAFNOSUPPORT: u16 = 97;
 
+const AF_UNSPEC: u32 = 0;
 const AF_UNIX: u32 = 1;
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
+const AF_NETLINK: u32 = 16;
 /// The kernel masks a socket's type like this; the rest are flags.
 const SOCKET_TYPE: u32 = 0xf;
 const SOCK_STREAM: u32 = 1;
@@ -33,8 +35,19 @@ const TIOCLINUX: u32 = 0x541c;
 /// Data that goes along with the request to connect, past rules for connect(2).
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 
+/// Who asks for another family wants out; whom the kernel's own news interest (netlink)
+/// gets none.
+const KNOWN_FAMILY: Condition = on(
+    0,
+    u32::MAX,
+    Test::In(&[AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]),
+    EAFNOSUPPORT,
+)
+.told();
+
 /// Connections only: a datagram goes to any address at any time, past every judge.
 const SOCKETS: &[Guarded] = &[
+    always(KNOWN_FAMILY),
     always(on(
         0,
         u32::MAX,
@@ -61,24 +74,25 @@ const SOCKETS: &[Guarded] = &[
         ),
     ),
 ];
-const PAIRS: &[Guarded] = &[
-    always(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
-    always(on(
-        1,
-        SOCKET_TYPE,
-        Test::In(&[SOCK_STREAM, SOCK_SEQPACKET]),
-        EPROTONOSUPPORT,
-    )),
-];
+const PAIRS: &[Guarded] = &[UNIX_ALONE, CONNECTED];
+const UNIX_ALONE: Guarded = always(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT));
+const CONNECTED: Guarded = always(on(
+    1,
+    SOCKET_TYPE,
+    Test::In(&[SOCK_STREAM, SOCK_SEQPACKET]),
+    EPROTONOSUPPORT,
+));
 
 /// Where a boundary refuses internet sockets: Unix alone, and still no datagrams.
-pub const NO_INTERNET: (Call, Action) = (call("socket", 41, 198), Action::All(PAIRS));
+pub const NO_INTERNET: (Call, Action) = (call("socket", 41, 198), Action::All(UNIX));
+const UNIX: &[Guarded] = &[always(KNOWN_FAMILY), UNIX_ALONE, CONNECTED];
 
 /// Terminals and sockets. Others change files that can only be read: their flags,
 /// their protection.
 const REQUESTS: &[Guarded] = &[
     always(on(1, 0xff00, Test::In(&[0x5400, 0x8900]), ENOTTY)),
-    always(on(1, u32::MAX, Test::NotIn(&[TIOCSTI, TIOCLINUX]), EPERM)),
+    always(on(1, u32::MAX, Test::NotIn(&[TIOCSTI]), EPERM).told()),
+    always(on(1, u32::MAX, Test::NotIn(&[TIOCLINUX]), EPERM)),
     // Of sockets: marks and stamps. Others tell of the host's network, or choose who
     // gets a signal.
     with(

@@ -2,14 +2,14 @@
 //!
 //! In a fence a program shares the host's network, its Unix sockets and the
 //! attributes of its files. The calls that reach for them wait (seccomp_unotify(2))
-//! until [`Fence::attend`] has looked at them: it copies what their pointers lead
+//! until [`Fence::judge`] has looked at them: it copies what their pointers lead
 //! to, judges the copy, and makes the call itself on the very same socket or file.
 //! Nothing that was judged is left to be changed before the kernel reads it.
 //!
 //! What is allowed: connections to what the program itself listens on, listening on
 //! the loopback, changing the attributes of files that it may write. It must never
 //! know policy: the two lists of places are all it goes by. Start reading at
-//! [`Fence::attend`].
+//! [`Fence::judge`].
 
 mod attributes;
 mod caller;
@@ -20,7 +20,7 @@ mod signals;
 mod sockets;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 use atoll_sys::judging::{self, Answer, Waiting};
 
@@ -101,9 +101,18 @@ pub struct Places {
 /// The judge of one program and of everything that it starts.
 #[derive(Debug)]
 pub struct Fence {
-    listener: OwnedFd,
     places: Places,
     own: Own,
+}
+
+/// What becomes of a judged call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// What its caller gets.
+    pub answer: Answer,
+    /// Whether it reached for what is somebody else's, as no honest program does; what
+    /// else is refused, programs try to find out.
+    pub attempt: bool,
 }
 
 /// A refusal, as the caller sees it.
@@ -125,44 +134,42 @@ pub(crate) const EPERM: i32 = 1;
 pub(crate) const EACCES: i32 = 13;
 pub(crate) const ESRCH: i32 = 3;
 
+/// The refusal of an attempt. Every other refusal is a [`Refused`].
+pub(crate) const fn attempt(error: i32) -> Result<Answer, Refused> {
+    Ok(Answer::Error(error))
+}
+
 impl Fence {
-    /// A judge of the calls that come to this listener.
+    /// A judge who lets a program use these places.
     #[must_use]
-    pub fn new(listener: OwnedFd, places: Places) -> Self {
+    pub fn new(places: Places) -> Self {
         Self {
-            listener,
             places,
             own: Own::default(),
         }
     }
 
-    /// Readable when a call waits, and for ever once no caller is left.
-    #[must_use]
-    pub fn listener(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-
-    /// Judges one waiting call.
-    ///
-    /// # Errors
-    /// When the listener itself fails: then every further call fails too.
-    pub fn attend(&mut self) -> io::Result<()> {
-        let Some(call) = judging::next(self.listener.as_fd())? else {
-            return Ok(());
-        };
-        let answer = match request(call.call) {
-            Some(request) => self.judge(request, &call),
+    /// Judges a call that came to this listener and waits.
+    pub fn judge(&mut self, listener: BorrowedFd<'_>, call: &Waiting) -> Judged {
+        let judged = match request(call.call) {
+            Some(request) => self.consider(request, listener, call),
             None => Err(Refused(EPERM)),
         };
-        let answer = answer.unwrap_or_else(|Refused(error)| Answer::Error(error));
-        judging::answer(self.listener.as_fd(), call.id, answer)
+        let attempt = matches!(judged, Ok(Answer::Error(_)));
+        let answer = judged.unwrap_or_else(|Refused(error)| Answer::Error(error));
+        Judged { answer, attempt }
     }
 
-    fn judge(&mut self, request: Request, call: &Waiting) -> Result<Answer, Refused> {
+    fn consider(
+        &mut self,
+        request: Request,
+        listener: BorrowedFd<'_>,
+        call: &Waiting,
+    ) -> Result<Answer, Refused> {
         let caller = || Caller::new(call.thread);
         // Whatever is read of the caller is read before this; a number that belongs
         // to another process by now is noticed.
-        let waits = || match judging::is_waiting(self.listener.as_fd(), call.id) {
+        let waits = || match judging::is_waiting(listener, call.id) {
             true => Ok(()),
             false => Err(Refused(EPERM)),
         };

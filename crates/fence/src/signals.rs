@@ -8,21 +8,27 @@
 use atoll_sys::judging::{Answer, Waiting};
 
 use crate::processes::{descendants, group, is_below, parent};
-use crate::{EPERM, ESRCH, Recipient, Refused};
+use crate::{EPERM, ESRCH, Recipient, Refused, attempt};
 
 /// Lets a signal through to where it may go.
 pub(crate) fn signal(recipient: Recipient, call: &Waiting) -> Result<Answer, Refused> {
-    let [number, ..] = call.arguments;
+    let [number, signal, ..] = call.arguments;
     // The kernel reads an `int`.
     let number = number as i32;
     let pid = number.unsigned_abs();
+    // Signal 0 asks whether there is such a process, as many programs do.
+    let asks = recipient == Recipient::ProcessOrGroup && signal as i32 == 0;
+    let refused = || match asks {
+        true => Err(Refused(EPERM)),
+        false => attempt(EPERM),
+    };
     match (recipient, number) {
         (Recipient::ProcessOrGroup, 0) => to_group(group(call.thread)),
         // Everybody whom the user may signal.
-        (Recipient::ProcessOrGroup, -1) => Err(Refused(EPERM)),
+        (Recipient::ProcessOrGroup, -1) => refused(),
         (Recipient::ProcessOrGroup, ..=-2) => to_group(Some(pid)),
         (_, 1..) if is_below(pid) => Ok(Answer::Continue),
-        (_, 1..) if parent(pid).is_some() => Err(Refused(EPERM)),
+        (_, 1..) if parent(pid).is_some() => refused(),
         (Recipient::ProcessOrGroup | Recipient::Thread, _) => Err(Refused(ESRCH)),
     }
 }

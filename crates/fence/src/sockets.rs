@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, bind as bind_to, connect as con
 
 use crate::caller::{Caller, HERE, is_beneath, name_of, whereabouts};
 use crate::listeners::{internet_listeners, unix_listeners};
-use crate::{EACCES, Places, Refused};
+use crate::{EACCES, Places, Refused, attempt};
 
 const EINVAL: i32 = 22;
 const EAFNOSUPPORT: i32 = 97;
@@ -151,12 +151,19 @@ pub(crate) fn connect(
                 rustix::fs::major(facts.st_dev),
                 rustix::fs::minor(facts.st_dev),
             );
-            let is_own = listening(unix_listeners())?
-                .iter()
-                .any(|one| one.file == Some((device, facts.st_ino as u32)) && own.has(one.cookie));
+            let file = Some((device, facts.st_ino as u32));
+            let answering = listening(unix_listeners())?;
+            let mut answering = answering.iter().filter(|one| one.file == file).peekable();
+            let is_there = answering.peek().is_some();
+            let place_of_it = whereabouts(&place)?;
             // It made its socket where it may write, and nowhere else.
-            if !is_own || !is_beneath(&whereabouts(&place)?, &places.writable) {
-                return Err(Refused(ECONNREFUSED));
+            if !answering.any(|one| own.has(one.cookie))
+                || !is_beneath(&place_of_it, &places.writable)
+            {
+                return match is_there && !is_asked_by_libraries(&place_of_it) {
+                    true => attempt(ECONNREFUSED),
+                    false => Err(Refused(ECONNREFUSED)),
+                };
             }
             let to = SocketAddrUnix::new(name_of(&place))?;
             within_time(&socket, || connect_to(&socket, &to))
@@ -164,17 +171,35 @@ pub(crate) fn connect(
         Address::Abstract(name) => {
             let socket = caller.descriptor(number)?;
             waits()?;
-            let is_own = listening(unix_listeners())?
-                .iter()
-                .any(|one| one.name == name && own.has(one.cookie));
-            if !is_own {
-                return Err(Refused(ECONNREFUSED));
+            let answering = listening(unix_listeners())?;
+            let mut answering = answering.iter().filter(|one| one.name == name).peekable();
+            let is_there = answering.peek().is_some();
+            if !answering.any(|one| own.has(one.cookie)) {
+                return match is_there {
+                    true => attempt(ECONNREFUSED),
+                    false => Err(Refused(ECONNREFUSED)),
+                };
             }
             let to = SocketAddrUnix::new_abstract_name(name.get(1..).unwrap_or_default())?;
             within_time(&socket, || connect_to(&socket, &to))
         }
         Address::Unnamed => Err(Refused(EINVAL)),
     }
+}
+
+/// Services that a C library asks by itself for names, or tells what goes wrong.
+const ASKED_BY_LIBRARIES: [&[u8]; 6] = [
+    b"/run/nscd/",
+    b"/var/run/nscd/",
+    b"/run/avahi-daemon/",
+    b"/run/systemd/userdb/",
+    b"/run/systemd/resolve/",
+    b"/run/systemd/journal/",
+];
+
+fn is_asked_by_libraries(place: &[u8]) -> bool {
+    let mut asked = ASKED_BY_LIBRARIES.iter();
+    asked.any(|directory| place.starts_with(directory))
 }
 
 /// A kernel that does not tell what listens has nothing to connect to.

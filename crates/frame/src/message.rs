@@ -6,6 +6,9 @@ pub const MESSAGE_BYTES_MAX: usize = 512;
 /// The longest detail of a failure, bytes; the rest of the message fits beside it.
 const DETAIL_BYTES_MAX: usize = 400;
 
+/// The longest name of a system call, bytes.
+const CALL_BYTES_MAX: usize = 32;
+
 /// What the host tells `init`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -43,6 +46,9 @@ pub enum Report {
     MemoryReached,
     /// The limit of time was reached and the host side had not acted.
     TimeReached,
+    /// The program has made this call, which only somebody makes who wants out, so
+    /// often until now; `pid` is who made it first. It was refused.
+    Attempt { call: Vec<u8>, pid: u32, count: u64 },
     /// The program returned or was ended: a status, or a signal where
     /// `signalled`.
     Ended { signalled: bool, number: u8 },
@@ -173,6 +179,15 @@ impl Report {
             }
             Self::MemoryReached => out.u8(6),
             Self::TimeReached => out.u8(9),
+            Self::Attempt { call, pid, count } => {
+                out.u8(10);
+                out.text(
+                    call.get(..call.len().min(CALL_BYTES_MAX))
+                        .unwrap_or_default(),
+                );
+                out.u32(*pid);
+                out.u64(*count);
+            }
             Self::Ended { signalled, number } => {
                 out.u8(7);
                 out.u8(u8::from(*signalled));
@@ -220,6 +235,17 @@ impl Report {
             5 => Self::Stopped { signal: from.u8()? },
             6 => Self::MemoryReached,
             9 => Self::TimeReached,
+            10 => Self::Attempt {
+                call: {
+                    let call = from.text()?;
+                    if call.len() > CALL_BYTES_MAX {
+                        return Err(Malformed::TooMany);
+                    }
+                    call
+                },
+                pid: from.u32()?,
+                count: from.u64()?,
+            },
             7 => Self::Ended {
                 signalled: from.flag()?,
                 number: from.u8()?,

@@ -155,6 +155,19 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
         (Report::MemoryReached, vec![6]),
         (Report::TimeReached, vec![9]),
         (
+            Report::Attempt {
+                call: b"mount".to_vec(),
+                pid: 3,
+                count: 0x1_0000_0002,
+            },
+            [
+                &[10, 5, 0, 0, 0][..],
+                b"mount",
+                &[3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0],
+            ]
+            .concat(),
+        ),
+        (
             Report::Ended {
                 signalled: true,
                 number: 9,
@@ -224,6 +237,27 @@ fn the_bytes_of_orders_and_reports_are_fixed() {
         assert_eq!(report.to_bytes(), bytes, "{report:?}");
         assert_eq!(Report::from_bytes(&bytes), Ok(report));
     }
+}
+
+#[test]
+fn the_name_of_a_call_is_short() {
+    let named = |bytes: usize| {
+        let report = Report::Attempt {
+            call: vec![b'a'; bytes],
+            pid: 1,
+            count: 1,
+        };
+        match Report::from_bytes(&report.to_bytes()) {
+            Ok(Report::Attempt { call, .. }) => call.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([0, 32, 33, 400].map(named), [0, 32, 32, 32]);
+    let told = |call: &[u8]| [&[10, call.len() as u8, 0, 0, 0][..], call, &[0; 12]].concat();
+    assert!(Report::from_bytes(&told(&[b'a'; 32])).is_ok());
+    let too_long = Report::from_bytes(&told(&[b'a'; 33]));
+    assert_eq!(too_long, Err(Malformed::TooMany));
+    assert_eq!(Report::from_bytes(&told(b"a\0b")), Err(Malformed::Nul));
 }
 
 #[test]
@@ -827,6 +861,7 @@ fn specs() -> impl Strategy<Value = Spec> {
                     && matches!(identity, Identity::Own { .. }),
                 nesting: match numbers.1[1] % 3 {
                     _ if !tree.1.is_empty() || numbers.2[2] || numbers.2[3] => Nesting::Refused,
+                    _ if matches!(identity, Identity::Unmapped { .. }) => Nesting::Refused,
                     // Whoever has no tree may be fenced.
                     _ if tree.0.is_empty() => Nesting::Refused,
                     0 => Nesting::Refused,

@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{Call, Outcome, Verdict};
+use atoll_model::{Attempt, Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
     Assembled, Attachment, Departing, Host, Native, SandboxError, Size, Starting, assemble,
@@ -202,16 +202,32 @@ impl Prepared {
             placed,
             assembled,
         } = self;
+        let run = record.run.clone();
+        let mut unrecorded = None;
+        // What cannot be recorded is not let go on.
+        let mut witness = |attempt: &Attempt| {
+            let recorded = request.ledger.record_attempt(&run, attempt);
+            if let Err(error) = recorded {
+                unrecorded.get_or_insert(error);
+            }
+            unrecorded.is_none()
+        };
         let attended = assembled
             .start(armed)
-            .and_then(|running| running.attend(attachment));
+            .and_then(|running| running.attend(attachment, &mut witness));
+        let attended = match unrecorded {
+            Some(error) => Err(error.into()),
+            None => attended.map_err(CallError::from),
+        };
         let (outcome, departing) = match attended {
             Ok(attended) => attended,
             Err(error) => {
                 fail(request, record)?;
-                return Err(error.into());
+                return Err(error);
             }
         };
+        let counts = outcome.attempts.iter().map(|one| one.count);
+        record.attempts = counts.fold(0, u64::saturating_add);
         record.ending = Some(outcome.ending);
         record.exit = Some(outcome.ending.exit_status());
         let record = note_end(request, record, RunState::Kept)?;
@@ -275,6 +291,7 @@ fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {
         exit: None,
         ending: None,
         changes: None,
+        attempts: 0,
         resumed_from: request.resume.map(|earlier| earlier.run.clone()),
     }
 }

@@ -4,13 +4,17 @@
 //! the kernel did not have it (ENOSYS), so that programs fall back. Calls that
 //! are refused on purpose fail with EPERM, for their reason.
 
+use std::collections::BTreeMap;
+
 use atoll_sys::seccomp::{
     Action, Call, Condition, Guard, Guarded, Instruction, NONE, Rule, Test, assemble, call, on,
 };
 
 mod calls;
 
-pub use calls::{ALLOWED, CONDITIONAL, Conditional, Group, NEEDED, Needed, Process, REFUSED};
+pub use calls::{
+    ALLOWED, ATTEMPTS, CONDITIONAL, Conditional, Group, NEEDED, Needed, Process, REFUSED,
+};
 use calls::{NESTING, NO_MEMORY_PROGRAMS, NO_SOCKETS};
 
 const EPERM: u16 = 1;
@@ -100,11 +104,19 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
         };
         group.calls.iter().for_each(|call| add(call, action));
     }
+    for group in ATTEMPTS {
+        for call in group.calls {
+            add(call, Action::Tell(group.error));
+        }
+    }
     for one in CONDITIONAL {
         add(&one.call, one.action);
     }
     if denials.debugging {
         for call in calls::DEBUGGING {
+            add(call, Action::Tell(EPERM));
+        }
+        for call in calls::COMPARING {
             add(call, Action::Refuse(EPERM));
         }
     }
@@ -133,6 +145,56 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
         }
     }
     rules
+}
+
+/// A call that can come to whoever holds the listener of a program's filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coming {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its number here.
+    pub number: u32,
+    /// The error with which it fails, but where it is judged.
+    pub error: u16,
+}
+
+/// All of these calls.
+#[must_use]
+pub fn coming(denials: Denials) -> Vec<Coming> {
+    // The last rule for a call counts.
+    let rules: BTreeMap<u32, Action> = rules(denials)
+        .iter()
+        .map(|rule| (rule.call, rule.action))
+        .collect();
+    let groups = ALLOWED.iter().chain(REFUSED).chain(ATTEMPTS);
+    let grouped = groups.flat_map(|group| group.calls);
+    let judged = atoll_fence::JUDGED.iter().map(|(call, _)| call);
+    let named: BTreeMap<u32, &'static str> = grouped
+        .chain(CONDITIONAL.iter().map(|one| &one.call))
+        .chain(judged)
+        .filter_map(|call| Some((call.number()?, call.name)))
+        .collect();
+    let coming = rules.into_iter().filter_map(|(number, action)| {
+        let name = *named.get(&number)?;
+        told(action).map(|error| Coming {
+            name,
+            number,
+            error,
+        })
+    });
+    coming.collect()
+}
+
+/// The error with which a call fails that can come to the listener.
+fn told(action: Action) -> Option<u16> {
+    let by = |one: &Condition| one.tell.then_some(one.refuse);
+    match action {
+        Action::Tell(error) => Some(error),
+        Action::If(condition) => by(&condition),
+        Action::All(conditions) => conditions.iter().find_map(|one| by(&one.condition)),
+        Action::Judge => Some(EPERM),
+        Action::Allow | Action::Refuse(_) => None,
+    }
 }
 
 /// The filter for a program.

@@ -14,6 +14,7 @@ pub use tree::namespace_limits;
 
 mod fenced;
 pub mod filter;
+mod gate;
 mod memory;
 mod program;
 mod supervise;

@@ -42,8 +42,8 @@ const SCOPES_SINCE: u32 = 6;
 
 /// How starting the program ended.
 pub(crate) enum Started {
-    /// It runs, with this number; calls that are judged come to this listener.
-    Running(u32, Option<OwnedFd>),
+    /// It runs, with this number; calls that wait come to this listener.
+    Running(u32, OwnedFd),
     /// The kernel did not execute it.
     NotExecuted(i32),
 }
@@ -182,13 +182,13 @@ fn become_program(
         if prepared.fenced {
             // No namespace ends it with `init`, should someone else end that.
             credentials::die_with_parent().map_err(at(Stage::Rights))?;
-            let listener = seccomp::install_with_listener(&prepared.filter);
-            let listener = listener.map_err(at(Stage::Filter))?;
-            let sent = socket::send(tell.as_fd(), LISTENER, &[listener.as_fd()]);
-            sent.map_err(at(Stage::Filter))?;
-        } else {
-            seccomp::install(&prepared.filter, "seccomp").map_err(at(Stage::Filter))?;
         }
+        // A judge makes calls itself, and none of them twice.
+        let filter = &prepared.filter;
+        let listener = seccomp::install_with_listener(filter, prepared.fenced, "seccomp");
+        let listener = listener.map_err(at(Stage::Filter))?;
+        let sent = socket::send(tell.as_fd(), LISTENER, &[listener.as_fd()]);
+        sent.map_err(at(Stage::Filter))?;
         match socket::receive(tell.as_fd(), &mut [0; 1]).map_err(at(Stage::Start))? {
             (0, _) => Err(at(Stage::Start)(io::ErrorKind::UnexpectedEof.into())),
             _ => Ok(()),
@@ -222,6 +222,8 @@ fn wait_for_exec(told: &OwnedFd, pid: u32) -> Result<Started, Failure> {
         (got, _) = receive()?;
     }
     if got == 0 {
+        let lost = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let listener = listener.ok_or_else(lost).at(Stage::Filter)?;
         return Ok(Started::Running(pid, listener));
     }
     let [stage, number @ ..] = message;

@@ -12,6 +12,8 @@ use atoll_sys::process::{self, Change};
 use atoll_sys::socket;
 use atoll_sys::terminal::{self, WindowSize};
 
+use crate::filter::{Denials, coming};
+use crate::gate::Gate;
 use crate::program::{self, Started};
 use crate::{At, Failure, fenced, memory};
 
@@ -48,6 +50,7 @@ pub(crate) fn supervise(
 ) -> Result<(), Failure> {
     let children = process::signals_as_descriptor(&[SIGCHLD]).at(Stage::Start)?;
     let prepared = program::prepare(&spec)?;
+    let coming = coming(Denials::of(&spec));
     let terminal = match spec.terminal {
         None => {
             terminal::lead_session(None).at(Stage::Start)?;
@@ -76,7 +79,7 @@ pub(crate) fn supervise(
     // A pipe held here would never show its end to the host side.
     drop(standard);
     drop(prepared);
-    let places = fenced::places(&spec);
+    let fence = spec.fenced.then(|| Fence::new(fenced::places(&spec)));
     let watch = spec.watch;
     let hides_files = watch.memory_bytes > 0 && spec.nesting != Nesting::Refused;
     let others_bytes = hides_files.then(|| memory::in_files_of_machine().unwrap_or(0));
@@ -109,13 +112,16 @@ pub(crate) fn supervise(
         launcher,
         terminal,
         program,
-        fence: listener.map(|listener| Fence::new(listener, places)),
+        gate: Gate::new(listener, fence, coming),
         watch_bytes: watch.memory_bytes,
         others_bytes,
         end_at: wall_clock.and_then(|limit| Instant::now().checked_add(limit)),
+        look_at: Instant::now(),
         looks: 0,
     };
-    overseer.run(&children).at(Stage::Start)
+    let ran = overseer.run(&children).at(Stage::Start);
+    overseer.gate.tell_rest(control);
+    ran
 }
 
 /// Whether the host side has the call on disk, so that its program may start.
@@ -160,11 +166,12 @@ struct Overseer<'a> {
     launcher: Option<BorrowedFd<'a>>,
     terminal: Option<OwnedFd>,
     program: u32,
-    fence: Option<Fence>,
+    gate: Gate,
     watch_bytes: u64,
     /// What files in memory held on the machine before, where the program can hide its own.
     others_bytes: Option<u64>,
     end_at: Option<Instant>,
+    look_at: Instant,
     looks: u32,
 }
 
@@ -194,9 +201,9 @@ impl Overseer<'_> {
                 Some(children.as_fd()),
                 Some(self.control.as_fd()),
                 self.launcher,
-                self.fence.as_ref().map(Fence::listener),
+                Some(self.gate.listener()),
             ];
-            let [died, ordered, alone, judged] = descriptor::wait_readable(on, pause_ms)?;
+            let [died, ordered, alone, waits] = descriptor::wait_readable(on, pause_ms)?;
             if died || more {
                 match self.reap(children)? {
                     Reaped::All => more = false,
@@ -207,9 +214,11 @@ impl Overseer<'_> {
             if alone || (ordered && self.obey()? == Next::End) {
                 return Ok(());
             }
-            if let Some(fence) = self.fence.as_mut().filter(|_| judged) {
-                fence.attend()?;
+            if waits {
+                // One at a time: however many there are, everything else has its turn.
+                self.gate.attend(self.control)?;
             }
+            self.gate.tell_in_time(self.control);
             if self.watch_bytes > 0 && self.is_over_memory() {
                 tell(self.control, &Report::MemoryReached);
                 return Ok(());
@@ -222,13 +231,18 @@ impl Overseer<'_> {
     }
 
     fn is_over_memory(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.look_at {
+            return false;
+        }
+        self.look_at = now + Duration::from_millis(u64::from(WATCH_INTERVAL_MS));
         self.looks = self.looks.wrapping_add(1);
         let thorough = self.looks.is_multiple_of(THOROUGH_LOOK);
         let elsewhere = self.others_bytes.map_or(0, |others| {
             let now = memory::in_files_of_machine().unwrap_or(u64::MAX);
             now.saturating_sub(others)
         });
-        let fenced = self.fence.is_some();
+        let fenced = self.gate.is_fence();
         memory::in_use(self.watch_bytes, thorough, fenced, elsewhere) > self.watch_bytes
     }
 
@@ -239,11 +253,12 @@ impl Overseer<'_> {
             u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1)
         });
         let look = (self.watch_bytes > 0).then_some(WATCH_INTERVAL_MS);
-        left.into_iter().chain(look).min()
+        let tell = self.gate.pause_ms();
+        left.into_iter().chain(look).chain(tell).min()
     }
 
     /// Takes every child that changed; the program's end is the sandbox's end.
-    fn reap(&self, children: &OwnedFd) -> io::Result<Reaped> {
+    fn reap(&mut self, children: &OwnedFd) -> io::Result<Reaped> {
         while process::next_signal(children.as_fd())?.is_some() {}
         for _ in 0..REAPED_AT_ONCE_MAX {
             let Some(waited) = process::wait(None, false)? else {
@@ -262,6 +277,7 @@ impl Overseer<'_> {
                     continue;
                 }
             };
+            self.gate.tell_rest(self.control);
             tell(self.control, &Report::Ended { signalled, number });
             return Ok(Reaped::Program);
         }

@@ -11,6 +11,7 @@
 //!
 //! It must never know policy, HTTP or secrets. Start reading at [`main`].
 
+mod ahead;
 mod confine;
 
 use std::ffi::OsStr;
@@ -19,12 +20,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_frame::{Identity, Nesting, Report, SPEC_BYTES_MAX, Spec, Stage};
+use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, report_failure};
 use atoll_sys::descriptor;
 use atoll_sys::memory::Erasing;
 use atoll_sys::process::{self, Change, Child, Namespaces, Side};
-use atoll_sys::{credentials, network, socket};
+use atoll_sys::{credentials, socket};
+
+use ahead::{Ahead, Holder, own_network};
 
 /// Whoever takes this process or `init` over finds no description of the sandbox.
 #[global_allocator]
@@ -37,7 +40,6 @@ const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
 const EIO: u8 = 5;
 const CLONE_NEWUSER: i32 = 0x1000_0000;
-const CLONE_NEWNET: i32 = 0x4000_0000;
 
 fn main() {
     // Without its line there is nobody to tell.
@@ -335,12 +337,6 @@ fn begin(
     }
 }
 
-/// Leaves the network for one of nothing but its own loopback.
-fn own_network() -> io::Result<OwnedFd> {
-    credentials::leave_namespaces(CLONE_NEWNET)?;
-    network::with_loopback()
-}
-
 /// That the first process is gone is no failure of this side's: it has told why.
 fn give_network(network: &OwnedFd, go: &OwnedFd) -> io::Result<()> {
     let _ = socket::send(go.as_fd(), b"n", &[network.as_fd()]);
@@ -385,106 +381,6 @@ fn let_map_ids(line: &OwnedFd, pid: u32) -> io::Result<()> {
         (0, _) => Err(io::ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),
     }
-}
-
-/// What a sandbox of root's needs whatever is in it, made before its description is
-/// there where that is asked for.
-#[derive(Default)]
-struct Ahead {
-    holder: Option<Holder>,
-    network: Option<OwnedFd>,
-}
-
-impl Ahead {
-    /// What can be made; the rest is tried again, and told of, when it is needed.
-    fn make() -> Self {
-        let holder = Holder::begin().ok();
-        let network = holder.as_ref().and_then(|_| own_network().ok());
-        Self { holder, network }
-    }
-
-    /// For a shifted identity: the user namespace to end in has these ids. No other one
-    /// needs it.
-    fn hold_ids_of(&mut self, identity: Identity, nesting: Nesting) -> io::Result<()> {
-        let holder = self.holder.take();
-        if let Identity::Shifted { base, count, .. } = identity {
-            let mut holder = holder.map_or_else(Holder::begin, Ok)?;
-            holder.map(base, count, nesting)?;
-            self.holder = Some(holder);
-        }
-        Ok(())
-    }
-}
-
-/// What a holder is told by one byte, the number here.
-const LIMITED: [Nesting; 3] = [Nesting::Refused, Nesting::ButGroups, Nesting::All];
-
-/// A process in a user namespace of its own, which it keeps until something else
-/// does. It ends once the ids are mapped; the sandbox's namespaces are made meanwhile.
-struct Holder {
-    pid: u32,
-    namespace: Option<OwnedFd>,
-    go: OwnedFd,
-    done: OwnedFd,
-}
-
-impl Holder {
-    fn begin() -> io::Result<Self> {
-        let (ready, go) = descriptor::pipe()?;
-        let (done_here, done) = descriptor::pipe()?;
-        let child = match process::divide(Namespaces::USER, None)? {
-            Side::Child => {
-                drop(go);
-                drop(done_here);
-                hold_ids(&ready, &done)
-            }
-            Side::Parent(child) => child,
-        };
-        Ok(Self {
-            pid: child.pid,
-            namespace: None,
-            go,
-            done: done_here,
-        })
-    }
-
-    /// Has the ids from 0 stand for those from a base, and limits what can be made beneath.
-    fn map(&mut self, base: u32, count: u32, nesting: Nesting) -> io::Result<()> {
-        let (pid, map) = (self.pid, format!("0 {base} {count}"));
-        fs::write(format!("/proc/{pid}/uid_map"), &map)?;
-        fs::write(format!("/proc/{pid}/gid_map"), &map)?;
-        self.namespace = Some(open_path(format!("/proc/{pid}/ns/user").as_bytes())?);
-        let which = LIMITED.iter().position(|one| *one == nesting);
-        let word = which.and_then(|number| u8::try_from(number).ok());
-        descriptor::write_all(&self.go, &[word.ok_or(io::ErrorKind::InvalidInput)?])
-    }
-
-    /// The namespace, once what can be made beneath it is limited.
-    fn finish(self) -> io::Result<OwnedFd> {
-        let mut answer = [0_u8; 1];
-        let limited = descriptor::read(self.done.as_fd(), &mut answer)? == 1;
-        process::wait(Some(self.pid), true)?;
-        let namespace = self.namespace.filter(|_| limited);
-        namespace.ok_or_else(|| io::ErrorKind::PermissionDenied.into())
-    }
-}
-
-/// In the namespace's first process: what can be made beneath it is limited.
-fn hold_ids(ready: &OwnedFd, done: &OwnedFd) -> ! {
-    let limit = || -> io::Result<()> {
-        let mut word = [0_u8; 1];
-        if descriptor::read(ready.as_fd(), &mut word)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let [number] = word;
-        let nesting = LIMITED.get(usize::from(number));
-        let nesting = *nesting.ok_or(io::ErrorKind::InvalidData)?;
-        for (name, value) in atoll_init::namespace_limits(nesting) {
-            fs::write(format!("/proc/sys/user/{name}"), value)?;
-        }
-        descriptor::write_all(done, b"d")
-    };
-    process::exit_now(u8::from(limit().is_err()))
 }
 
 fn open_path(path: &[u8]) -> io::Result<OwnedFd> {

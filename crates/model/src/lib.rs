@@ -8,6 +8,7 @@
 //! This crate never does I/O, never reads a clock and knows no other crate.
 //! Start reading at [`Boundary`].
 
+mod attempt;
 mod boundary;
 mod call;
 mod ids;
@@ -16,6 +17,7 @@ mod outcome;
 mod quantity;
 mod verdict;
 
+pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, Wall};
 pub use boundary::{
     Access, Boundary, Keep, Layering, Mode, SyscallRights, TerminalRights, View, ViewKind,
     WorkspaceMode,

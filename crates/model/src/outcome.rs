@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Attempt;
+
 /// How one execution ended and what it used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -11,6 +13,8 @@ pub struct Outcome {
     pub usage: Usage,
     /// How each limit was held, for the record.
     pub enforcement: Vec<Enforcement>,
+    /// What it tried in order to get out, in the order in which it first did.
+    pub attempts: Vec<Attempt>,
 }
 
 /// How an execution ended.

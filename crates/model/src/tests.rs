@@ -164,3 +164,21 @@ fn exit_statuses_are_those_of_shells() {
         assert_eq!(ending.exit_status(), status);
     }
 }
+
+#[test]
+fn every_wall_has_a_technique_of_atlas() {
+    for (call, wall) in TOLD_CALLS {
+        let technique = wall.technique();
+        let number = technique.id.strip_prefix("AML.T").unwrap();
+        assert!(number.len() == 4 && number.bytes().all(|one| one.is_ascii_digit()));
+        assert!(!technique.name.is_empty());
+        let told = Attempt::told(call.as_bytes(), 7, 3).unwrap();
+        let expected = (*wall, *call, 7, 3);
+        assert_eq!((told.wall, told.call, told.pid, told.count), expected);
+        assert_eq!(wall.to_string(), wall.name());
+    }
+    // What no filter tells of is not believed.
+    for call in ["", "read", "mount ", "Mount", "mount\0", "moun"] {
+        assert_eq!(Attempt::told(call.as_bytes(), 1, 1), None, "{call:?}");
+    }
+}

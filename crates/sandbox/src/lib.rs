@@ -11,6 +11,7 @@
 
 mod attachment;
 mod disk;
+mod enforcement;
 mod error;
 mod fence;
 
@@ -36,19 +37,20 @@ mod unshown;
 mod without;
 
 pub use attachment::{Attachment, Reaction, Stream};
+pub use enforcement::{USER_NAMESPACE, forecast};
 pub use error::{SandboxError, explain};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
-pub use native::{Native, USER_NAMESPACE, assemble, forecast};
+pub use native::{Native, assemble};
 pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
 };
 pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
-pub use session::{Assembled, Running, Size};
+pub use session::{Assembled, Running, Size, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;

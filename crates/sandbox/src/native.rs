@@ -10,18 +10,19 @@ use atoll_frame::{
     Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission, ROOT_CAPABILITIES,
     Report, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
 };
-use atoll_model::{Boundary, Call, Enforcement, LimitKey, Limits, Mode, WorkspaceMode};
+use atoll_model::{Boundary, Call, LimitKey, Limits, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
 
 use crate::disk::DiskWatch;
+use crate::enforcement::{Swap, enforcement};
 use crate::groups::Groups;
 use crate::held::{self, Held};
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::{Assembled, Lines, last_words};
 use crate::{
-    Host, Placement, Running, SandboxError, Size, Subordinate, WorkspacePlace, fence, groups, tree,
+    Host, Placement, Running, SandboxError, Size, Subordinate, WorkspacePlace, fence, tree,
 };
 
 /// What the native backend needs besides the grant.
@@ -104,10 +105,9 @@ fn launch(
         None => starting.ready()?,
     };
     // Before the launcher has children of a sandbox, who would stay behind.
+    let unusable = SandboxError::host("the delegated control group cannot be used");
     let left = groups.map_or(Ok(()), |groups| groups.leave(launcher.processes()));
-    let left = left.map_err(SandboxError::host(
-        "the delegated control group cannot be used",
-    ));
+    let left = left.map_err(unusable);
     let send = || -> std::io::Result<Lines> {
         let description = descriptor::sealed_memory(c"atoll-spec", &bytes)?;
         let (control, control_inside) = socket::pair()?;
@@ -392,50 +392,6 @@ fn refuse_unheld_swap(
     Err(SandboxError::Unenforceable { limit: "swap", why })
 }
 
-/// By what swap is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Swap {
-    /// By the sandbox's control group.
-    ByGroups,
-    /// The host has none.
-    HostHasNone,
-    /// By nothing.
-    NotHeld,
-}
-
-impl Swap {
-    fn of(groups: Option<&Groups>) -> Self {
-        Self::read(groups.is_some_and(Groups::counts_swap))
-    }
-
-    /// The same before a group is made.
-    fn forecast(held: &Held) -> Self {
-        Self::read(match held {
-            Held::Nowhere(_) => false,
-            // The top group, where root's are made, has no such file itself.
-            Held::Unified(_) => !std::fs::read_to_string("/proc/cmdline")
-                .is_ok_and(|words| words.split_whitespace().any(|word| word == "swapaccount=0")),
-            Held::Separate { memory, .. } => memory.join("memory.memsw.limit_in_bytes").exists(),
-        })
-    }
-
-    fn read(counted: bool) -> Self {
-        let swaps = (!counted)
-            .then(|| std::fs::read_to_string("/proc/swaps").ok())
-            .flatten();
-        Self::from_facts(counted, swaps.as_deref())
-    }
-
-    /// `swaps` is the table of proc_swaps(5); without it there may be any.
-    pub(crate) fn from_facts(counted: bool, swaps: Option<&str>) -> Self {
-        match (counted, swaps) {
-            (true, _) => Self::ByGroups,
-            (false, Some(table)) if table.lines().nth(1).is_none() => Self::HostHasNone,
-            (false, _) => Self::NotHeld,
-        }
-    }
-}
-
 /// Room in memory: one limit for all that is written there.
 fn room(limits: &Limits) -> Room {
     let bytes = limits.tmp_bytes;
@@ -444,78 +400,6 @@ fn room(limits: &Limits) -> Room {
         inodes: (bytes >> 20).max(16).saturating_mul(tree::INODES_PER_MIB),
     }
 }
-
-/// Who holds which limit, for the record.
-fn enforcement(groups: Option<&Groups>, native: &Native<'_>) -> Vec<Enforcement> {
-    held_by(
-        groups.map(Groups::name),
-        groups.map_or("none", Groups::cpu_by),
-        Swap::of(groups),
-        native.placement.mode(),
-        native.host.unmapped,
-    )
-}
-
-/// Who would hold which limit of a run, as the record of one says; no group is made.
-#[must_use]
-pub fn forecast(held: &Held, mode: Mode, unmapped: bool) -> Vec<Enforcement> {
-    let (by_groups, cpu) = match held {
-        Held::Nowhere(_) => (None, "none"),
-        Held::Unified(place) => (
-            Some(groups::UNIFIED),
-            if place.cpu { groups::UNIFIED } else { "none" },
-        ),
-        Held::Separate { cpu, .. } => (
-            Some(groups::SEPARATE),
-            cpu.as_ref().map_or("none", |_| groups::SEPARATE),
-        ),
-    };
-    held_by(by_groups, cpu, Swap::forecast(held), mode, unmapped)
-}
-
-fn held_by(
-    by_groups: Option<&str>,
-    cpu: &str,
-    swap: Swap,
-    mode: Mode,
-    unmapped: bool,
-) -> Vec<Enforcement> {
-    let swap = match swap {
-        Swap::ByGroups => by_groups.unwrap_or("none"),
-        Swap::HostHasNone => "host without swap",
-        Swap::NotHeld => "none",
-    };
-    // A fence has no namespace in which its processes would be counted alone, and no
-    // memory of its own to write to: its directories count as disk.
-    let (processes, tmp) = match mode {
-        Mode::Fence => ("rlimit, in part", "none"),
-        Mode::Full => ("rlimit", "tmpfs"),
-    };
-    let one = |limit: &str, by: &str| Enforcement {
-        limit: limit.to_owned(),
-        by: by.to_owned(),
-    };
-    let mut all = vec![
-        one("memory", by_groups.unwrap_or("supervisor, in part")),
-        one("swap", swap),
-        one("processes", by_groups.unwrap_or(processes)),
-        one("cpu", cpu),
-        one("open-files", "rlimit"),
-        one("tmp", tmp),
-        one("disk", "supervisor, in part"),
-        one("inodes", "supervisor, in part"),
-        one("wall-clock", "supervisor"),
-        one("idle", "supervisor"),
-    ];
-    if unmapped {
-        // Of what else holds a program, the one thing that is missing.
-        all.push(one(USER_NAMESPACE, "none"));
-    }
-    all
-}
-
-/// The name by which it is recorded that a program was in no user namespace of its own.
-pub const USER_NAMESPACE: &str = "user-namespace";
 
 fn disk_watch(placement: &Placement, workspace: &Path, limits: &Limits) -> DiskWatch {
     let mut written: Vec<PathBuf> = placement

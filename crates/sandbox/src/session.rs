@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Stage};
-use atoll_model::{Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage};
+use atoll_model::{Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage};
 use atoll_policy::Grant;
 use atoll_store::Armed;
 use atoll_sys::terminal::{WindowSize, set_window_size};
@@ -37,6 +37,9 @@ const SIGTERM: u8 = 15;
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
 const ENOENT: i32 = 2;
+
+/// Who hears of attempts to get out, and says whether the program may go on.
+pub type Witness<'a> = &'a mut dyn FnMut(&Attempt) -> bool;
 
 /// The host side's ends of a sandbox's lines.
 #[derive(Debug)]
@@ -107,11 +110,15 @@ impl Running {
     /// Stays until the sandbox is gone and everything it wrote is shown. Its
     /// launcher may take a moment longer.
     ///
+    /// `witness` hears at once of the first attempt at each wall, and says whether the
+    /// program may go on.
+    ///
     /// # Errors
     /// [`SandboxError`]; the sandbox is gone then too.
     pub fn attend(
         self,
         attachment: &mut dyn Attachment,
+        witness: Witness<'_>,
     ) -> Result<(Outcome, Option<Departing>), SandboxError> {
         let Self {
             launcher,
@@ -142,6 +149,8 @@ impl Running {
             input_open: true,
             control_open: true,
             shown: [Vec::new(), Vec::new()],
+            attempts: Vec::new(),
+            witness,
         };
         let attended = session.attend(attachment);
         let result = attended.and_then(|()| session.finish());
@@ -150,6 +159,7 @@ impl Running {
             lost(&mut enforcement);
         }
         let is_gone = session.used.is_some();
+        let attempts = std::mem::take(&mut session.attempts);
         // Closing both lines ends whatever is left, before the groups go.
         drop(session);
         // One that has not told the end may have to make it first.
@@ -158,7 +168,11 @@ impl Running {
             groups.remove();
         }
         let (ending, usage) = result?;
-        Ok((outcome(ending, usage, counted, enforcement), departing))
+        let outcome = Outcome {
+            attempts,
+            ..outcome(ending, usage, counted, enforcement)
+        };
+        Ok((outcome, departing))
     }
 
     /// Ends a sandbox whose program was not started.
@@ -213,6 +227,7 @@ fn outcome(
         ending,
         usage,
         enforcement,
+        attempts: Vec::new(),
     }
 }
 
@@ -237,6 +252,9 @@ struct Session<'a> {
     input_open: bool,
     control_open: bool,
     shown: [Vec<u8>; 2],
+    /// At most one for each call that can be told of.
+    attempts: Vec<Attempt>,
+    witness: Witness<'a>,
 }
 
 /// What one wait has brought.
@@ -416,6 +434,7 @@ impl Session<'_> {
             Report::Stopped { .. } => {}
             Report::MemoryReached => self.hit = Some(LimitHit::Memory),
             Report::TimeReached => self.hit = Some(LimitHit::WallClock),
+            Report::Attempt { call, pid, count } => self.note(&call, pid, count),
             Report::Ended {
                 signalled: true,
                 number,
@@ -503,6 +522,9 @@ impl Session<'_> {
                 Ok(Some((Report::NotExecuted { .. }, _))) => self.end(Ending::NotExecutable),
                 Ok(Some((Report::MemoryReached, _))) => self.hit = Some(LimitHit::Memory),
                 Ok(Some((Report::TimeReached, _))) => self.hit = Some(LimitHit::WallClock),
+                Ok(Some((Report::Attempt { call, pid, count }, _))) => {
+                    self.note(&call, pid, count);
+                }
                 Ok(Some((
                     Report::Failed {
                         stage,
@@ -516,6 +538,24 @@ impl Session<'_> {
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return,
             }
+        }
+    }
+
+    /// Notes what the first process tells of an attempt: no call but a known one, and no
+    /// count that goes back. Whatever it tells, it can tell of its own sandbox alone.
+    fn note(&mut self, call: &[u8], pid: u32, count: u64) {
+        let Some(told) = Attempt::told(call, pid, count) else {
+            return;
+        };
+        let mut known = self.attempts.iter_mut();
+        if let Some(known) = known.find(|one| one.call == told.call) {
+            known.count = known.count.max(told.count);
+            return;
+        }
+        let is_new = self.attempts.iter().all(|one| one.wall != told.wall);
+        self.attempts.push(told);
+        if is_new && !(self.witness)(&told) {
+            self.order_end(Instant::now());
         }
     }
 

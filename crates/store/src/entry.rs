@@ -2,7 +2,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use atoll_model::{Call, Outcome, Reason, RunId, Verdict};
+use atoll_model::{Attempt, Call, Outcome, Reason, RunId, Verdict, Wall};
 use serde_json::{Map, Value, json};
 
 use crate::event::Draft;
@@ -249,7 +249,7 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
 
 pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
     let usage = &outcome.usage;
-    json!({
+    let mut body = json!({
         "ending": ending_body(outcome),
         "status": outcome.ending.exit_status(),
         "usage": {
@@ -265,6 +265,48 @@ pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
             .map(|held| (held.limit.clone(), Value::String(held.by.clone())))
             .collect::<Map<_, _>>(),
         "details": details,
+    });
+    if let (Some(body), [_, ..]) = (body.as_object_mut(), &*outcome.attempts) {
+        body.insert(
+            "attempts".to_owned(),
+            attempts_body(&outcome.attempts).into(),
+        );
+    }
+    body
+}
+
+/// What each wall has held, with the calls that came against it.
+fn attempts_body(attempts: &[Attempt]) -> Vec<Value> {
+    let mut walls: Vec<Wall> = Vec::new();
+    for one in attempts {
+        if !walls.contains(&one.wall) {
+            walls.push(one.wall);
+        }
+    }
+    let of = |wall: Wall| {
+        let at_it = || attempts.iter().filter(|one| one.wall == wall);
+        let total = at_it().fold(0, |sum: u128, one| sum + u128::from(one.count));
+        let calls = at_it().map(|one| {
+            let count = whole_number(u128::from(one.count));
+            (one.call.to_owned(), Value::from(count))
+        });
+        json!({
+            "wall": wall.name(),
+            "atlas": wall.technique().id,
+            "count": whole_number(total),
+            "calls": calls.collect::<Map<_, _>>(),
+        })
+    };
+    walls.into_iter().map(of).collect()
+}
+
+/// The first attempt at a wall.
+pub(crate) fn attempt_body(attempt: &Attempt) -> Value {
+    json!({
+        "wall": attempt.wall.name(),
+        "atlas": attempt.wall.technique().id,
+        "call": attempt.call,
+        "pid": attempt.pid,
     })
 }
 

@@ -2,11 +2,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use atoll_model::{Call, Outcome, RunId, Verdict};
+use atoll_model::{Attempt, Call, Outcome, RunId, Verdict};
 use serde_json::{Value, json};
 
 use crate::canonical::CanonicalError;
-use crate::entry::{Recorded, opened_body, outcome_body};
+use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
 use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
 use crate::lock::LockFault;
@@ -212,6 +212,17 @@ impl Ledger {
             Durability::Durable => self.journal.append_durable(&draft),
             Durability::Buffered => self.journal.append_buffered(&draft),
         }
+    }
+
+    /// Records the first attempt of a run at one of its walls (`attempt.seen`), on disk
+    /// when it returns. `run.closed` says how many there were.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the event is not in the ledger then.
+    pub fn record_attempt(&self, run: &RunId, attempt: &Attempt) -> Result<Position, LedgerError> {
+        let body = attempt_body(attempt);
+        self.journal
+            .append_durable(&Draft::new("attempt.seen", Some(run), &body)?)
     }
 
     /// Records how a run ended (`run.closed`), on disk when it returns.

@@ -49,9 +49,17 @@ pub struct RunRecord {
     /// How many files of the workspace are different.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<ChangeCounts>,
+    /// How many attempts to get out of its sandbox were seen.
+    #[serde(default, skip_serializing_if = "is_none_seen")]
+    pub attempts: u64,
     /// The run whose layers this one went on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_from: Option<RunId>,
+}
+
+/// Records of runs without any have no such member.
+fn is_none_seen(attempts: &u64) -> bool {
+    *attempts == 0
 }
 
 /// What has become of a run.

@@ -121,6 +121,7 @@ fn outcome(status: u8) -> Outcome {
         ending: Ending::Exited { status },
         usage: Usage::default(),
         enforcement: Vec::new(),
+        attempts: Vec::new(),
     }
 }
 
@@ -140,6 +141,7 @@ fn record(number: u32) -> RunRecord {
         exit: None,
         ending: None,
         changes: None,
+        attempts: 0,
         resumed_from: None,
     }
 }

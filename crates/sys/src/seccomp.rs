@@ -17,6 +17,9 @@ pub enum Action {
     Allow,
     /// It fails with this error number.
     Refuse(u16),
+    /// It waits for whoever holds the filter's listener, who lets it fail with this
+    /// error number and so hears of it.
+    Tell(u16),
     /// It is made only where the argument agrees.
     If(Condition),
     /// It is made only where all of these hold; the first one that does not
@@ -39,6 +42,17 @@ pub struct Condition {
     pub test: Test,
     /// The error number where the condition does not hold.
     pub refuse: u16,
+    /// Whether the call waits then for whoever holds the listener, as with
+    /// [`Action::Tell`].
+    pub tell: bool,
+}
+
+impl Condition {
+    /// The same, where whoever holds the listener hears of a call that is refused.
+    #[must_use]
+    pub const fn told(self) -> Self {
+        Self { tell: true, ..self }
+    }
 }
 
 /// A condition that counts only for some calls: a socket's protocol means
@@ -88,6 +102,7 @@ pub const fn on(argument: u8, mask: u32, test: Test, refuse: u16) -> Condition {
         mask,
         test,
         refuse,
+        tell: false,
     }
 }
 
@@ -263,7 +278,7 @@ fn act(action: Action) -> Vec<Instruction> {
     match action {
         Action::Allow => {}
         Action::Refuse(error) => return vec![refusal(error)],
-        Action::Judge => return vec![instruction(RETURN, RETURN_LISTENER)],
+        Action::Judge | Action::Tell(_) => return vec![instruction(RETURN, RETURN_LISTENER)],
         Action::If(condition) => program.extend(demand(&condition)),
         Action::All(conditions) => {
             for one in conditions {
@@ -282,7 +297,10 @@ fn act(action: Action) -> Vec<Instruction> {
 /// Goes on behind its end where the condition holds, and returns where not.
 fn demand(condition: &Condition) -> Vec<Instruction> {
     let mut program = vec![load(condition.argument), instruction(MASK, condition.mask)];
-    let refuse = refusal(condition.refuse);
+    let refuse = match condition.tell {
+        true => instruction(RETURN, RETURN_LISTENER),
+        false => refusal(condition.refuse),
+    };
     match condition.test {
         Test::In(values) => {
             // Behind the last comparison stands the refusal, to be skipped.
@@ -349,13 +367,28 @@ pub fn install(program: &[Instruction], _called: &str) -> io::Result<()> {
     set_filter(program, 0).map(drop)
 }
 
-/// The same, with a listener for the calls that wait to be judged. Once one of
-/// them is looked at, nothing but the caller's end interrupts it (Linux 5.19).
+/// The same, with a listener for the calls that wait. `uninterrupted`: once one of them
+/// is looked at, nothing but the caller's end interrupts it (Linux 5.19).
 ///
 /// # Errors
 /// Those of [`install`]; EBUSY where a filter has a listener already.
-pub fn install_with_listener(program: &[Instruction]) -> io::Result<OwnedFd> {
-    let flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+pub fn install_with_listener(
+    program: &[Instruction],
+    uninterrupted: bool,
+    _called: &str,
+) -> io::Result<OwnedFd> {
+    let killable = match uninterrupted {
+        true => SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
+        false => 0,
+    };
+    #[cfg(feature = "without_defences")]
+    if crate::without::is(_called) {
+        // To which no call ever comes.
+        // SAFETY: plain numbers.
+        let silent = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) });
+        return silent.map(owned);
+    }
+    let flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | killable;
     set_filter(program, flags).map(|raw| owned(raw as RawFd))
 }
 

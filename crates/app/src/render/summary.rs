@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use atoll_model::{
-    Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, format_bytes, format_duration,
+    Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, format_bytes, format_duration,
 };
 
 use super::{Paint, Style, counted, grouped};
@@ -35,6 +35,8 @@ pub struct Summary<'a> {
     pub changes: &'a Changes,
     /// What Atoll saw it being denied; what only the kernel refused is not seen.
     pub denied: &'a [Denied],
+    /// What it tried in order to get out.
+    pub attempts: &'a [Attempt],
     /// How many of these are files.
     pub refused_files: u64,
     /// Escape sequences removed from its output, by kind.
@@ -138,6 +140,10 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     if summary.afterwards != Afterwards::Discarded || summary.changes.total() > 0 {
         push_changes(paint, summary, &mut lines);
     }
+    if !summary.attempts.is_empty() {
+        let text = describe_attempts(summary.attempts);
+        lines.push(line(paint, "attempts", &paint.style(Style::Bad, &text)));
+    }
     push_denied(paint, summary.denied, &mut lines);
     if !summary.removed_sequences.is_empty() {
         let text = removed_sequences(summary.removed_sequences);
@@ -196,6 +202,31 @@ pub fn describe_ending(ending: Ending) -> String {
         Ending::NotExecutable => "found, but could not be executed".to_owned(),
         Ending::Interrupted => "interrupted: Atoll ended before the program".to_owned(),
     }
+}
+
+/// Calls named in one line; the rest are counted.
+const CALLS_SHOWN_MAX: usize = 6;
+
+/// What a program tried in order to get out, in a line.
+#[must_use]
+pub fn describe_attempts(attempts: &[Attempt]) -> String {
+    let total = attempts
+        .iter()
+        .fold(0_u64, |sum, one| sum.saturating_add(one.count));
+    let mut calls: Vec<&str> = attempts.iter().map(|one| one.call).collect();
+    let more = calls.split_off(calls.len().min(CALLS_SHOWN_MAX)).len();
+    let mut calls = calls.join(", ");
+    if more > 0 {
+        calls.push_str(&format!(" and {more} more"));
+    }
+    let mut techniques: Vec<&str> = attempts.iter().map(|one| one.wall.technique().id).collect();
+    techniques.sort_unstable();
+    techniques.dedup();
+    format!(
+        "{} to leave the sandbox, refused: {calls} (MITRE ATLAS {})",
+        grouped(total),
+        techniques.join(", ")
+    )
 }
 
 /// What a limit that was reached is called in profiles and on the command line.
@@ -353,7 +384,7 @@ fn push_next(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
         | Afterwards::Live
         | Afterwards::Discarded => ("", vec![]),
     };
-    if !summary.denied.is_empty() {
+    if !summary.denied.is_empty() || !summary.attempts.is_empty() {
         commands.push("why");
     }
     if !state.is_empty() {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use atoll_model::{Ending, RunId};
 
 use super::summary::describe_ending;
-use super::{Paint, Style, command_line, grouped, shortened};
+use super::{Paint, Style, command_line, counted, grouped, shortened};
 use crate::escape::printable;
 
 /// The least that is shown of a command, however narrow the terminal.
@@ -28,6 +28,8 @@ pub struct RunRow {
     pub profile: String,
     /// How it ended; `None` while it runs, and where nobody saw its end.
     pub ending: Option<Ending>,
+    /// How many attempts to get out of its sandbox were seen.
+    pub attempts: u64,
     /// How many files it changed.
     pub files: u64,
     /// The program and its arguments.
@@ -55,6 +57,7 @@ pub fn runs_table(paint: Paint, rows: &[RunRow], columns: usize) -> String {
     let mut shown = paint.style(Style::Strong, &heading) + "\n";
     for (row, cells) in rows.iter().zip(&cells) {
         let style = match row.ending {
+            Some(Ending::Exited { status: 0 }) if row.attempts > 0 => Some(Style::Bad),
             Some(Ending::Exited { status: 0 }) => None,
             None if row.state == RUNNING => None,
             Some(_) | None => Some(Style::Bad),
@@ -74,9 +77,18 @@ fn cells(row: &RunRow) -> [String; 6] {
         printable(row.state.as_bytes()),
         printable(row.profile.as_bytes()),
         grouped(row.files),
-        row.ending
-            .map_or_else(|| without_ending(&row.state), short_ending),
+        ended(row),
     ]
+}
+
+fn ended(row: &RunRow) -> String {
+    let ending = row
+        .ending
+        .map_or_else(|| without_ending(&row.state), short_ending);
+    match row.attempts {
+        0 => ending,
+        count => format!("{ending}, {}", counted(count, "attempt", "attempts")),
+    }
 }
 
 /// What is said of a run whose program's end nobody has seen.

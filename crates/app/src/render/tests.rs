@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use atoll_model::{Ending, Enforcement, LimitHit, LimitKey, RunId, Usage};
+use atoll_model::{Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, TOLD_CALLS, Usage};
 
 use super::*;
 
@@ -128,6 +128,7 @@ fn a_summary_tells_what_happened_and_what_to_do() {
             asked_for: &[LimitKey::Memory, LimitKey::Cpu, LimitKey::Disk],
             changes: &changes,
             denied: &denied,
+            attempts: &[],
             refused_files: 0,
             removed_sequences: &removed_sequences,
             afterwards: Afterwards::Kept,
@@ -153,6 +154,7 @@ fn a_summary_of_little_is_short() {
         asked_for: &[],
         changes: &changes,
         denied: &[],
+        attempts: &[],
         refused_files: 0,
         removed_sequences: &kinds,
         afterwards: Afterwards::Kept,
@@ -193,6 +195,7 @@ fn what_became_of_the_changes_decides_what_comes_next() {
                 asked_for: &[],
                 changes: &changes,
                 denied: &[],
+                attempts: &[],
                 refused_files: 0,
                 removed_sequences: &kinds,
                 afterwards,
@@ -247,8 +250,22 @@ fn errors_say_why_and_what_to_try() {
 }
 
 #[test]
+fn attempts_are_one_line() {
+    let attempt = |call: &str, count| Attempt::told(call.as_bytes(), 3, count).unwrap();
+    let few = [attempt("mount", 2), attempt("keyctl", 1_000)];
+    assert_eq!(
+        describe_attempts(&few),
+        "1,002 to leave the sandbox, refused: mount, keyctl (MITRE ATLAS AML.T0090, AML.T0105)"
+    );
+    let many = TOLD_CALLS.iter().map(|(call, _)| attempt(call, u64::MAX));
+    let told = describe_attempts(&many.collect::<Vec<_>>());
+    assert!(told.contains("move_mount and 51 more (MITRE"), "{told}");
+}
+
+#[test]
 fn the_table_of_runs_lines_up() {
     let row = |ending: Option<Ending>, files: u64, command: &[&str]| RunRow {
+        attempts: 0,
         run: run(),
         age: "2 min".into(),
         state: "kept".into(),

@@ -67,7 +67,8 @@ const KEYS: &[Attack] = &[Attack::new(
     Without("seccomp"),
 )
 .front("exec ./attack keyring {text}")
-.if_host("./attack keyring x ./attack find-key")];
+.if_host("./attack keyring x ./attack find-key")
+.told("keys", "AML.T0090")];
 
 const TERMINAL: &[Attack] = &[
     Attack::new(
@@ -77,6 +78,7 @@ const TERMINAL: &[Attack] = &[
         prey::what_it_prints,
         Without("seccomp"),
     )
+    .told_but_in_a_fence("terminal", "AML.T0105")
     .on_terminal()
     .if_host(MAY_TYPE),
     Attack::new(
@@ -86,6 +88,7 @@ const TERMINAL: &[Attack] = &[
         prey::what_it_prints,
         Without("seccomp"),
     )
+    .told_but_in_a_fence("terminal", "AML.T0105")
     .on_terminal()
     .if_host(MAY_TYPE),
     Attack::new(
@@ -95,6 +98,7 @@ const TERMINAL: &[Attack] = &[
         prey::what_it_prints,
         Without("seccomp"),
     )
+    .told_but_in_a_fence("terminal", "AML.T0105")
     .on_terminal()
     .if_host(MAY_TYPE),
 ];

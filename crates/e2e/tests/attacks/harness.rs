@@ -91,6 +91,15 @@ pub struct Attack {
     front: &'static str,
     possible: &'static str,
     on_terminal: bool,
+    told: Option<Told>,
+}
+
+/// What the ledger says of an attack: the wall that it came against, and the technique.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    wall: &'static str,
+    atlas: &'static str,
+    in_a_fence: bool,
 }
 
 impl Attack {
@@ -112,6 +121,7 @@ impl Attack {
             front: "exec",
             possible: "",
             on_terminal: false,
+            told: None,
         }
     }
 
@@ -140,6 +150,27 @@ impl Attack {
         self
     }
 
+    /// It comes against the filter, who tells of it, in a fence too.
+    pub const fn told(mut self, wall: &'static str, atlas: &'static str) -> Self {
+        self.told = Some(Told {
+            wall,
+            atlas,
+            in_a_fence: true,
+        });
+        self
+    }
+
+    /// The same, but for a fence: process 1 is the host's there, and what a fence says
+    /// at its start reads like prey on a terminal.
+    pub const fn told_but_in_a_fence(self, wall: &'static str, atlas: &'static str) -> Self {
+        let told = Some(Told {
+            wall,
+            atlas,
+            in_a_fence: false,
+        });
+        Self { told, ..self }
+    }
+
     fn attempt(&self, test: &str, place: Place) -> (bool, Outcome) {
         let world = world(test);
         let place = match place {
@@ -147,7 +178,7 @@ impl Attack {
             Place::Unmapped(program, without) => {
                 Place::Inside(world.without_user_namespaces(&program), without)
             }
-            Place::Inside(..) | Place::Outside | Place::InNamespaces => place,
+            Place::Inside(..) | Place::Fenced | Place::Outside | Place::InNamespaces => place,
         };
         let mut prey = (self.prey)(&world);
         let filled = |text: &str| {
@@ -168,14 +199,38 @@ impl Attack {
                 .host_shell(&inside)
                 .env("ATOLL", program)
                 .env(SWITCH, without),
+            Place::Fenced => world
+                .host_shell(&inside)
+                .env("ATOLL", program())
+                .without_namespaces(),
             Place::Outside => world.host_shell(&outside),
             Place::InNamespaces => world.mount_shell(&outside),
         };
         let invocation = invocation.env("SCRIPT", filled(self.script)).within(SOON);
         let outcome = self.carry_out(invocation);
-        if matches!(place, Place::Inside(..)) {
+        if matches!(place, Place::Inside(..) | Place::Fenced) {
             let failed = outcome.code() == 125 && outcome.err().contains("error:");
             assert!(!failed, "{}: nothing started: {outcome}", self.id);
+        }
+        let is_ordinary = match &place {
+            Place::Inside(used, _) | Place::Unmapped(used, _) => *used == program(),
+            Place::Fenced => true,
+            Place::Outside | Place::InNamespaces => false,
+        };
+        if let Some(told) = self.told.filter(|_| is_ordinary) {
+            let ledger = fs::read_to_string(world.segment()).unwrap();
+            let names = [("wall", told.wall), ("atlas", told.atlas)];
+            let is_told = |line: &str| {
+                line.contains("\"type\":\"attempt.seen\"")
+                    && names
+                        .iter()
+                        .all(|(name, value)| line.contains(&format!("\"{name}\":\"{value}\"")))
+            };
+            assert!(
+                ledger.lines().any(is_told),
+                "{}: {told:?} is not told: {outcome}",
+                self.id
+            );
         }
         ((prey.taken)(&world, &outcome), outcome)
     }
@@ -216,6 +271,10 @@ impl Attack {
         };
         let (taken, outcome) = self.attempt(test, Place::Inside(program(), switched));
         assert!(!taken, "{id} GOT THROUGH: {outcome}");
+        if self.told.is_some_and(|told| told.in_a_fence) && !is_root() {
+            let (taken, outcome) = self.attempt(test, Place::Fenced);
+            assert!(!taken, "{id} GOT THROUGH A FENCE: {outcome}");
+        }
         let (taken, outcome) = self.attempt(test, place);
         assert!(
             taken,
@@ -264,6 +323,8 @@ enum Place {
     Inside(PathBuf, &'static str),
     /// Inside, where root can make no user namespaces.
     Unmapped(PathBuf, &'static str),
+    /// Inside, without namespaces.
+    Fenced,
     Outside,
     InNamespaces,
 }

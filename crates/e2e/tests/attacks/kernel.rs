@@ -108,28 +108,32 @@ const MOUNTS: &[Attack] = &[
         "./attack mount mount tmpfs /tmp",
         prey::what_it_prints,
         InNamespaces,
-    ),
+    )
+    .told("mounts", "AML.T0105"),
     Attack::new(
         "mount-by-the-new-calls",
         EscapeToHost,
         "./attack mount fsopen tmpfs /tmp",
         prey::what_it_prints,
         InNamespaces,
-    ),
+    )
+    .told("mounts", "AML.T0105"),
     Attack::new(
         "mount-over-itself",
         EscapeToHost,
         "mount --rbind / /tmp && echo taken",
         prey::what_it_prints,
         InNamespaces,
-    ),
+    )
+    .told("mounts", "AML.T0105"),
     Attack::new(
         "mount-made-writable",
         EscapeToHost,
         "mount -o remount,bind,rw /usr && echo taken; mount --bind /usr /usr && echo taken",
         prey::what_it_prints,
         InNamespaces,
-    ),
+    )
+    .told("mounts", "AML.T0105"),
     Attack::new(
         "unmounted-cover",
         EscapeToHost,
@@ -137,14 +141,16 @@ const MOUNTS: &[Attack] = &[
          umount $place 2>/dev/null && echo taken; umount -l $place 2>/dev/null && echo taken; done",
         prey::what_it_prints,
         InNamespaces,
-    ),
+    )
+    .told("mounts", "AML.T0105"),
     Attack::new(
         "another-root",
         EscapeToHost,
         "chroot / true && echo taken",
         prey::what_it_prints,
         InNamespaces,
-    ),
+    )
+    .told("mounts", "AML.T0105"),
     Attack::new(
         "user-namespace",
         EscapeToHost,
@@ -152,6 +158,7 @@ const MOUNTS: &[Attack] = &[
         prey::what_it_prints,
         Outside,
     )
+    .told("namespaces", "AML.T0105")
     .if_host("./attack new unshare 0x10000000"),
     Attack::new(
         "user-namespace-with-high-bits",
@@ -160,6 +167,7 @@ const MOUNTS: &[Attack] = &[
         prey::what_it_prints,
         Outside,
     )
+    .told("namespaces", "AML.T0105")
     .if_host("./attack new unshare 0x10020000"),
     Attack::new(
         "other-namespaces",
@@ -168,14 +176,16 @@ const MOUNTS: &[Attack] = &[
          for way in unshare clone clone3; do ./attack new $way $kind; done; done",
         prey::what_it_prints,
         InNamespaces,
-    ),
+    )
+    .told("namespaces", "AML.T0105"),
     Attack::new(
         "namespace-joined",
         EscapeToHost,
         "for kind in mnt net ipc uts; do ./attack join /proc/1/ns/$kind; ./attack join /proc/self/ns/$kind; done",
         prey::what_it_prints,
         InNamespaces,
-    ),
+    )
+    .told("namespaces", "AML.T0105"),
 ];
 
 /// A call that opens a door to anybody whom the kernel lets, and the filter to nobody.
@@ -192,19 +202,19 @@ const fn call(id: &'static str, script: &'static str) -> Attack {
 
 const CALLS: &[Attack] = &[
     call("call-io-uring", "./attack call io_uring"),
-    call("call-userfaultfd", "./attack call userfaultfd"),
+    call("call-userfaultfd", "./attack call userfaultfd").told("page-faults", "AML.T0105"),
     call("call-memfd-secret", "./attack call memfd_secret"),
-    call("call-fanotify", "./attack call fanotify"),
+    call("call-fanotify", "./attack call fanotify").told("watching", "AML.T0037"),
     call("call-move-pages", "./attack call move_pages"),
     call("call-io-setup", "./attack call io_setup"),
     call("call-personality", "./attack call personality"),
-    call("call-keyctl", "./attack call keyctl"),
-    call("call-add-key", "./attack call add_key"),
-    call("call-quotactl", "./attack call quotactl"),
+    call("call-keyctl", "./attack call keyctl").told("keys", "AML.T0090"),
+    call("call-add-key", "./attack call add_key").told("keys", "AML.T0090"),
+    call("call-quotactl", "./attack call quotactl").told("machine", "AML.T0105"),
     of_root("call-syslog", "./attack call syslog"),
     call("call-handle", "./attack call handle"),
-    call("call-perf", "./attack call perf"),
-    of_root("call-bpf", "./attack call bpf"),
+    call("call-perf", "./attack call perf").told("kernel-programs", "AML.T0105"),
+    of_root("call-bpf", "./attack call bpf").told("kernel-programs", "AML.T0105"),
 ];
 
 #[test]

@@ -52,12 +52,14 @@ const FIRST: &[Attack] = &[
         "first-by-its-limits",
         "./attack limit 1 && echo taken",
         Without("seccomp"),
-    ),
+    )
+    .told_but_in_a_fence("first-process", "AML.T0105"),
     first(
         "first-by-its-processors",
         "./attack bind 1 && echo taken",
         Without("seccomp"),
-    ),
+    )
+    .told_but_in_a_fence("first-process", "AML.T0105"),
 ];
 
 /// An attack on a process outside, which has no number inside.

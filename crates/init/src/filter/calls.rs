@@ -85,6 +85,12 @@ pub const ALLOWED: &[Group] = &[
         calls: DEBUGGING,
     },
     Group {
+        name: "comparing",
+        reason: "whether two processes of the same sandbox share a thing; init is out of reach as above",
+        error: 0,
+        calls: COMPARING,
+    },
+    Group {
         name: "restricting",
         reason: "give up rights further",
         error: 0,
@@ -92,8 +98,63 @@ pub const ALLOWED: &[Group] = &[
     },
 ];
 
-/// What a program may not call, and gets told so.
+/// What a program may not call and gets told so, though honest programs try: to find out
+/// what there is, to fall back, to look.
 pub const REFUSED: &[Group] = &[
+    Group {
+        name: "lists of mounts",
+        reason: "what is mounted outside is nobody's business; tools read /proc instead",
+        error: EPERM,
+        calls: NO_LISTS_OF_MOUNTS,
+    },
+    Group {
+        name: "clone3",
+        reason: "its flags lie behind a pointer, which a filter cannot read; programs fall back to clone",
+        error: ENOSYS,
+        calls: NO_CLONE3,
+    },
+    Group {
+        name: "io_uring",
+        reason: "its requests pass no system call filter; programs fall back",
+        error: ENOSYS,
+        calls: NO_IO_URING,
+    },
+    Group {
+        name: "looks at the machine",
+        reason: "the machine is not the sandbox's: names, logs, clocks' figures; programs look all the same",
+        error: EPERM,
+        calls: NO_LOOKS_AT_THE_MACHINE,
+    },
+    Group {
+        name: "names of handles",
+        reason: "a handle is of no use where none can be opened; tools ask for one to tell mounts apart",
+        error: EPERM,
+        calls: NO_NAMES_OF_HANDLES,
+    },
+    Group {
+        name: "placement",
+        reason: "other processes' memory placement; runtimes place their own by it",
+        error: EPERM,
+        calls: NO_PLACEMENT,
+    },
+    Group {
+        name: "secret memory",
+        reason: "memory that even the host's supervisor cannot count; libraries hide keys in it",
+        error: EPERM,
+        calls: NO_SECRET_MEMORY,
+    },
+    Group {
+        name: "asynchronous requests",
+        reason: "asynchronous requests of the old kind are counted for the whole machine, and one program \
+                 could use them up; programs fall back",
+        error: ENOSYS,
+        calls: AIO,
+    },
+];
+
+/// What a program may not call, and hardly any does but to get out, or to make a
+/// sandbox of its own: it fails in the same way, and the host side is told of the attempt.
+pub const ATTEMPTS: &[Group] = &[
     Group {
         name: "mounts",
         reason: "the file tree is what the boundary made of it",
@@ -105,12 +166,6 @@ pub const REFUSED: &[Group] = &[
         reason: "namespaces of others would be a way around all of this",
         error: EPERM,
         calls: NO_NAMESPACES,
-    },
-    Group {
-        name: "clone3",
-        reason: "its flags lie behind a pointer, which a filter cannot read; programs fall back to clone",
-        error: ENOSYS,
-        calls: NO_CLONE3,
     },
     Group {
         name: "keys",
@@ -125,12 +180,6 @@ pub const REFUSED: &[Group] = &[
         calls: NO_KERNEL_PROGRAMS,
     },
     Group {
-        name: "io_uring",
-        reason: "its requests pass no system call filter; programs fall back",
-        error: ENOSYS,
-        calls: NO_IO_URING,
-    },
-    Group {
         name: "page faults",
         reason: "holding a kernel thread at a page fault is a standard step of exploits",
         error: EPERM,
@@ -138,7 +187,7 @@ pub const REFUSED: &[Group] = &[
     },
     Group {
         name: "machine",
-        reason: "the machine is not the sandbox's: modules, reboot, clocks, accounting, logs, ports",
+        reason: "the machine is not the sandbox's: modules, reboot, clocks, accounting, ports",
         error: EPERM,
         calls: NO_MACHINE,
     },
@@ -159,25 +208,6 @@ pub const REFUSED: &[Group] = &[
         reason: "descriptors are not taken from other processes",
         error: EPERM,
         calls: NO_DESCRIPTORS,
-    },
-    Group {
-        name: "placement",
-        reason: "other processes' memory placement",
-        error: EPERM,
-        calls: NO_PLACEMENT,
-    },
-    Group {
-        name: "secret memory",
-        reason: "memory that even the host's supervisor cannot count",
-        error: EPERM,
-        calls: NO_SECRET_MEMORY,
-    },
-    Group {
-        name: "asynchronous requests",
-        reason: "asynchronous requests of the old kind are counted for the whole machine, and one program \
-                 could use them up; programs fall back",
-        error: ENOSYS,
-        calls: AIO,
     },
 ];
 
@@ -478,8 +508,9 @@ pub(super) const DEBUGGING: &[Call] = &[
     call("ptrace", 101, 117),
     call("process_vm_readv", 310, 270),
     call("process_vm_writev", 311, 271),
-    call("kcmp", 312, 272),
 ];
+
+pub(super) const COMPARING: &[Call] = &[call("kcmp", 312, 272)];
 
 const RESTRICTING: &[Call] = &[
     call("seccomp", 317, 277),
@@ -509,11 +540,11 @@ const NO_MOUNTS: &[Call] = &[
     call("fsmount", 432, 432),
     call("fspick", 433, 433),
     call("mount_setattr", 442, 442),
-    call("statmount", 457, 457),
-    call("listmount", 458, 458),
     call("swapon", 167, 224),
     call("swapoff", 168, 225),
 ];
+
+const NO_LISTS_OF_MOUNTS: &[Call] = &[call("statmount", 457, 457), call("listmount", 458, 458)];
 
 const NO_NAMESPACES: &[Call] = &[call("setns", 308, 268)];
 
@@ -544,25 +575,27 @@ const NO_MACHINE: &[Call] = &[
     call("reboot", 169, 142),
     call("settimeofday", 164, 170),
     call("clock_settime", 227, 112),
-    call("adjtimex", 159, 171),
-    call("clock_adjtime", 305, 266),
     call("acct", 163, 89),
-    call("syslog", 103, 116),
     call("quotactl", 179, 60),
     call("quotactl_fd", 443, 443),
+    call("iopl", 172, NONE),
+    call("ioperm", 173, NONE),
+];
+
+const NO_LOOKS_AT_THE_MACHINE: &[Call] = &[
+    call("adjtimex", 159, 171),
+    call("clock_adjtime", 305, 266),
+    call("syslog", 103, 116),
     call("sethostname", 170, 161),
     call("setdomainname", 171, 162),
     call("vhangup", 153, 58),
-    call("iopl", 172, NONE),
-    call("ioperm", 173, NONE),
     call("modify_ldt", 154, NONE),
     call("lookup_dcookie", 212, 18),
 ];
 
-const NO_HANDLES: &[Call] = &[
-    call("open_by_handle_at", 304, 265),
-    call("name_to_handle_at", 303, 264),
-];
+const NO_HANDLES: &[Call] = &[call("open_by_handle_at", 304, 265)];
+
+const NO_NAMES_OF_HANDLES: &[Call] = &[call("name_to_handle_at", 303, 264)];
 
 const NO_WATCHING: &[Call] = &[
     call("fanotify_init", 300, 262),
@@ -592,6 +625,10 @@ pub struct Conditional {
 /// Every flag by which clone(2) and unshare(2) make a namespace.
 const CLONE_NEW_ANY: u32 = 0x7e02_0080;
 
+const NO_NAMESPACE: Condition = on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM).told();
+
+/// No family: what nobody means, and tests of libraries ask for.
+const AF_UNSPEC: u32 = 0;
 const AF_UNIX: u32 = 1;
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
@@ -610,17 +647,19 @@ const IPPROTO_UDP: u32 = 17;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
 
+/// Others lead to devices, to the kernel's ciphers, to whoever runs the machine.
+const KNOWN_FAMILY: Condition = on(
+    0,
+    u32::MAX,
+    Test::In(&[AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]),
+    EAFNOSUPPORT,
+)
+.told();
+
 /// What socket(2) takes: the family first, then what is left of that family.
 const SOCKET_CONDITIONS: &[Guarded] = &[
-    Guarded {
-        only: None,
-        condition: on(
-            0,
-            u32::MAX,
-            Test::In(&[AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]),
-            EAFNOSUPPORT,
-        ),
-    },
+    always(KNOWN_FAMILY),
+    always(on(0, u32::MAX, Test::NotIn(&[AF_UNSPEC]), EAFNOSUPPORT)),
     only(
         &[AF_NETLINK],
         on(2, u32::MAX, Test::In(&[PROTOCOL_DEFAULT]), EPROTONOSUPPORT),
@@ -647,29 +686,35 @@ const PRIO_USER: u32 = 2;
 const IOPRIO_WHO_USER: u32 = 3;
 
 /// The first argument is a process, and not the first one.
-const NOT_INIT: Condition = on(0, u32::MAX, Test::NotIn(&[1]), EPERM);
+const NOT_INIT: Condition = on(0, u32::MAX, Test::NotIn(&[1]), EPERM).told();
 
 /// Neither all processes of the user, nor the first one or its group.
 const NOT_INIT_BY_PRIORITY: &[Guarded] = &[
     always(on(0, u32::MAX, Test::NotIn(&[PRIO_USER]), EPERM)),
-    always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM)),
+    always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM).told()),
 ];
 const NOT_INIT_BY_IO_PRIORITY: &[Guarded] = &[
     always(on(0, u32::MAX, Test::NotIn(&[IOPRIO_WHO_USER]), EPERM)),
-    always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM)),
+    always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM).told()),
+];
+
+/// Editors ask a console by the second of these which keys are held down.
+const TERMINAL_REQUESTS: &[Guarded] = &[
+    always(on(1, u32::MAX, Test::NotIn(&[TIOCSTI]), EPERM).told()),
+    always(on(1, u32::MAX, Test::NotIn(&[TIOCLINUX]), EPERM)),
 ];
 
 /// The calls that depend on an argument.
 pub const CONDITIONAL: &[Conditional] = &[
     Conditional {
         call: call("clone", 56, 220),
-        action: Action::If(on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM)),
+        action: Action::If(NO_NAMESPACE),
         reason: "threads and processes, but no namespaces: inside one of its own a program \
                  would have capabilities and reach kernel code that assumes an administrator",
     },
     Conditional {
         call: call("unshare", 272, 97),
-        action: Action::If(on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM)),
+        action: Action::If(NO_NAMESPACE),
         reason: "the same for the process itself",
     },
     Conditional {
@@ -688,7 +733,7 @@ pub const CONDITIONAL: &[Conditional] = &[
     },
     Conditional {
         call: call("ioctl", 16, 29),
-        action: Action::If(on(1, u32::MAX, Test::NotIn(&[TIOCSTI, TIOCLINUX]), EPERM)),
+        action: Action::All(TERMINAL_REQUESTS),
         reason: "pushing characters into a terminal's input lets a program type into the shell \
                  that started it (CVE-2017-5226)",
     },
@@ -752,7 +797,10 @@ pub(super) const NO_MEMORY_PROGRAMS: &[(Call, Action)] = &[
 /// No socket but those of Unix.
 pub(super) const NO_SOCKETS: &[(Call, Action)] = &[(
     call("socket", 41, 198),
-    Action::If(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
+    Action::All(&[
+        always(KNOWN_FAMILY),
+        always(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT)),
+    ]),
 )];
 
 /// Where a program may make namespaces of its own: what it can do in them. Each of these
@@ -913,9 +961,9 @@ pub const NEEDED: &[Needed] = &[
         calls: &[call("read", 0, 63), call("kill", 62, 129)],
     },
     Needed {
-        by: &[Init, Counting, Judge],
-        action: is(1, u32::MAX, &[0x5410]),
-        reason: "give the program the terminal's foreground (TIOCSPGRP)",
+        by: &[Init, Counting],
+        action: is(1, u32::MAX, &[0x5410, 0xc050_2100, 0xc018_2101]),
+        reason: "give the program the terminal's foreground (TIOCSPGRP); take calls that wait, and answer them",
         calls: &[call("ioctl", 16, 29)],
     },
     Needed {
@@ -978,7 +1026,7 @@ pub const NEEDED: &[Needed] = &[
             u32::MAX,
             &[0x5410, 0xc050_2100, 0xc018_2101, 0x4008_2102],
         ),
-        reason: "take calls that wait, and answer them; the foreground as above",
+        reason: "the same, and whether a call still waits",
         calls: &[call("ioctl", 16, 29)],
     },
     Needed {

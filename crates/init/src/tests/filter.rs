@@ -1,9 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
+use atoll_model::TOLD_CALLS;
 use atoll_sys::seccomp::{Action, Call, NONE};
 
 use super::interpreter::{Seen, Verdict, run};
-use crate::filter::{ALLOWED, CONDITIONAL, Denials, Group, REFUSED, program, rules};
+use crate::filter::{
+    ALLOWED, ATTEMPTS, CONDITIONAL, Denials, Group, REFUSED, coming, program, rules,
+};
 
 #[cfg(target_arch = "x86_64")]
 const HERE: u32 = 0xC000_003E;
@@ -61,7 +65,7 @@ const ONLY_X86: [&str; 39] = [
 
 /// Every call, with the group that it is in.
 fn grouped() -> impl Iterator<Item = (&'static Group, &'static Call)> {
-    let groups = ALLOWED.iter().chain(REFUSED);
+    let groups = ALLOWED.iter().chain(REFUSED).chain(ATTEMPTS);
     groups.flat_map(|group| group.calls.iter().map(move |call| (group, call)))
 }
 
@@ -74,7 +78,26 @@ fn numbers() -> BTreeMap<&'static str, u32> {
         .collect()
 }
 
+/// What a caller gets: of a call that comes to `init`, what that answers, but where it
+/// judges.
 fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdict {
+    let is_judged = atoll_fence::request(call).is_some();
+    match at_once(filter, call, arguments) {
+        Verdict::Judge if !is_judged => Verdict::Error(answers()[&call]),
+        other => other,
+    }
+}
+
+/// The error of each call that is told of.
+fn answers() -> &'static BTreeMap<u32, u16> {
+    static ANSWERS: LazyLock<BTreeMap<u32, u16>> = LazyLock::new(|| {
+        let everything = every_boundary().flat_map(coming);
+        everything.map(|one| (one.number, one.error)).collect()
+    });
+    &ANSWERS
+}
+
+fn at_once(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdict {
     run(
         filter,
         &Seen {
@@ -88,18 +111,123 @@ fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdic
 
 /// All filters that a boundary can ask for.
 fn every_filter() -> Vec<Vec<super::Instruction>> {
-    (0..32_u8)
-        .map(|bits| {
-            program(Denials {
-                debugging: bits & 1 != 0,
-                sockets: bits & 2 != 0,
-                set_id: bits & 4 != 0,
-                memory_programs: bits & 8 != 0,
-                fenced: bits & 16 != 0,
-                nesting: false,
-            })
-        })
-        .collect()
+    every_boundary().map(program).collect()
+}
+
+fn every_boundary() -> impl Iterator<Item = Denials> {
+    (0..32_u8).map(|bits| Denials {
+        debugging: bits & 1 != 0,
+        sockets: bits & 2 != 0,
+        set_id: bits & 4 != 0,
+        memory_programs: bits & 8 != 0,
+        fenced: bits & 16 != 0,
+        nesting: false,
+    })
+}
+
+#[test]
+fn attempts_are_told_of_and_what_honest_programs_try_is_not() {
+    let numbers = numbers();
+    let told: &[(&str, [u64; 6], u16)] = &[
+        ("mount", [0; 6], 1),
+        ("fsopen", [0; 6], 1),
+        ("chroot", [0; 6], 1),
+        ("setns", [3, 0, 0, 0, 0, 0], 1),
+        ("unshare", [0x1000_0000, 0, 0, 0, 0, 0], 1),
+        ("clone", [0x1000_0011, 0, 0, 0, 0, 0], 1),
+        ("keyctl", [0; 6], 1),
+        ("bpf", [0; 6], 1),
+        ("userfaultfd", [0; 6], 1),
+        ("init_module", [0; 6], 1),
+        ("open_by_handle_at", [0; 6], 1),
+        ("fanotify_init", [0; 6], 1),
+        ("pidfd_getfd", [0; 6], 1),
+        ("socket", [40, 1, 0, 0, 0, 0], 97),
+        ("socket", [17, 3, 0, 0, 0, 0], 97),
+        ("ioctl", [0, 0x5412, 0, 0, 0, 0], 1),
+    ];
+    let not_told: &[(&str, [u64; 6])] = &[
+        ("clone3", [0; 6]),
+        ("io_uring_setup", [0; 6]),
+        ("io_setup", [0; 6]),
+        ("syslog", [0; 6]),
+        ("statmount", [0; 6]),
+        ("name_to_handle_at", [0; 6]),
+        ("memfd_secret", [0; 6]),
+        ("move_pages", [0; 6]),
+        ("personality", [8, 0, 0, 0, 0, 0]),
+        ("socket", [0, 1, 0, 0, 0, 0]),
+        // Raw for ping; netlink for lists of sockets, devices that come, accounts.
+        ("socket", [2, 3, 1, 0, 0, 0]),
+        ("socket", [16, 3, 4, 0, 0, 0]),
+        ("socket", [16, 3, 15, 0, 0, 0]),
+        ("socket", [16, 3, 9, 0, 0, 0]),
+        ("socketpair", [2, 1, 0, 0, 0, 0]),
+        ("ioctl", [0, 0x541c, 0, 0, 0, 0]),
+    ];
+    for denials in every_boundary() {
+        let filter = program(denials);
+        let coming = coming(denials);
+        for (name, arguments, error) in told {
+            let verdict = at_once(&filter, numbers[name], *arguments);
+            assert_eq!(verdict, Verdict::Judge, "{name} {arguments:x?}");
+            let known = coming.iter().find(|one| one.number == numbers[name]);
+            let known = known.map(|one| (one.name, one.error));
+            assert_eq!(known, Some((*name, *error)), "{name}");
+        }
+        for (name, arguments) in not_told {
+            let verdict = at_once(&filter, numbers[name], *arguments);
+            assert!(matches!(verdict, Verdict::Error(_)), "{name} {verdict:?}");
+        }
+    }
+}
+
+/// All of a call's refusals that are told of have one error: `init` is not shown which
+/// of them it was.
+#[test]
+fn every_call_that_comes_is_known_to_the_host_side_and_has_one_error() {
+    let known: BTreeSet<&str> = TOLD_CALLS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(known.len(), TOLD_CALLS.len(), "a name stands twice");
+    let mut all = BTreeSet::new();
+    for denials in every_boundary() {
+        let rules: BTreeMap<u32, Action> = rules(denials)
+            .iter()
+            .map(|rule| (rule.call, rule.action))
+            .collect();
+        let coming = coming(denials);
+        for one in &coming {
+            let errors: BTreeSet<u16> = match rules[&one.number] {
+                Action::Tell(error) => BTreeSet::from([error]),
+                Action::If(one) => BTreeSet::from([one.refuse]),
+                Action::All(conditions) => {
+                    let told = conditions.iter().filter(|one| one.condition.tell);
+                    told.map(|one| one.condition.refuse).collect()
+                }
+                Action::Judge => BTreeSet::from([1]),
+                Action::Allow | Action::Refuse(_) => BTreeSet::new(),
+            };
+            assert_eq!(errors, BTreeSet::from([one.error]), "{one:?}");
+            assert!(one.name.len() <= 32);
+        }
+        // Judged calls that no fence reports are answered like any other.
+        let reported = coming.iter().map(|one| one.name);
+        all.extend(reported.filter(|name| {
+            !atoll_fence::JUDGED
+                .iter()
+                .any(|(call, _)| call.name == *name)
+                || known.contains(name)
+        }));
+    }
+    assert_eq!(all, known);
+    assert_eq!(
+        answers().len(),
+        every_boundary()
+            .flat_map(coming)
+            .map(|one| (one.number, one.error))
+            .collect::<BTreeSet<_>>()
+            .len(),
+        "the same call fails in two ways"
+    );
 }
 
 #[test]
@@ -153,12 +281,14 @@ fn lines(denials: Denials) -> BTreeMap<u32, String> {
             Action::Allow => "allow".to_owned(),
             Action::Judge => "judge".to_owned(),
             Action::Refuse(error) => format!("refuse {error}"),
+            Action::Tell(error) => format!("tell {error}"),
             Action::If(condition) => format!("if {condition:?}"),
             Action::All(conditions) => conditions
                 .iter()
                 .map(|one| format!("\n     {one:?}"))
                 .fold("all".to_owned(), |text, one| text + &one),
         };
+        let action = action.replace(", tell: false", "");
         let line = format!("{:4} {} {action}\n", rule.call, names[&rule.call]);
         lines.insert(rule.call, line);
     }
@@ -315,7 +445,7 @@ fn every_call_has_one_rule_and_every_rule_a_reason() {
         assert!(names.insert(one.call.name), "{} twice", one.call.name);
     }
     assert!(ALLOWED.iter().all(|group| group.error == 0));
-    assert!(REFUSED.iter().all(|group| group.error != 0));
+    assert!(REFUSED.iter().chain(ATTEMPTS).all(|group| group.error != 0));
     assert_eq!(rules(Denials::default()).len(), numbers().len());
 }
 

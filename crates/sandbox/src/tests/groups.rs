@@ -249,7 +249,7 @@ fn without_control_groups_the_reason_is_told() {
 
 #[test]
 fn swap_that_nothing_counts_is_not_called_held() {
-    use crate::native::Swap;
+    use crate::enforcement::Swap;
     let none = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
     let some = format!("{none}/dev/vdb partition 1048572 0 -2\n");
     for (counted, swaps, expected) in [

@@ -7,14 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use atoll_frame::{Order, Report, Stage};
-use atoll_model::{Ending, LimitHit, Limits, Outcome};
+use atoll_model::{Ending, LimitHit, Limits, Outcome, TOLD_CALLS, Wall};
 use atoll_sys::{descriptor, process, socket};
 
 use super::limits;
 use crate::disk::DiskWatch;
 use crate::launcher::{Launcher, Parent};
 use crate::session::{Lines, last_words};
-use crate::{Attachment, Reaction, Running, SandboxError, Stream};
+use crate::{Attachment, Reaction, Running, SandboxError, Stream, Witness};
 
 /// The other ends of a session's lines.
 struct Far {
@@ -104,6 +104,17 @@ fn attended_after(
     before: impl FnOnce(&Far),
     other_side: impl FnOnce(Far) + Send + 'static,
 ) -> (Result<Outcome, SandboxError>, Vec<u8>) {
+    witnessed(limits, input, &mut |_| true, before, other_side)
+}
+
+/// The same with somebody who hears of attempts.
+fn witnessed(
+    limits: Limits,
+    input: &[u8],
+    witness: Witness<'_>,
+    before: impl FnOnce(&Far),
+    other_side: impl FnOnce(Far) + Send + 'static,
+) -> (Result<Outcome, SandboxError>, Vec<u8>) {
     let (line, far_line) = socket::pair().unwrap();
     let (control, far_control) = socket::pair().unwrap();
     let (far_input, lines_input) = descriptor::pipe().unwrap();
@@ -145,7 +156,7 @@ fn attended_after(
     };
     before(&far);
     let other = thread::spawn(move || other_side(far));
-    let result = running.attend(&mut spectator);
+    let result = running.attend(&mut spectator, witness);
     drop(spectator);
     other.join().unwrap();
     let mut text = Vec::new();
@@ -431,4 +442,89 @@ fn all_that_was_written_is_shown_before_the_end() {
     });
     assert_eq!(result.unwrap().ending, Ending::Exited { status: 0 });
     assert_eq!(shown.len(), BYTES);
+}
+
+fn attempt(call: &[u8], count: u64) -> Report {
+    Report::Attempt {
+        call: call.to_vec(),
+        pid: 7,
+        count,
+    }
+}
+
+/// A first process that was taken over tells what it likes.
+#[test]
+fn what_is_told_of_attempts_is_bounded() {
+    let mut heard = Vec::new();
+    let mut witness = |attempt: &atoll_model::Attempt| {
+        heard.push(attempt.wall);
+        true
+    };
+    let lies = |far: Far| {
+        // As much as is taken.
+        let tell = |report: Report| {
+            while socket::send(far.control.as_fd(), &report.to_bytes(), &[]).is_err() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        tell(Report::Running);
+        for round in 1..=20 {
+            for (call, _) in TOLD_CALLS {
+                tell(attempt(call.as_bytes(), round));
+                tell(attempt(format!("no-{call}").as_bytes(), u64::MAX));
+            }
+        }
+        tell(attempt(b"mount", 3));
+        tell(attempt(b"bpf", u64::MAX));
+        tell(Report::Ended {
+            signalled: false,
+            number: 0,
+        });
+        far.gone();
+    };
+    let (result, _) = witnessed(limits(), b"", &mut witness, |_| {}, lies);
+    let attempts = result.unwrap().attempts;
+    assert_eq!(attempts.len(), TOLD_CALLS.len());
+    let count = |call: &str| attempts.iter().find(|one| one.call == call).unwrap().count;
+    // No count goes back.
+    let counts = ["mount", "bpf", "ptrace"].map(count);
+    assert_eq!(counts, [20, u64::MAX, 20]);
+    let mut walls: Vec<Wall> = TOLD_CALLS.iter().map(|(_, wall)| *wall).collect();
+    walls.dedup();
+    assert_eq!(heard, walls, "each wall once");
+}
+
+#[test]
+fn what_cannot_be_recorded_ends_the_run() {
+    let (result, _) = witnessed(
+        limits(),
+        b"",
+        &mut |_| false,
+        |_| {},
+        |far| {
+            far.report(Report::Running);
+            far.report(attempt(b"mount", 1));
+            assert_eq!(far.order(), Some(Order::End));
+            far.gone();
+        },
+    );
+    assert!(result.is_ok(), "{result:?}");
+}
+
+/// What it said last is heard, though its launcher was first.
+#[test]
+fn attempts_told_at_the_end_are_heard() {
+    let both = |far: &Far| {
+        far.launcher_report(Report::Gone {
+            cpu_us: 1,
+            memory_peak_bytes: 1,
+        });
+        far.report(attempt(b"mount", 5));
+        far.report(Report::Ended {
+            signalled: false,
+            number: 0,
+        });
+    };
+    let (result, _) = attended_after(limits(), b"", both, drop);
+    assert_eq!(result.unwrap().attempts[0].count, 5);
 }

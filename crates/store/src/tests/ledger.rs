@@ -1,7 +1,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use atoll_model::{Enforcement, Usage};
+use atoll_model::{Attempt, Enforcement, Usage};
 
 use super::*;
 
@@ -41,6 +41,7 @@ fn a_run_is_recorded_from_its_opening_to_its_end() {
             limit: "memory".to_owned(),
             by: "cgroup-v2".to_owned(),
         }],
+        attempts: Vec::new(),
     };
     let position = ledger
         .close(armed, &outcome, json!({ "changed": 2 }))
@@ -91,6 +92,42 @@ fn a_run_is_recorded_from_its_opening_to_its_end() {
         (2, 1, position.leaf)
     );
     assert!(place.ledger().interrupted().is_empty());
+}
+
+#[test]
+fn attempts_are_recorded_at_first_sight_and_counted_at_the_end() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let attempt = |call: &str, count| Attempt::told(call.as_bytes(), 3, count).unwrap();
+    let entry = ledger.open_call(&call(1), &allow(), json!({})).unwrap();
+    let armed = entry.arm(allow()).unwrap();
+    ledger
+        .record_attempt(&run_id(1), &attempt("mount", 1))
+        .unwrap();
+    let attempts = vec![
+        attempt("mount", 2),
+        attempt("bpf", u64::MAX),
+        attempt("chroot", 3),
+    ];
+    let outcome = Outcome {
+        attempts,
+        ..outcome(0)
+    };
+    ledger.close(armed, &outcome, json!({})).unwrap();
+    let events = place.events();
+    let first = json!({"wall": "mounts", "atlas": "AML.T0105", "call": "mount", "pid": 3});
+    assert_eq!(
+        (&*events[1].kind, &events[1].body),
+        ("attempt.seen", &first)
+    );
+    let counted = json!([
+        {"wall": "mounts", "atlas": "AML.T0105", "count": 5, "calls": {"mount": 2, "chroot": 3}},
+        {"wall": "kernel-programs", "atlas": "AML.T0105", "count": 1_u64 << 53, "calls": {"bpf": 1_u64 << 53}},
+    ]);
+    assert_eq!(events[2].body["attempts"], counted);
+    // Nobody else writes them.
+    let forged = ledger.record(None, "attempt.seen", json!({}), Durability::Durable);
+    assert!(forged.is_err());
 }
 
 /// Whoever changes this breaks every ledger that was written.

@@ -80,6 +80,8 @@ const fn condition(argument: u8, mask: u32, test: Test, refuse: u16) -> Conditio
         mask,
         test,
         refuse,
+        // Of each kind some are told of.
+        tell: refuse.is_multiple_of(2),
     }
 }
 
@@ -94,9 +96,9 @@ fn naive(rules: &[Rule], seen: &Seen) -> Verdict {
     };
     match rule.action {
         Action::Allow => Verdict::Allow,
-        Action::Judge => Verdict::Judge,
+        Action::Judge | Action::Tell(_) => Verdict::Judge,
         Action::Refuse(error) => Verdict::Error(error),
-        Action::If(condition) => broken(&condition, seen).map_or(Verdict::Allow, Verdict::Error),
+        Action::If(condition) => broken(&condition, seen).unwrap_or(Verdict::Allow),
         Action::All(conditions) => conditions
             .iter()
             .filter(|one| {
@@ -107,18 +109,22 @@ fn naive(rules: &[Rule], seen: &Seen) -> Verdict {
                 })
             })
             .find_map(|one| broken(&one.condition, seen))
-            .map_or(Verdict::Allow, Verdict::Error),
+            .unwrap_or(Verdict::Allow),
     }
 }
 
-/// The error of a condition that does not hold.
-fn broken(condition: &Condition, seen: &Seen) -> Option<u16> {
+/// What becomes of a call for which a condition does not hold.
+fn broken(condition: &Condition, seen: &Seen) -> Option<Verdict> {
     let value = low(seen, condition.argument) & condition.mask;
     let holds = match condition.test {
         Test::In(values) => values.contains(&value),
         Test::NotIn(values) => !values.contains(&value),
     };
-    (!holds).then_some(condition.refuse)
+    let refused = match condition.tell {
+        true => Verdict::Judge,
+        false => Verdict::Error(condition.refuse),
+    };
+    (!holds).then_some(refused)
 }
 
 fn low(seen: &Seen, argument: u8) -> u32 {
@@ -140,6 +146,8 @@ fn actions() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => Just(Action::Allow),
         2 => (1..4_096_u16).prop_map(Action::Refuse),
+        1 => (1..4_096_u16).prop_map(Action::Tell),
+        1 => Just(Action::Judge),
         2 => (0..6_u8, masks, tests(), 1..200_u16)
             .prop_map(|(argument, mask, test, refuse)| Action::If(condition(argument, mask, test, refuse))),
         2 => (0..GUARDED.len()).prop_map(|which| Action::All(GUARDED[which])),
