@@ -78,6 +78,7 @@ fn run_all(options: &Options) -> Result<bool> {
     let stage = Stage::below(Path::new("/var/tmp"), "atoll-bench-")?;
     let program = stage.place(&program, "atoll")?;
     let many = stage.place(&crate::suite::spawner(&root)?, "spawner")?;
+    let weakened = stage.place(&crate::suite::weakened(&root)?, "atoll-without-defences")?;
     let runner = stage.place(&std::env::current_exe()?, "xtask")?;
     let people: Vec<Person> = person::everyone()?
         .into_iter()
@@ -95,6 +96,7 @@ fn run_all(options: &Options) -> Result<bool> {
             eprintln!("{} as {}: {rounds} rounds", benchmark.name(), person.label);
             let program = match benchmark {
                 Benchmark::Spawner => &many,
+                Benchmark::Calls | Benchmark::CallsOfCompile => &weakened,
                 _ => &program,
             };
             let measured = as_person(benchmark, rounds, person, &runner, program)?;

@@ -177,7 +177,7 @@ fn run_tests(
     Ok(())
 }
 
-pub(crate) use binaries::{program, spawner};
+pub(crate) use binaries::{program, spawner, weakened};
 
 fn cargo(root: &Path, arguments: &[&str]) -> std::process::Command {
     let mut command = command::cargo();

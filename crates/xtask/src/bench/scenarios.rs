@@ -26,6 +26,8 @@ pub(crate) enum Benchmark {
     GitStatus,
     GitStatusAgain,
     Neighbour,
+    Calls,
+    CallsOfCompile,
 }
 
 /// What is compared.
@@ -67,13 +69,18 @@ const SOURCE_FILES: usize = 8;
 const FUNCTIONS_IN_A_FILE: usize = 20;
 const SMALL_FILES: usize = 10_000;
 
+const COMPILE: &str = "cc -O2 -o program *.c";
+const CALLS: &str = include_str!("calls.c");
+/// What tests ask for by this variable; see `without` in `atoll-sys`.
+const LEFT_OUT: &str = "ATOLL_TEST_WITHOUT=seccomp,landlock";
+
 /// The system's own, since one from a home is not seen inside.
 const PYTHON: &str = "/usr/bin/python3";
 const PYTHON_LOOP: &str =
     "x = 0\nfor i in range(9000000):\n    x = (x * 31 + i) % 1000003\nprint(x)\n";
 
 impl Benchmark {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Start,
         Self::Spawner,
         Self::Compile,
@@ -82,6 +89,8 @@ impl Benchmark {
         Self::GitStatus,
         Self::GitStatusAgain,
         Self::Neighbour,
+        Self::Calls,
+        Self::CallsOfCompile,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -94,6 +103,8 @@ impl Benchmark {
             Self::GitStatus => "git-status",
             Self::GitStatusAgain => "git-status-again",
             Self::Neighbour => "neighbour",
+            Self::Calls => "calls",
+            Self::CallsOfCompile => "calls-of-compile",
         }
     }
 
@@ -102,7 +113,8 @@ impl Benchmark {
         match self {
             Self::Start => 300,
             Self::Spawner => 1000,
-            Self::Compile | Self::Python | Self::Untar => 11,
+            Self::Compile | Self::Python | Self::Untar | Self::CallsOfCompile => 11,
+            Self::Calls => 21,
             Self::GitStatus | Self::GitStatusAgain => 51,
             // Of 400 requests each.
             Self::Neighbour => 5,
@@ -118,18 +130,26 @@ impl Benchmark {
         };
         match self {
             Self::Start => vec![
-                target("atoll", "bubblewrap", 1.7),
-                target("atoll", "bubblewrap", 1.3),
+                target("atoll", "bubblewrap", 1.5),
+                target("atoll", "bubblewrap", 1.2),
                 target("atoll", "runc", 0.4),
             ],
             Self::Spawner => vec![
                 target("spawner", "plain", 3.2),
                 target("spawner", "plain", 2.6),
+                Target {
+                    of: "spawner",
+                    to: "plain",
+                    at_most: 8.0,
+                    by: Statistic::P99,
+                },
             ],
             Self::Compile | Self::Python => vec![target("inside", "outside", 1.05)],
             Self::Untar => vec![target("inside", "outside", 1.1)],
             Self::GitStatus | Self::GitStatusAgain => vec![target("inside", "outside", 1.5)],
             Self::Neighbour => neighbour::targets(),
+            Self::Calls => vec![target("with", "without", 1.1)],
+            Self::CallsOfCompile => vec![target("with", "without", 1.03)],
         }
     }
 
@@ -145,6 +165,12 @@ impl Benchmark {
             Self::GitStatus => "the first `git status` on 10,000 tracked files",
             Self::Neighbour => {
                 "a small request (a process started, an echo) in a sandbox, beside a bomb in another"
+            }
+            Self::Calls => {
+                "a loop of system calls inside, with the filter and Landlock and without these"
+            }
+            Self::CallsOfCompile => {
+                "eight C files compiled inside, with the filter and Landlock and without these"
             }
             Self::GitStatusAgain => "a further `git status` on 10,000 tracked files",
         }
@@ -187,10 +213,51 @@ pub(crate) fn prepare(benchmark: Benchmark, place: &Place) -> Result<Prepared> {
         // is as young as the sandbox; outside, the kernel knows them already.
         Benchmark::GitStatusAgain => git_status(place, STATUS),
         Benchmark::Neighbour => neighbour::prepare(place),
+        Benchmark::Calls => {
+            fs::write(place.workspace.join("calls.c"), CALLS)?;
+            let mut compiler = Command::new("cc");
+            let compiler = compiler.current_dir(&place.workspace);
+            command::output(compiler.args(["-O1", "-static", "-o", "calls", "calls.c"]))?;
+            prepare_script(place, "", "./calls")?;
+            Ok(with_and_without(place))
+        }
+        Benchmark::CallsOfCompile => {
+            c_files(place)?;
+            prepare_script(place, "", COMPILE)?;
+            Ok(with_and_without(place))
+        }
+    }
+}
+
+/// The same work inside by the program in which a test can leave defences out.
+fn with_and_without(place: &Place) -> Prepared {
+    let contender = |name, front: &[&str]| Contender {
+        name,
+        command: front
+            .iter()
+            .map(|&word| word.to_owned())
+            .chain(place.atoll(&["sh", "work.sh"]))
+            .collect(),
+        directory: place.workspace.clone(),
+        afterwards: None,
+        times_itself: true,
+    };
+    Prepared {
+        contenders: vec![
+            contender("without", &["env", LEFT_OUT]),
+            contender("with", &[]),
+        ],
+        absent: Vec::new(),
+        directory: place.directory.clone(),
     }
 }
 
 fn compile(place: &Place) -> Result<Prepared> {
+    c_files(place)?;
+    inside_and_outside(place, COMPILE, Some("rm program"))
+}
+
+fn c_files(place: &Place) -> Result<()> {
     for number in 0..SOURCE_FILES {
         fs::write(
             place.workspace.join(format!("part{number}.c")),
@@ -201,7 +268,7 @@ fn compile(place: &Place) -> Result<Prepared> {
         place.workspace.join("main.c"),
         "int part0_0(int);int main(void){return part0_0(0)&0;}\n",
     )?;
-    inside_and_outside(place, "cc -O2 -o program *.c", Some("rm program"))
+    Ok(())
 }
 
 /// Functions that give an optimiser something to do, the same ones each time.

@@ -72,14 +72,9 @@ pub(crate) fn end_to_end_tests(root: &Path) -> Result<Vec<TestBinary>> {
 
 /// The programs that end-to-end tests start.
 pub(crate) fn programs(root: &Path) -> Result<Programs> {
-    let weakened = "atoll-without-defences";
     Ok(Programs {
         ordinary: program(root)?,
-        weakened: build_program(
-            root,
-            weakened,
-            &["--bin", weakened, "--features", "without_defences"],
-        )?,
+        weakened: weakened(root)?,
         spawner: spawner(root)?,
     })
 }
@@ -87,6 +82,16 @@ pub(crate) fn programs(root: &Path) -> Result<Programs> {
 /// The program as users get it.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     build_program(root, "atoll", &["--bin", "atoll"])
+}
+
+/// The program in which a test can leave defences out.
+pub(crate) fn weakened(root: &Path) -> Result<PathBuf> {
+    let name = "atoll-without-defences";
+    build_program(
+        root,
+        name,
+        &["--bin", name, "--features", "without_defences"],
+    )
 }
 
 /// The program that makes many sandboxes.
