@@ -581,11 +581,18 @@ fn root_of_a_user_namespace_is_served_or_refused_clearly() {
 }
 
 /// `$ATOLL` as root of a user namespace that has all ids, and in which no further
-/// one can be made. Its first shell has no rights yet: it got its ids too late.
+/// one can be made, because one uses the limit up: by the settings they can. Its first
+/// shell has no rights yet: it got its ids too late.
 const NO_FURTHER_NAMESPACES: &str = "\
-    unshare --user -- sh -c 'until grep -q . /proc/self/uid_map; do sleep 0.01; done
-        exec sh -c \"echo 0 > /proc/sys/user/max_user_namespaces && \
-            exec \\\"$ATOLL\\\" run --discard -- echo started\"' &
+    unshare --user --pid --fork --mount-proc -- sh -c 'until grep -q . /proc/self/uid_map; do sleep 0.01; done
+        exec sh -c \"echo 1 > /proc/sys/user/max_user_namespaces
+            unshare --user sleep 60 &
+            here=\\$(readlink /proc/self/ns/user)
+            until [ \\$(readlink /proc/\\$!/ns/user) != \\$here ]; do sleep 0.01; done
+            \\\"$ATOLL\\\" run --discard -- echo started
+            ended=\\$?
+            kill \\$!
+            exit \\$ended\"' &
     own=$(readlink /proc/self/ns/user)
     until [ \"$(readlink /proc/$!/ns/user)\" != \"$own\" ]; do sleep 0.01; done
     echo 0 0 4294967295 > /proc/$!/gid_map

@@ -51,7 +51,7 @@ seen apparmor-without-launcher "=$said= $json $status" '^==' 'launchercouldnotbe
 # A program in memory has no name of its own.
 load_login '/ rmix,'
 seen apparmor-doctor-says-why "$(doctor; echo "ended with $?")" 'mode fence' 'weaker +user-namespaces' \
-    'security module does' 'ended with 1'
+    'security module' 'ended with 1'
 run 'echo started'
 seen apparmor-fenced "$said $json" '^started' '"mode":"fence"'
 
