@@ -349,6 +349,12 @@ print("affinity", call({affinity}, 1, 128, cpus))
 print("priority", call({priority}, 0, 1, 19))
 print("group-priority", call({priority}, 1, 1, 19))
 print("user-priority", call({priority}, 2, os.getuid(), 19))
+if os.fork() == 0:
+    try: os.setpgid(0, 1)
+    except OSError: pass
+    print("own-group-priority", call({priority}, 1, 0, 19), flush=True)
+    os._exit(0)
+os.wait()
 for signal in (9, 15, 19, 6, 11):
     try: os.kill(1, signal)
     except OSError: pass

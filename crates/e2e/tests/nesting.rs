@@ -58,6 +58,14 @@ fn the_sandboxes_of_agents_work_inside() {
          --cap-drop ALL --clearenv --setenv PATH /usr/bin:/bin",
     ];
     for (number, line) in lines.into_iter().enumerate() {
+        // A user's own control groups may lie beneath the one that it is in.
+        let line = match is_root() {
+            true => line.to_owned(),
+            false => line.replace(
+                "--unshare-all",
+                "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts",
+            ),
+        };
         // Whoever is user 0 is taken for root by bwrap, which asks for no users then.
         let front = match number {
             2 if is_root() => "unshare --user --map-user=1000 --map-group=1000",
@@ -171,6 +179,11 @@ fn root_beneath_a_sandbox_has_no_right_over_the_host() {
         (&["--root"], ""),
         (&[], "--cgroup"),
     ] {
+        if more == "--cgroup" && !is_root() {
+            let refused = nested(&world, options, &format!("{ALL} {more} true"));
+            assert_ne!(refused.code(), 0, "{refused}");
+            continue;
+        }
         let script = format!("echo changed > canary; {ALL} {more} sh ./attack.sh; echo end");
         let ended = nested(&world, options, &script).success();
         let expected = match options {

@@ -476,3 +476,42 @@ fn a_system_changed_by_root_inside_goes_on_in_the_next_run() {
     let mode = fs::metadata("/etc/shadow").unwrap().permissions().mode();
     assert_ne!(mode, 0);
 }
+
+#[test]
+fn links_in_a_system_that_goes_on_lead_nowhere_on_the_host() {
+    let world = World::new("links_in_a_system_that_goes_on_lead_nowhere_on_the_host");
+    for who in everybody() {
+        let outside = world.top().join(format!("outside-{who:?}"));
+        let victim = outside.join("victim");
+        fs::create_dir(&outside).unwrap();
+        fs::write(&victim, "untouched").unwrap();
+        for (path, mode) in [(&outside, 0o700), (&victim, 0o600)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            if who == Who::Ranger {
+                std::os::unix::fs::chown(path, Some(RANGER), Some(RANGER)).unwrap();
+            }
+        }
+        let place = outside.display();
+        let script = format!(
+            "rm -rf /var/tmp /var/backups /var/log /var/cache/apt/archives /usr/local/lib &&
+             ln -s {place} /var/tmp && ln -s {place}/victim /var/backups &&
+             ln -s /etc/shadow /var/log && mkdir -p /var/cache/apt &&
+             ln -s {place} /var/cache/apt/archives && ln -s {place} /usr/local/lib"
+        );
+        let facts = |path: &Path| {
+            let facts = fs::symlink_metadata(path).unwrap();
+            (facts.mode(), facts.uid(), facts.gid(), facts.nlink())
+        };
+        let shadow = Path::new("/etc/shadow");
+        let before = (facts(&outside), facts(&victim), facts(shadow));
+        let _ = inside(&world, who, "--keep", &script).run().success();
+        let ended = inside(&world, who, "--keep --resume last", "readlink /var/tmp")
+            .run()
+            .success();
+        assert_eq!(ended.out(), format!("{place}\n"), "{who:?}: {ended}");
+        let after = (facts(&outside), facts(&victim), facts(shadow));
+        assert_eq!(after, before, "{who:?}");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{who:?}");
+        assert_eq!(fs::read(&victim).unwrap(), b"untouched");
+    }
+}

@@ -231,10 +231,14 @@ fn is_open(directory: &Path) -> bool {
     is_writable(directory) && is_writable(&directory.join("cgroup.procs"))
 }
 
-/// Whether nobody is in a group but this process and its own children.
+/// Whether nobody is in a group but this process and those that come from it.
 fn has_only_ours(directory: &Path) -> bool {
+    const GENERATIONS_MAX: usize = 8;
     let own = std::process::id();
-    let is_ours = |pid: u32| pid == own || parent_of(pid) == Some(own);
+    let is_ours = |pid: u32| {
+        let mut line = std::iter::successors(Some(pid), |pid| parent_of(*pid));
+        line.by_ref().take(GENERATIONS_MAX).any(|pid| pid == own)
+    };
     fs::read_to_string(directory.join("cgroup.procs"))
         .is_ok_and(|list| list.lines().all(|line| line.parse().is_ok_and(is_ours)))
 }
@@ -247,36 +251,4 @@ fn parent_of(pid: u32) -> Option<u32> {
 
 fn is_writable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
-}
-
-/// Whether this user can write to a control group that this process is in, of any
-/// hierarchy: whoever makes a namespace of control groups can mount them. What cannot be
-/// looked at counts as written to.
-pub(crate) fn owns_groups(host: &Host) -> bool {
-    host.groups.iter().any(|(names, group)| {
-        let is_of = |mount: &&crate::MountPoint| match names.as_str() {
-            "" => mount.kind == "cgroup2",
-            names => {
-                let mut names = names.split(',');
-                mount.kind == "cgroup" && names.all(|name| mount.has_option(name))
-            }
-        };
-        let mount = host.mounts.iter().rev().find(is_of);
-        let directory = mount.and_then(|mount| beneath(&mount.path, group));
-        directory.is_none_or(|directory| can_be_changed(&directory))
-    })
-}
-
-/// Whether this user can write to a group or one of its files.
-fn can_be_changed(directory: &Path) -> bool {
-    // Everybody may ask to be told of events; that changes nothing.
-    const ASKS: &str = "cgroup.event_control";
-    let Ok(entries) = fs::read_dir(directory) else {
-        return true;
-    };
-    is_writable(directory)
-        || entries.into_iter().any(|entry| match entry {
-            Ok(entry) => entry.file_name() != ASKS && is_writable(&entry.path()),
-            Err(_) => true,
-        })
 }

@@ -322,11 +322,11 @@ impl Launcher {
             Parent::Spawner(pid) => Some(pid),
         };
         let these = [self.pid, std::process::id()];
-        let parents = spawner.into_iter().chain([self.pid]);
-        spawner
-            .into_iter()
-            .chain(these)
-            .chain(parents.flat_map(children_of))
+        let first = spawner.unwrap_or(self.pid);
+        // Launchers, and who holds ids for them.
+        let children = || children_of(first).into_iter();
+        let further = children().chain(children().flat_map(children_of));
+        spawner.into_iter().chain(these).chain(further)
     }
 
     /// Lets the launcher go: it ends what is left, and itself, once its line is

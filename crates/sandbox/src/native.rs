@@ -17,7 +17,7 @@ use atoll_sys::{descriptor, socket};
 use crate::disk::DiskWatch;
 use crate::enforcement::{Swap, enforcement};
 use crate::groups::Groups;
-use crate::held::{self, Held};
+use crate::held::Held;
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::{Assembled, Lines, last_words};
@@ -238,7 +238,7 @@ fn describe(
         identity,
         capabilities,
         fenced: native.placement.fence.is_some(),
-        nesting: nesting(native, boundary, groups),
+        nesting: nesting(native, boundary),
         host_name: seen.host_name,
         cgroup_tasks: groups
             .map(|groups| groups.tasks().iter().map(path_bytes).collect())
@@ -287,12 +287,12 @@ fn describe(
 }
 
 /// Which namespaces the program may make.
-fn nesting(native: &Native<'_>, boundary: &Boundary, groups: Option<&Groups>) -> Nesting {
-    // What root starts has no control group that is its own: their owner is no id inside.
-    let is_roots = native.placement.base.is_some();
+fn nesting(native: &Native<'_>, boundary: &Boundary) -> Nesting {
     match boundary.nesting {
         false => Nesting::Refused,
-        true if is_roots || groups.is_none() && !held::owns_groups(native.host) => Nesting::All,
+        // What root starts has no control group that is its own: their owner is no id inside.
+        true if native.placement.base.is_some() => Nesting::All,
+        // A user's own may lie, or appear, anywhere beneath the group that it is in.
         true => Nesting::ButGroups,
     }
 }

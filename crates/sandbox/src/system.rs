@@ -135,7 +135,11 @@ impl Furnisher<'_> {
         ];
         for (name, mode) in directories {
             let to = self.layer.upper.join(name);
-            already_there(fs::create_dir(&to))?;
+            match fs::create_dir(&to) {
+                // A former program's, which may be a link to anywhere: it stays as it is.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            }
             self.give(&to, 0, 0)?;
             fs::set_permissions(&to, Permissions::from_mode(mode))?;
         }
@@ -169,9 +173,7 @@ impl Furnisher<'_> {
                         waiting.push(path);
                     }
                 } else if kind.is_symlink() {
-                    let to = self.in_layer(&path)?;
-                    already_there(symlink(fs::read_link(&path)?, &to))?;
-                    self.give(&to, facts.uid(), facts.gid())?;
+                    self.link(&path, &facts)?;
                 } else if kind.is_file()
                     && (!self.may_show(&path, &facts) || synthetic(&path)?.is_some())
                 {
@@ -221,9 +223,33 @@ impl Furnisher<'_> {
         Ok(found)
     }
 
-    fn in_layer(&self, path: &Path) -> io::Result<PathBuf> {
-        let rest = path.strip_prefix(self.from);
-        Ok(self.layer.upper.join(rest.map_err(io::Error::other)?))
+    /// The path in the layer, where nothing is yet. `None` where something is, or where
+    /// anything but directories leads to it: a former program has put that there, it
+    /// hides what lies below, and followed it would lead to the host's own files. Nobody
+    /// writes to the layer meanwhile.
+    fn free_place(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let rest = path.strip_prefix(self.from).map_err(io::Error::other)?;
+        let mut to = self.layer.upper.clone();
+        let mut parts = rest.components().peekable();
+        while let Some(part) = parts.next() {
+            to.push(part);
+            let is_last = parts.peek().is_none();
+            match fs::symlink_metadata(&to) {
+                Ok(facts) if facts.is_dir() && !is_last => {}
+                Ok(_) => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::NotFound && is_last => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(to))
+    }
+
+    fn link(&self, path: &Path, facts: &Metadata) -> io::Result<()> {
+        let Some(to) = self.free_place(path)? else {
+            return Ok(());
+        };
+        symlink(fs::read_link(path)?, &to)?;
+        self.give(&to, facts.uid(), facts.gid())
     }
 
     /// The directories that lead to a path, as they are on the host.
@@ -240,11 +266,10 @@ impl Furnisher<'_> {
     /// One directory in the layer, unless it is there; a `closed` one shows nothing of
     /// the host's.
     fn make_directory(&self, path: &Path, facts: &Metadata, closed: bool) -> io::Result<()> {
-        let to = self.in_layer(path)?;
-        match DirBuilder::new().mode(0o700).create(&to) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-            made => made?,
-        }
+        let Some(to) = self.free_place(path)? else {
+            return Ok(());
+        };
+        DirBuilder::new().mode(0o700).create(&to)?;
         if closed {
             let mark = match self.base {
                 Some(_) => "trusted.overlay.opaque",
@@ -257,11 +282,9 @@ impl Furnisher<'_> {
 
     fn take(&self, path: &Path, facts: &Metadata) -> io::Result<()> {
         self.make_parents(path)?;
-        let to = self.in_layer(path)?;
-        if to.symlink_metadata().is_ok() {
-            // A former program's, in a layer that is gone on with.
+        let Some(to) = self.free_place(path)? else {
             return Ok(());
-        }
+        };
         let taken = match synthetic(path)? {
             None => Taken::Away,
             Some(content) => Taken::Replaced(content),
@@ -283,10 +306,10 @@ impl Furnisher<'_> {
     }
 
     fn copy(&self, path: &Path, facts: &Metadata) -> io::Result<()> {
-        let to = self.in_layer(path)?;
-        if facts.len() > COPIED_FILE_BYTES_MAX || to.symlink_metadata().is_ok() {
+        let to = self.free_place(path)?;
+        let Some(to) = to.filter(|_| facts.len() <= COPIED_FILE_BYTES_MAX) else {
             return Ok(());
-        }
+        };
         fs::write(&to, fs::read(path)?)?;
         let copied = fs::File::options().write(true).open(&to)?;
         copied.set_modified(facts.modified()?)?;

@@ -21,7 +21,7 @@ pub fn with_loopback() -> io::Result<OwnedFd> {
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     #[cfg(feature = "without_defences")]
     if crate::without::is("network") {
-        return namespace_of(&socket);
+        return Ok(std::fs::File::open("/proc/self/ns/net")?.into());
     }
     // SAFETY: ifreq is plain data for which zeroes are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

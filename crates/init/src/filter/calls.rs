@@ -682,19 +682,20 @@ const SOCKET_CONDITIONS: &[Guarded] = &[
 const INIT_IS_OUT_OF_REACH: &str = "process 1 has the program's user id and holds its limits: without descriptors or \
      processor time it could not";
 
-const PRIO_USER: u32 = 2;
-const IOPRIO_WHO_USER: u32 = 3;
+const PRIO_PROCESS: u32 = 0;
+const IOPRIO_WHO_PROCESS: u32 = 1;
 
 /// The first argument is a process, and not the first one.
 const NOT_INIT: Condition = on(0, u32::MAX, Test::NotIn(&[1]), EPERM).told();
 
-/// Neither all processes of the user, nor the first one or its group.
+/// One process, which is not the first one: whoever has joined the first one's group
+/// would have it among its own, and so the user's processes.
 const NOT_INIT_BY_PRIORITY: &[Guarded] = &[
-    always(on(0, u32::MAX, Test::NotIn(&[PRIO_USER]), EPERM)),
+    always(on(0, u32::MAX, Test::In(&[PRIO_PROCESS]), EPERM)),
     always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM).told()),
 ];
 const NOT_INIT_BY_IO_PRIORITY: &[Guarded] = &[
-    always(on(0, u32::MAX, Test::NotIn(&[IOPRIO_WHO_USER]), EPERM)),
+    always(on(0, u32::MAX, Test::In(&[IOPRIO_WHO_PROCESS]), EPERM)),
     always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM).told()),
 ];
 

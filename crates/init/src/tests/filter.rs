@@ -922,9 +922,12 @@ fn the_first_process_is_out_of_reach_of_limits_and_schedulers() {
         ("sched_setparam", [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]),
         ("sched_setattr", [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]),
         ("setpriority", [0, 1, 19, 0, 0, 0], [0, 0, 19, 0, 0, 0]),
-        ("setpriority", [2, 0, 19, 0, 0, 0], [1, 0, 19, 0, 0, 0]),
+        ("setpriority", [2, 0, 19, 0, 0, 0], [0, 2, 19, 0, 0, 0]),
+        // Whoever has joined its group would have it among its own.
+        ("setpriority", [1, 0, 19, 0, 0, 0], [0, 7, 19, 0, 0, 0]),
         ("ioprio_set", [1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]),
-        ("ioprio_set", [3, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0]),
+        ("ioprio_set", [3, 0, 0, 0, 0, 0], [1, 2, 0, 0, 0, 0]),
+        ("ioprio_set", [2, 0, 0, 0, 0, 0], [1, 7, 0, 0, 0, 0]),
         // The kernel reads an int: what stands above it hides nothing.
         (
             "prlimit64",
