@@ -5,6 +5,7 @@
 //! are refused on purpose fail with EPERM, for their reason.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use atoll_sys::seccomp::{
     Action, Call, Condition, Guard, Guarded, Instruction, NONE, Rule, Test, assemble, call, on,
@@ -197,10 +198,31 @@ fn told(action: Action) -> Option<u16> {
     }
 }
 
+/// Filters that nearly every sandbox needs.
+struct Usual {
+    program: Vec<Instruction>,
+    own: Vec<(Process, Vec<Instruction>)>,
+}
+
+static USUAL: OnceLock<Usual> = OnceLock::new();
+
+/// Assembles the filters that nearly every sandbox needs: a launcher does so while it
+/// waits for its description, and what it makes has them.
+pub fn make_usual() {
+    const PROCESSES: [Process; 3] = [Process::Launcher, Process::Init, Process::Counting];
+    let _ = USUAL.get_or_init(|| Usual {
+        program: assemble(&rules(Denials::default()), ENOSYS),
+        own: PROCESSES.map(|one| (one, own(one))).to_vec(),
+    });
+}
+
 /// The filter for a program.
 #[must_use]
 pub fn program(denials: Denials) -> Vec<Instruction> {
-    assemble(&rules(denials), ENOSYS)
+    match USUAL.get() {
+        Some(usual) if denials == Denials::default() => usual.program.clone(),
+        Some(_) | None => assemble(&rules(denials), ENOSYS),
+    }
 }
 
 /// The rules for one of Atoll's own processes, once a program runs beside it; the last one for a call counts.
@@ -220,5 +242,9 @@ pub fn own_rules(process: Process) -> Vec<Rule> {
 /// The filter for one of Atoll's own processes: what takes it over gets no more.
 #[must_use]
 pub fn own(process: Process) -> Vec<Instruction> {
-    assemble(&own_rules(process), EPERM)
+    let mut usual = USUAL.get().into_iter().flat_map(|usual| &usual.own);
+    match usual.find(|(one, _)| *one == process) {
+        Some((_, filter)) => filter.clone(),
+        None => assemble(&own_rules(process), EPERM),
+    }
 }

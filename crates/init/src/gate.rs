@@ -10,7 +10,7 @@ use atoll_frame::Report;
 use atoll_sys::judging::{self, Answer};
 use atoll_sys::socket;
 
-use crate::filter::Coming;
+use crate::filter::{Coming, Denials, coming};
 
 /// When counts are told of first; each time it takes twice as long as the last, up to a
 /// limit. What is new is told of at once.
@@ -28,7 +28,9 @@ const EPERM: i32 = 1;
 pub(crate) struct Gate {
     listener: OwnedFd,
     fence: Option<Fence>,
-    coming: Vec<Coming>,
+    denials: Denials,
+    /// All calls that can come, once there is one: most programs make none.
+    coming: Option<Vec<Coming>>,
     /// At most one for each call that can come.
     attempts: Vec<Attempt>,
     tell_at: Instant,
@@ -46,11 +48,12 @@ struct Attempt {
 }
 
 impl Gate {
-    pub(crate) fn new(listener: OwnedFd, fence: Option<Fence>, coming: Vec<Coming>) -> Self {
+    pub(crate) fn new(listener: OwnedFd, fence: Option<Fence>, denials: Denials) -> Self {
         Self {
             listener,
             fence,
-            coming,
+            denials,
+            coming: None,
             attempts: Vec::new(),
             tell_at: Instant::now(),
             tell_after: TOLD_AFTER,
@@ -77,7 +80,8 @@ impl Gate {
         let Some(call) = judging::next(self.listener.as_fd())? else {
             return Ok(());
         };
-        let known = self.coming.iter().find(|one| one.number == call.call);
+        let coming = self.coming.get_or_insert_with(|| coming(self.denials));
+        let known = coming.iter().find(|one| one.number == call.call).copied();
         let error = known.map_or(EPERM, |one| i32::from(one.error));
         let (answer, attempt) = match &mut self.fence {
             Some(fence) if request(call.call).is_some() => {
@@ -86,7 +90,7 @@ impl Gate {
             }
             Some(_) | None => (Answer::Error(error), true),
         };
-        if let Some(Coming { name, number, .. }) = known.copied().filter(|_| attempt) {
+        if let Some(Coming { name, number, .. }) = known.filter(|_| attempt) {
             self.count(number, name, call.thread, control);
         }
         judging::answer(self.listener.as_fd(), call.id, answer)

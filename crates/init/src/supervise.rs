@@ -12,7 +12,7 @@ use atoll_sys::process::{self, Change};
 use atoll_sys::socket;
 use atoll_sys::terminal::{self, WindowSize};
 
-use crate::filter::{Denials, coming};
+use crate::filter::Denials;
 use crate::gate::Gate;
 use crate::program::{self, Started};
 use crate::{At, Failure, fenced, memory};
@@ -50,7 +50,7 @@ pub(crate) fn supervise(
 ) -> Result<(), Failure> {
     let children = process::signals_as_descriptor(&[SIGCHLD]).at(Stage::Start)?;
     let prepared = program::prepare(&spec)?;
-    let coming = coming(Denials::of(&spec));
+    let denials = Denials::of(&spec);
     let terminal = match spec.terminal {
         None => {
             terminal::lead_session(None).at(Stage::Start)?;
@@ -112,7 +112,7 @@ pub(crate) fn supervise(
         launcher,
         terminal,
         program,
-        gate: Gate::new(listener, fence, coming),
+        gate: Gate::new(listener, fence, denials),
         watch_bytes: watch.memory_bytes,
         others_bytes,
         end_at: wall_clock.and_then(|limit| Instant::now().checked_add(limit)),

@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
-use atoll_init::{Failure, Inheritance, report_failure};
+use atoll_init::{Failure, Inheritance, filter, report_failure};
 use atoll_sys::descriptor;
 use atoll_sys::memory::Erasing;
 use atoll_sys::process::{self, Change, Child, Namespaces, Side};
@@ -48,6 +48,7 @@ fn main() {
     };
     let launched = at(Stage::Description, descriptor::close_from(FIRST_FOREIGN))
         .and_then(|()| at(Stage::Description, process::set_name(c"atoll-jail")))
+        .map(|()| filter::make_usual())
         .and_then(|()| at(Stage::Description, stand_by(&mut line)))
         .and_then(|described| launch(&line, described));
     if let Err(failure) = launched {

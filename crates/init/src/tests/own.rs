@@ -3,7 +3,10 @@ use std::fmt::Write;
 use atoll_sys::seccomp::{Action, Call, Rule};
 
 use super::interpreter::{Seen, Verdict, run};
-use crate::filter::{ALLOWED, ATTEMPTS, CONDITIONAL, NEEDED, Process, REFUSED, own, own_rules};
+use crate::filter::{
+    ALLOWED, ATTEMPTS, CONDITIONAL, Denials, NEEDED, Process, REFUSED, make_usual, own, own_rules,
+    program,
+};
 
 const PROCESSES: [Process; 5] = [
     Process::Launcher,
@@ -56,6 +59,15 @@ fn what_atolls_own_processes_call_is_what_was_reviewed() {
         }
         assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{path}");
     }
+}
+
+#[test]
+fn what_is_assembled_beforehand_is_the_same() {
+    let all = || (program(Denials::default()), PROCESSES.map(own));
+    let before = all();
+    make_usual();
+    assert_eq!(all(), before);
+    assert_ne!(own(Process::Init), own(Process::Launcher));
 }
 
 #[test]
