@@ -269,6 +269,7 @@ fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
             if checkpoint(&host, &copy, IdShift::None, &mut |_| {}).is_ok() {
                 copies += 1;
             }
+            open_up(&copy);
             expect_own_copy(&copy, "checkpoint");
             let _ = control_paths(&host);
             fs::remove_dir_all(&copy).unwrap();
@@ -307,7 +308,8 @@ fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
     expect_own_copy(&host, "apply");
 }
 
-/// A mode that was meant for a file may have met the directory that took its place.
+/// A mode that was meant for a file may have met the directory that took its place, and
+/// been copied with it.
 fn open_up(top: &Path) {
     fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
     for entry in fs::read_dir(top).unwrap().map(Result::unwrap) {
