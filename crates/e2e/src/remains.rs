@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
@@ -169,4 +170,23 @@ pub fn memory(name: &str) -> u64 {
         .find_map(number)
         .unwrap_or(0)
         .saturating_mul(1024)
+}
+
+/// What would show that the host's system was changed.
+///
+/// # Panics
+/// When its directories cannot be read.
+#[must_use]
+pub fn facts_of_the_system() -> Vec<(PathBuf, u32, u64, i64)> {
+    let of = |top: &str| fs::read_dir(top).unwrap().flatten().map(|one| one.path());
+    let tops = ["/etc", "/usr", "/opt", "/usr/bin"].map(PathBuf::from);
+    let paths = of("/etc").chain(of("/usr/bin")).chain(tops);
+    let mut facts: Vec<_> = paths
+        .filter_map(|path| {
+            let facts = path.symlink_metadata().ok()?;
+            Some((path, facts.mode(), facts.len(), facts.mtime()))
+        })
+        .collect();
+    facts.sort();
+    facts
 }

@@ -9,10 +9,10 @@
 )]
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use e2e::remains::facts_of_the_system;
 use e2e::{Avoidable, Outcome, World, is_root, program_exists};
 
 const LONG: Duration = Duration::from_secs(300);
@@ -139,22 +139,6 @@ fn podman_runs_a_container_inside_slow() {
     let ended = nested(&world, &["--root"], script).success();
     let expected = "in a container\n0\nbin\ndev\netc\nproc\nrun\nsys\n";
     assert_eq!(ended.out(), expected, "{ended}");
-}
-
-/// What would show that the host's system was changed.
-fn facts_of_the_system() -> Vec<(PathBuf, u32, u64, i64)> {
-    let of = |top: &str| fs::read_dir(top).unwrap().flatten().map(|one| one.path());
-    let tops = ["/etc", "/usr", "/opt", "/usr/bin"].map(PathBuf::from);
-    let mut facts: Vec<_> = of("/etc")
-        .chain(of("/usr/bin"))
-        .chain(tops)
-        .filter_map(|path| {
-            let facts = path.symlink_metadata().ok()?;
-            Some((path, facts.mode(), facts.len(), facts.mtime()))
-        })
-        .collect();
-    facts.sort();
-    facts
 }
 
 /// Settings of the machine, and what it is called.

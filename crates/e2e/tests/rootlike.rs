@@ -14,6 +14,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use e2e::remains::facts_of_the_system;
 use e2e::{
     Avoidable, BOUND, Invocation, World, descendants_of, is_root, program_exists, status_field,
     wait_until,
@@ -281,21 +282,6 @@ fn root_inside_has_no_right_over_the_host() {
         assert_eq!(ended.out(), "gone\n", "{who:?}: {ended}");
         assert_eq!(facts_of_the_system(), before, "{who:?}");
     }
-}
-
-/// What would show that the host's system was changed.
-fn facts_of_the_system() -> Vec<(PathBuf, u32, u64, i64)> {
-    let of = |top: &str| fs::read_dir(top).unwrap().flatten().map(|one| one.path());
-    let tops = ["/etc", "/usr", "/opt", "/usr/bin"].map(PathBuf::from);
-    let paths = of("/etc").chain(of("/usr/bin")).chain(tops);
-    let mut facts: Vec<_> = paths
-        .filter_map(|path| {
-            let facts = path.symlink_metadata().ok()?;
-            Some((path, facts.mode(), facts.len(), facts.mtime()))
-        })
-        .collect();
-    facts.sort();
-    facts
 }
 
 #[test]

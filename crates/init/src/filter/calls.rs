@@ -4,6 +4,8 @@ use atoll_sys::seccomp::{
     Action, Call, Condition, Guard, Guarded, NONE, Test, always, call, on, only,
 };
 
+use atoll_fence::KNOWN_FAMILY;
+
 use super::{EAFNOSUPPORT, EPROTONOSUPPORT};
 
 /// Calls with one reason.
@@ -646,15 +648,6 @@ const IPPROTO_UDP: u32 = 17;
 
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
-
-/// Others lead to devices, to the kernel's ciphers, to whoever runs the machine.
-const KNOWN_FAMILY: Condition = on(
-    0,
-    u32::MAX,
-    Test::In(&[AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]),
-    EAFNOSUPPORT,
-)
-.told();
 
 /// What socket(2) takes: the family first, then what is left of that family.
 const SOCKET_CONDITIONS: &[Guarded] = &[
