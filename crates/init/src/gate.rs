@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use atoll_fence::{Fence, request};
 use atoll_frame::Report;
-use atoll_sys::judging::{self, Answer};
+use atoll_sys::judging::{self, Answer, Waiting};
 use atoll_sys::socket;
 
 use crate::filter::{Coming, Denials, coming};
@@ -26,7 +26,8 @@ const EPERM: i32 = 1;
 
 /// Where calls wait.
 pub(crate) struct Gate {
-    listener: OwnedFd,
+    /// None once no caller is left.
+    listener: Option<OwnedFd>,
     fence: Option<Fence>,
     denials: Denials,
     /// All calls that can come, once there is one: most programs make none.
@@ -50,7 +51,7 @@ struct Attempt {
 impl Gate {
     pub(crate) fn new(listener: OwnedFd, fence: Option<Fence>, denials: Denials) -> Self {
         Self {
-            listener,
+            listener: Some(listener),
             fence,
             denials,
             coming: None,
@@ -61,9 +62,9 @@ impl Gate {
         }
     }
 
-    /// Readable when a call waits, and for ever once no caller is left.
-    pub(crate) fn listener(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+    /// Readable when a call waits, and once when no caller is left.
+    pub(crate) fn listener(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.as_ref().map(AsFd::as_fd)
     }
 
     /// Whether calls are judged here.
@@ -77,15 +78,27 @@ impl Gate {
     /// # Errors
     /// When the listener itself fails: then every further call fails too.
     pub(crate) fn attend(&mut self, control: &OwnedFd) -> io::Result<()> {
-        let Some(call) = judging::next(self.listener.as_fd())? else {
+        let Some(listener) = self.listener.take() else {
             return Ok(());
         };
+        if let Some(call) = judging::next(listener.as_fd())? {
+            self.judge(&listener, &call, control)?;
+        } else if !judging::has_callers(listener.as_fd()) {
+            // The end of the program is told of by its parent's signal, later: until
+            // then this would be ready without a pause.
+            return Ok(());
+        }
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    fn judge(&mut self, listener: &OwnedFd, call: &Waiting, control: &OwnedFd) -> io::Result<()> {
         let coming = self.coming.get_or_insert_with(|| coming(self.denials));
         let known = coming.iter().find(|one| one.number == call.call).copied();
         let error = known.map_or(EPERM, |one| i32::from(one.error));
         let (answer, attempt) = match &mut self.fence {
             Some(fence) if request(call.call).is_some() => {
-                let judged = fence.judge(self.listener.as_fd(), &call);
+                let judged = fence.judge(listener.as_fd(), call);
                 (judged.answer, judged.attempt)
             }
             Some(_) | None => (Answer::Error(error), true),
@@ -93,7 +106,7 @@ impl Gate {
         if let Some(Coming { name, number, .. }) = known.filter(|_| attempt) {
             self.count(number, name, call.thread, control);
         }
-        judging::answer(self.listener.as_fd(), call.id, answer)
+        judging::answer(listener.as_fd(), call.id, answer)
     }
 
     /// Counts an attempt, and tells of the first of its kind.

@@ -58,6 +58,20 @@ pub fn next(listener: BorrowedFd<'_>) -> io::Result<Option<Waiting>> {
     }
 }
 
+/// Whether anyone is left whose calls could come: not once every process under the
+/// filter has ended (seccomp_unotify(2), `POLLHUP`).
+#[must_use]
+pub fn has_callers(listener: BorrowedFd<'_>) -> bool {
+    let mut one = libc::pollfd {
+        fd: listener.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: `one` lives through the call, which does not wait.
+    let polled = unsafe { libc::poll(&raw mut one, 1, 0) };
+    polled < 0 || one.revents & libc::POLLHUP == 0
+}
+
 /// Whether the call still waits: what was read of its caller was that caller's.
 #[must_use]
 pub fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
