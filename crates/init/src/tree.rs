@@ -31,6 +31,10 @@ struct Maker<'a> {
     nesting: Nesting,
     /// A read-only overlay of the host's root, of which parts are shown.
     system: Option<OwnedFd>,
+    /// What hides files, with what it is on the host.
+    null: Option<(Source, OwnedFd)>,
+    /// What hides directories: the one that processes are mounted on, where nothing is.
+    empty: Option<OwnedFd>,
 }
 
 /// Makes the tree and returns its root, attached over the old one.
@@ -61,6 +65,8 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
         owner,
         nesting: spec.nesting,
         system: None,
+        null: None,
+        empty: None,
     };
     for operation in &spec.operations {
         maker.perform(operation).map_err(|(error, path)| Failure {
@@ -156,9 +162,7 @@ impl Maker<'_> {
             ),
             Operation::Terminals { path, max } => (path, self.terminals(path, *max)),
             Operation::Processes { path } => (path, self.processes(path)),
-            Operation::HideFile { path, null } => {
-                (path, self.copy_of(path, null, Attributes::NO_SETUID, None))
-            }
+            Operation::HideFile { path, null } => (path, self.hide_file(path, null)),
             Operation::HideDirectory { path } => (path, self.hide_directory(path)),
         };
         done.map_err(|error| (error, path.clone()))
@@ -371,9 +375,11 @@ impl Maker<'_> {
         self.attach(&made, path)
     }
 
-    fn processes(&self, path: &[u8]) -> io::Result<()> {
+    fn processes(&mut self, path: &[u8]) -> io::Result<()> {
         let made = mount::make(c"proc", &[], INERT.and(Attributes::NO_EXECUTION))?;
-        self.attach(&made, path)?;
+        let place = descriptor::open_beneath(self.root, &text(path)?, O_PATH, 0)?;
+        mount::attach(made.as_fd(), place.as_fd(), c"")?;
+        self.empty = Some(place);
         if self.owner.is_some() {
             // The launcher has set the limit in the namespace it made; where there is
             // none, the limits found here are the host's.
@@ -382,8 +388,30 @@ impl Maker<'_> {
         limit_namespace(made.as_fd(), self.nesting)
     }
 
+    /// Copies of one mount, which has its attributes already.
+    fn hide_file(&mut self, path: &[u8], null: &Source) -> io::Result<()> {
+        let made = match &self.null {
+            Some((known, mount)) if known == null => mount::copy(mount.as_fd())?,
+            _ => {
+                let made = mount::copy(open(null)?.as_fd())?;
+                mount::restrict(made.as_fd(), Attributes::NO_SETUID, None)?;
+                made
+            }
+        };
+        self.attach(&made, path)?;
+        self.null = Some((null.clone(), made));
+        Ok(())
+    }
+
     fn hide_directory(&self, path: &[u8]) -> io::Result<()> {
-        let made = mount::memory_tree(c"4096", c"2", c"0555", READ_ONLY)?;
+        let made = match &self.empty {
+            Some(empty) => {
+                let made = mount::copy(empty.as_fd())?;
+                mount::restrict(made.as_fd(), READ_ONLY, None)?;
+                made
+            }
+            None => mount::memory_tree(c"4096", c"2", c"0555", READ_ONLY)?,
+        };
         self.attach(&made, path)
     }
 }

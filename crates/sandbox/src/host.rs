@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Mode;
+use atoll_sys::process::Namespaces;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::mountinfo::parse_mounts;
@@ -87,7 +88,7 @@ impl Host {
         }
         match what_forbids_namespaces(&self.mounts) {
             None => return Ok(Mode::Full),
-            Some(Trial::NoNamespaces(_)) if !can_copy() => {
+            Some(Trial::NoNamespaces(_)) if !can_copy(Namespaces::NONE) => {
                 return Err(SandboxError::Kernel(
                     "the call clone3 is refused, by which even the processes of a fence are made"
                         .to_owned(),
@@ -158,7 +159,14 @@ fn root_maps_ids() -> bool {
     let setting = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
     let is_forbidden = setting.is_ok_and(|text| text.trim() == "0");
     let is_known = Path::new("/proc/self/ns/user").exists();
-    is_known && !is_forbidden && (!(is_confined() || is_in_another_root()) || some_ids().is_ok())
+    is_known
+        && !is_forbidden
+        && match (is_confined(), is_in_another_root()) {
+            (false, false) => true,
+            // In another root none can be made at all, otherwise it is as everywhere.
+            (false, true) => can_copy(Namespaces::USER),
+            (true, _) => some_ids().is_ok(),
+        }
 }
 
 /// Whether this process may be in a chroot, where the kernel makes no user namespaces: its

@@ -91,9 +91,10 @@ pub fn try_namespaces(unmapped: bool) -> Trial {
     }
 }
 
-/// Whether a process can be made at all as the launcher makes them: a fence needs that too.
-pub(crate) fn can_copy() -> bool {
-    match process::divide(Namespaces::NONE, None) {
+/// Whether a process with these namespaces can be made at all, as the launcher makes
+/// them: a fence, which has none, needs that too.
+pub(crate) fn can_copy(namespaces: Namespaces) -> bool {
+    match process::divide(namespaces, None) {
         Err(_) => false,
         Ok(Side::Child) => process::exit_now(WORKS),
         Ok(Side::Parent(child)) => process::wait(Some(child.pid), true).is_ok(),
