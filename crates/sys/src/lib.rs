@@ -10,10 +10,12 @@
 
 pub mod credentials;
 pub mod descriptor;
+pub mod funnel;
 pub mod judging;
 pub mod landlock;
 pub mod memory;
 pub mod mount;
+mod netlink;
 pub mod network;
 pub mod process;
 pub mod seccomp;

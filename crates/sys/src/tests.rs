@@ -4,6 +4,7 @@
 mod descriptors;
 mod files;
 mod filters;
+mod funnel;
 mod interpreter;
 mod processes;
 mod rights;

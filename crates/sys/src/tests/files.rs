@@ -124,7 +124,7 @@ fn directories_and_links_are_made_and_removed() {
 }
 
 /// Runs in mount and other namespaces of its own, as whoever it is outside.
-fn in_namespaces(body: impl FnOnce()) {
+pub(super) fn in_namespaces(body: impl FnOnce()) {
     // From a single-threaded process, as the launcher is.
     in_child(|| {
         let kinds = if is_root() {
