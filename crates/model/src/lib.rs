@@ -13,6 +13,7 @@ mod boundary;
 mod call;
 mod ids;
 mod limits;
+pub mod network;
 mod outcome;
 mod quantity;
 mod verdict;

@@ -1,3 +1,5 @@
+mod network;
+
 use std::time::Duration;
 
 use crate::*;

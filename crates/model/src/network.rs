@@ -1,0 +1,14 @@
+//! Hosts, addresses and rules about what may be reached.
+//!
+//! Everything that judges a destination uses these types: what cannot be read into one
+//! of them is no destination.
+
+mod block;
+mod host;
+mod rules;
+
+pub use block::{Block, Special, special};
+pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
+pub use rules::{
+    Destination, HostPattern, InvalidDestination, Network, NetworkRule, Ports, Unreachable,
+};

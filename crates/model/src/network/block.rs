@@ -1,0 +1,207 @@
+//! Blocks of addresses, and which addresses are nobody's on the internet.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::InvalidHost;
+
+/// Addresses with the same first bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Block {
+    first: IpAddr,
+    bits: u8,
+}
+
+impl Block {
+    /// A block; the bits after the first ones have to be zero.
+    ///
+    /// # Errors
+    /// [`InvalidHost::Address`].
+    pub fn new(first: IpAddr, bits: u8) -> Result<Self, InvalidHost> {
+        let block = Self { first, bits };
+        let is_mapped = first.to_canonical() != first;
+        if is_mapped || bits > width(first) || masked(first, bits) != first {
+            return Err(InvalidHost::Address);
+        }
+        Ok(block)
+    }
+
+    /// That of one address.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
+        let first = address.to_canonical();
+        let bits = width(first);
+        Self { first, bits }
+    }
+
+    /// Whether its addresses are those of IPv6.
+    #[must_use]
+    pub fn is_6(&self) -> bool {
+        self.first.is_ipv6()
+    }
+
+    /// Whether an address lies in it.
+    #[must_use]
+    pub fn holds(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        address.is_ipv4() == self.first.is_ipv4() && masked(address, self.bits) == self.first
+    }
+}
+
+fn width(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+fn masked(address: IpAddr, bits: u8) -> IpAddr {
+    let bits = u32::from(bits);
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX
+                .checked_shl(32_u32.saturating_sub(bits))
+                .unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX
+                .checked_shl(128_u32.saturating_sub(bits))
+                .unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
+    }
+}
+
+impl FromStr for Block {
+    type Err = InvalidHost;
+
+    /// Reads an address, or one with `/` and a number of bits.
+    fn from_str(text: &str) -> Result<Self, InvalidHost> {
+        let (address, bits) = match text.split_once('/') {
+            None => (text, None),
+            Some((address, bits)) => {
+                let is_plain = bits.bytes().all(|byte| byte.is_ascii_digit());
+                let bits = bits.parse().ok().filter(|_| is_plain);
+                (address, Some(bits.ok_or(InvalidHost::Address)?))
+            }
+        };
+        let first = IpAddr::from_str(address).map_err(|_| InvalidHost::Address)?;
+        Self::new(first, bits.unwrap_or(width(first)))
+    }
+}
+
+impl TryFrom<String> for Block {
+    type Error = InvalidHost;
+
+    fn try_from(text: String) -> Result<Self, InvalidHost> {
+        text.parse()
+    }
+}
+
+impl From<Block> for String {
+    fn from(block: Block) -> Self {
+        block.to_string()
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.bits == width(self.first) {
+            self.first.fmt(to)
+        } else {
+            write!(to, "{}/{}", self.first, self.bits)
+        }
+    }
+}
+
+/// What an address is, where it is not one of the internet (IANA's registries of
+/// special-purpose addresses).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Special {
+    /// In words.
+    pub name: &'static str,
+}
+
+const fn of_4(first: [u8; 4], bits: u8, name: &'static str) -> (u32, u8, &'static str) {
+    (u32::from_be_bytes(first), bits, name)
+}
+
+/// Everything of IPv4 that is not everybody's.
+const SPECIAL_4: [(u32, u8, &str); 16] = [
+    of_4([0, 0, 0, 0], 8, "this host"),
+    of_4([10, 0, 0, 0], 8, "a private network"),
+    of_4([100, 64, 0, 0], 10, "a carrier's private network"),
+    of_4([127, 0, 0, 0], 8, "this host's loopback"),
+    of_4(
+        [169, 254, 0, 0],
+        16,
+        "link-local, where clouds keep metadata",
+    ),
+    of_4([172, 16, 0, 0], 12, "a private network"),
+    of_4([192, 0, 0, 0], 24, "set apart for protocols"),
+    of_4([192, 0, 2, 0], 24, "set apart for documents"),
+    of_4([192, 31, 196, 0], 24, "set apart for name servers"),
+    of_4([192, 88, 99, 0], 24, "a relay that is gone"),
+    of_4([192, 168, 0, 0], 16, "a private network"),
+    of_4([198, 18, 0, 0], 15, "set apart for measurements"),
+    of_4([198, 51, 100, 0], 24, "set apart for documents"),
+    of_4([203, 0, 113, 0], 24, "set apart for documents"),
+    of_4([224, 0, 0, 0], 4, "a group of hosts"),
+    of_4([240, 0, 0, 0], 4, "reserved"),
+];
+
+/// What is not everybody's within 2000::/3, the only block of IPv6 that is.
+const SPECIAL_6: [([u16; 2], u8, &str); 4] = [
+    ([0x2001, 0], 23, "set apart for protocols and tunnels"),
+    ([0x2001, 0x0db8], 32, "set apart for documents"),
+    ([0x2002, 0], 16, "a tunnel to an address of IPv4"),
+    ([0x3fff, 0], 20, "set apart for documents"),
+];
+
+/// What an address is, unless it is anybody's on the internet. An address of IPv4 within
+/// one of IPv6 (mapped, or by the well-known prefix of NAT64) counts as what it stands for.
+#[must_use]
+pub fn special(address: IpAddr) -> Option<Special> {
+    let name = match address.to_canonical() {
+        IpAddr::V4(address) => special_4(address),
+        IpAddr::V6(address) => special_6(address),
+    };
+    name.map(|name| Special { name })
+}
+
+fn special_4(address: Ipv4Addr) -> Option<&'static str> {
+    let bits = address.to_bits();
+    let mut known = SPECIAL_4.iter();
+    let within = known.find(|(first, length, _)| (bits ^ first) >> (32 - length) == 0);
+    within.map(|(_, _, name)| *name)
+}
+
+fn special_6(address: Ipv6Addr) -> Option<&'static str> {
+    let segments = address.segments();
+    if let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = segments {
+        let bits = u32::from(high) << 16 | u32::from(low);
+        return special_4(Ipv4Addr::from_bits(bits));
+    }
+    let [first, second, ..] = segments;
+    if first & 0xe000 != 0x2000 {
+        return Some(match first {
+            0 if address.is_loopback() => "this host's loopback",
+            0xfe80..=0xfebf => "link-local",
+            0xfc00..=0xfdff => "a private network",
+            0xff00.. => "a group of hosts",
+            _ => "not on the internet",
+        });
+    }
+    let bits = u32::from(first) << 16 | u32::from(second);
+    let mut known = SPECIAL_6.iter();
+    let within = known.find(|([one, two], length, _)| {
+        let first = u32::from(*one) << 16 | u32::from(*two);
+        (bits ^ first) >> (32 - length) == 0
+    });
+    within.map(|(_, _, name)| *name)
+}

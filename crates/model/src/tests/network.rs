@@ -1,0 +1,307 @@
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+
+use crate::network::*;
+
+fn host(text: &str) -> Result<HostPart, InvalidHost> {
+    text.parse()
+}
+
+fn rules(allow: &[&str], deny: &[&str]) -> Network {
+    let list = |texts: &[&str]| {
+        let rule = |text: &&str| NetworkRule {
+            to: text.parse().unwrap(),
+            origin: (*text).to_owned(),
+        };
+        texts.iter().map(rule).collect()
+    };
+    Network {
+        allow: list(allow),
+        deny: list(deny),
+    }
+}
+
+#[test]
+fn hosts_have_one_form() {
+    for (text, form) in [
+        ("example.com", "example.com"),
+        ("EXAMPLE.com.", "example.com"),
+        ("a_b.example.com", "a_b.example.com"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ("localhost", "localhost"),
+        ("1e100.net", "1e100.net"),
+        ("0x.example", "0x.example"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("[::1]", "[::1]"),
+        ("[2001:DB8:0:0::1]", "[2001:db8::1]"),
+        ("[::ffff:10.0.0.1]", "10.0.0.1"),
+    ] {
+        assert_eq!(host(text).unwrap().to_string(), form, "{text}");
+    }
+}
+
+#[test]
+fn what_others_read_otherwise_is_no_host() {
+    for text in [
+        "",
+        ".",
+        "..",
+        "a..b",
+        ".a",
+        "a.b..",
+        "a b",
+        " a",
+        "a\0.example.com",
+        "a\n",
+        "a\r\nb",
+        "a%2eb",
+        "a%00",
+        "a/b",
+        "a\\b",
+        "a@b",
+        "a:b",
+        "a#b",
+        "a?b",
+        "bücher.example",
+        "ａ.example",
+        "a。b",
+        "-a.b",
+        "a-.b",
+        "1",
+        "127.1",
+        "0177.0.0.1",
+        "0x7f.0.0.1",
+        "0x7f000001",
+        "2130706433",
+        "127.0.0.01",
+        "127.0.0.1.",
+        "1.2.3.4.5",
+        "256.1.1.1",
+        "example.1",
+        "example.0x1",
+        "example.0X",
+        "[::1",
+        "::1]",
+        "[::1%lo]",
+        "[::1%25lo]",
+        "[127.0.0.1]",
+        "[v1.x]",
+        "[]",
+        "[::g]",
+        "::1",
+        "*",
+        "*.example.com",
+        "a,b",
+        "a;b",
+        "a=b",
+        "a\u{ad}b.example",
+    ] {
+        assert!(host(text).is_err(), "{text:?} is {:?}", host(text));
+    }
+    assert_eq!(host(&"a".repeat(64)), Err(InvalidHost::Long));
+    let long = ["a"; 127].join(".");
+    assert!(host(&long).is_ok());
+    assert_eq!(host(&format!("{long}.b")), Err(InvalidHost::Long));
+}
+
+#[test]
+fn destinations_are_written_as_they_are_read() {
+    for text in [
+        "example.com",
+        "example.com:22",
+        "*.example.com:*",
+        "*",
+        "*:443",
+        "192.0.2.0/24:5432",
+        "10.0.0.1:80,443,8000-8080",
+        "[2001:db8::/32]:443",
+        "[2001:db8::1]",
+    ] {
+        let read: Destination = text.parse().unwrap();
+        assert_eq!(read.to_string(), text);
+    }
+    for text in [
+        "",
+        ":",
+        "example.com:",
+        "example.com:0",
+        "example.com:65536",
+        "example.com:+1",
+        "example.com:2-1",
+        "example.com:http",
+        "example.com:80,",
+        "example.*",
+        "a*.example.com",
+        "**",
+        "*.",
+        "*.*",
+        "*.10.0.0.1",
+        "192.0.2.1/24",
+        "192.0.2.0/33",
+        "192.0.2.0/-1",
+        "192.0.2.0/+24",
+        "2001:db8::1",
+        "[192.0.2.1]",
+        "[2001:db8::1]443",
+        "[2001:db8::1]/32",
+        "[::ffff:10.0.0.0/104]",
+        "https://example.com",
+        "example.com/path",
+        "user@example.com",
+    ] {
+        assert!(text.parse::<Destination>().is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn nothing_is_reached_without_a_rule_and_what_is_denied_is_not() {
+    let none = rules(&[], &[]);
+    assert!(none.is_empty());
+    let all = rules(
+        &["*:*"],
+        &["evil.example:*", "*.evil.example:443", "192.0.2.0/24:*"],
+    );
+    let one = rules(
+        &["example.com", "*.example.org:443", "198.51.100.7:22"],
+        &[],
+    );
+    let check = |rules: &Network, to: &str, port: u16, expected: bool| {
+        let found = rules.connection(&host(to).unwrap(), port);
+        assert_eq!(found.is_ok(), expected, "{to}:{port} {found:?}");
+    };
+    for to in ["example.com", "192.0.2.1", "[::1]", "localhost"] {
+        check(&none, to, 443, false);
+    }
+    for (to, port, expected) in [
+        ("example.com", 443, true),
+        ("example.com", 80, true),
+        ("example.com", 22, false),
+        ("www.example.com", 443, false),
+        ("notexample.com", 443, false),
+        ("example.com.evil.example", 443, false),
+        ("a.example.org", 443, true),
+        ("a.b.example.org", 443, true),
+        ("a.example.org", 80, false),
+        ("example.org", 443, false),
+        ("aexample.org", 443, false),
+        ("198.51.100.7", 22, true),
+        ("198.51.100.8", 22, false),
+    ] {
+        check(&one, to, port, expected);
+    }
+    for (to, port, expected) in [
+        ("anything.example", 1, true),
+        ("evil.example", 1, false),
+        ("a.evil.example", 443, false),
+        ("a.evil.example", 80, true),
+        ("192.0.2.9", 80, false),
+        ("[::ffff:192.0.2.9]", 80, false),
+        ("8.8.8.8", 53, true),
+        ("anything.example", 0, false),
+    ] {
+        check(&all, to, port, expected);
+    }
+    let name = |text: &str| HostName::parse(text).unwrap();
+    assert!(all.name(&name("evil.example")).is_err());
+    assert!(all.name(&name("a.evil.example")).is_ok(), "at another port");
+    assert!(none.name(&name("example.com")).is_err());
+}
+
+#[test]
+fn addresses_that_are_not_on_the_internet_need_a_rule_of_their_own() {
+    let all = rules(&["*:*"], &[]);
+    for (address, expected) in [
+        ("8.8.8.8", true),
+        ("93.184.216.34", true),
+        ("2606:2800:220:1::1", true),
+        ("64:ff9b::808:808", true),
+        ("::ffff:8.8.8.8", true),
+        ("0.0.0.0", false),
+        ("0.1.2.3", false),
+        ("10.255.255.255", false),
+        ("100.64.0.1", false),
+        ("100.127.255.255", false),
+        ("100.128.0.1", true),
+        ("127.0.0.1", false),
+        ("127.255.255.254", false),
+        ("169.254.169.254", false),
+        ("172.15.255.255", true),
+        ("172.16.0.1", false),
+        ("172.31.255.255", false),
+        ("172.32.0.1", true),
+        ("192.0.0.8", false),
+        ("192.168.1.1", false),
+        ("198.18.0.1", false),
+        ("198.19.255.255", false),
+        ("198.20.0.0", true),
+        ("224.0.0.1", false),
+        ("255.255.255.255", false),
+        ("::", false),
+        ("::1", false),
+        ("::7f00:1", false),
+        ("::ffff:127.0.0.1", false),
+        ("64:ff9b::7f00:1", false),
+        ("64:ff9b::a9fe:a9fe", false),
+        ("64:ff9b:1::1", false),
+        ("100::1", false),
+        ("2001::1", false),
+        ("2001:db8::1", false),
+        ("2002:7f00:1::1", false),
+        ("3fff::1", false),
+        ("fc00::1", false),
+        ("fd00:ec2::254", false),
+        ("fe80::1", false),
+        ("fec0::1", false),
+        ("ff02::1", false),
+        ("4000::1", false),
+    ] {
+        let address: IpAddr = address.parse().unwrap();
+        let found = all.address(address, 443);
+        assert_eq!(found.is_ok(), expected, "{address} {found:?}");
+    }
+    let own = rules(&["intern.example", "10.1.0.0/16:443"], &["10.1.2.3:*"]);
+    for (address, port, expected) in [
+        ("10.1.0.7", 443, true),
+        ("::ffff:10.1.0.7", 443, true),
+        ("10.1.0.7", 80, false),
+        ("10.2.0.7", 443, false),
+        ("10.1.2.3", 443, false),
+        ("127.0.0.1", 443, false),
+    ] {
+        let found = own.address(address.parse().unwrap(), port);
+        assert_eq!(found.is_ok(), expected, "{address}:{port} {found:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_host_that_is_read_is_read_again_as_itself(text in "[a-z0-9.:_\\[\\]%-]{0,40}") {
+        if let Ok(read) = host(&text) {
+            prop_assert_eq!(host(&read.to_string()), Ok(read));
+        }
+    }
+
+    #[test]
+    fn a_destination_that_is_read_is_read_again_as_itself(text in "[a-z0-9.:*/,\\[\\]-]{0,40}") {
+        if let Ok(read) = text.parse::<Destination>() {
+            prop_assert_eq!(read.to_string().parse(), Ok(read));
+        }
+    }
+
+    #[test]
+    fn what_a_rule_refuses_no_other_allows(name in "[a-c]{1,2}(\\.[a-c]{1,2}){0,2}", port in 1_u16..4, allowed in 0..3_usize) {
+        let deny = ["a.b:1-2", "*.c:*", "b"];
+        let allow = [&["*:*"][..], &["*.b:*", "a.b:*"], &["a.b:1", "*.c:2", "b:*"]];
+        let with = rules(allow[allowed], &deny);
+        let without = rules(&[], &deny);
+        let to = host(&name).unwrap();
+        if matches!(without.connection(&to, port), Err(Unreachable::Denied(_))) {
+            prop_assert!(with.connection(&to, port).is_err());
+        }
+        // A connection is never allowed to a name that may not be asked for.
+        if let (HostPart::Name(name), true) = (&to, with.connection(&to, port).is_ok()) {
+            prop_assert!(with.name(name).is_ok());
+        }
+    }
+}
