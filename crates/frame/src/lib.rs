@@ -14,7 +14,7 @@ mod wire;
 
 pub use message::{MESSAGE_BYTES_MAX, Order, Report, Stage};
 pub use spec::{
-    Identity, KILL, NEST_AS_ROOT, Nesting, Operation, Permission, Place, ROOT_CAPABILITIES,
+    Funnel, Identity, KILL, NEST_AS_ROOT, Nesting, Operation, Permission, Place, ROOT_CAPABILITIES,
     ResourceLimit, Room, SPEC_BYTES_MAX, Source, Spec, Terminal, Watch,
 };
 pub use wire::Malformed;

@@ -30,6 +30,9 @@ pub enum Report {
     Started { pid: u32 },
     /// The program's terminal comes with this message.
     Terminal,
+    /// What listens on the sandbox's network comes with this message: for TCP and for
+    /// questions to a name server (UDP), of IPv4, then the same of IPv6 where there is any.
+    Network,
     /// The program is running.
     Running,
     /// Making the sandbox failed.
@@ -154,6 +157,7 @@ impl Report {
                 out.u32(*pid);
             }
             Self::Terminal => out.u8(1),
+            Self::Network => out.u8(11),
             Self::Running => out.u8(2),
             Self::Failed {
                 stage,
@@ -217,6 +221,7 @@ impl Report {
         let report = match from.u8()? {
             0 => Self::Started { pid: from.u32()? },
             1 => Self::Terminal,
+            11 => Self::Network,
             2 => Self::Running,
             3 => Self::Failed {
                 stage: Stage::from_number(from.u8()?).ok_or(Malformed::Tag)?,

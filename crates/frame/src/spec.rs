@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The form's version; another one is refused.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// The capabilities that root inside a sandbox can have, each for its reason, as bits
 /// of their numbers in capabilities(7). They count for the sandbox's own ids alone.
@@ -71,6 +71,8 @@ pub struct Spec {
     /// Whether programs that are no file are refused: where only listed files may
     /// be executed.
     pub deny_memory_programs: bool,
+    /// How its network leads out, if it does.
+    pub funnel: Option<Funnel>,
     /// The terminal, if the program gets one.
     pub terminal: Option<Terminal>,
     /// The program and its arguments.
@@ -260,6 +262,14 @@ pub struct Watch {
     pub wall_clock_ms: u64,
 }
 
+/// A network of which everything that is not its own loopback arrives at listeners, which
+/// the launcher hands to the host side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Funnel {
+    /// How many connections there can be at once.
+    pub connections_max: u32,
+}
+
 /// The program's terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
@@ -328,6 +338,8 @@ impl Spec {
         ] {
             out.u8(u8::from(flag));
         }
+        out.u8(u8::from(self.funnel.is_some()));
+        out.u32(self.funnel.map_or(0, |funnel| funnel.connections_max));
         out.u8(u8::from(self.terminal.is_some()));
         let terminal = self.terminal.unwrap_or(Terminal {
             rows: 0,
@@ -370,7 +382,9 @@ impl Spec {
             || spec.deny_set_id
             || spec.deny_memory_programs
             || !spec.permissions.is_empty();
-        if spec.fenced && (has_tree || !is_own || has_rights)
+        let has_network = spec.funnel.is_some();
+        if spec.fenced && (has_tree || !is_own || has_rights || has_network)
+            || spec.deny_sockets && has_network
             || spec.nesting != Nesting::Refused && cannot_nest
             || (is_own || is_unmapped) && has_rights
             || spec.capabilities & !ROOT_CAPABILITIES & !of_nesting != 0
@@ -433,6 +447,14 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         deny_sockets: from.flag()?,
         deny_set_id: from.flag()?,
         deny_memory_programs: from.flag()?,
+        funnel: {
+            let present = from.flag()?;
+            let connections_max = from.u32()?;
+            if present != (connections_max > 0) {
+                return Err(Malformed::Tag);
+            }
+            present.then_some(Funnel { connections_max })
+        },
         terminal: {
             let present = from.flag()?;
             let terminal = Terminal {

@@ -50,6 +50,9 @@ fn full_spec() -> Spec {
         deny_sockets: false,
         deny_set_id: true,
         deny_memory_programs: false,
+        funnel: Some(Funnel {
+            connections_max: 512,
+        }),
         terminal: Some(Terminal {
             rows: 24,
             columns: 80,
@@ -142,6 +145,7 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
     vec![
         (Report::Started { pid: 0x0102_0304 }, vec![0, 4, 3, 2, 1]),
         (Report::Terminal, vec![1]),
+        (Report::Network, vec![11]),
         (Report::Running, vec![2]),
         (
             failed,
@@ -891,6 +895,9 @@ fn specs() -> impl Strategy<Value = Spec> {
                 deny_sockets: numbers.2[1],
                 deny_set_id: numbers.2[2],
                 deny_memory_programs: numbers.2[3],
+                funnel: (numbers.0 & 1 == 0 && !numbers.2[1]).then(|| Funnel {
+                    connections_max: (numbers.0 >> 1).max(1),
+                }),
                 terminal: terminal.map(|(rows, columns)| Terminal { rows, columns }),
                 arguments: program.0,
                 environment: program.1,
@@ -921,6 +928,7 @@ fn nothing_that_landlock_or_one_tree_of_mounts_holds_goes_with_nesting() {
             fenced: true,
             host_name: Vec::new(),
             operations: Vec::new(),
+            funnel: None,
             ..nested.clone()
         };
         let with_rules = Spec {
@@ -955,13 +963,14 @@ fn nothing_that_landlock_or_one_tree_of_mounts_holds_goes_with_nesting() {
 }
 
 #[test]
-fn a_fence_has_no_tree_no_name_and_no_shifted_ids() {
+fn a_fence_has_no_tree_no_name_no_network_and_no_shifted_ids() {
     let fence = Spec {
         identity: Identity::Own { uid: 1, gid: 2 },
         capabilities: 0,
         fenced: true,
         host_name: Vec::new(),
         operations: Vec::new(),
+        funnel: None,
         ..full_spec()
     };
     assert_eq!(Spec::from_bytes(&fence.to_bytes()).as_ref(), Ok(&fence));
@@ -973,11 +982,15 @@ fn a_fence_has_no_tree_no_name_and_no_shifted_ids() {
         host_name: b"atoll".to_vec(),
         ..fence.clone()
     };
+    let with_a_network = Spec {
+        funnel: full_spec().funnel,
+        ..fence.clone()
+    };
     let shifted = Spec {
         identity: full_spec().identity,
         ..fence
     };
-    for spec in [with_a_tree, with_a_name, shifted] {
+    for spec in [with_a_tree, with_a_name, with_a_network, shifted] {
         assert_eq!(Spec::from_bytes(&spec.to_bytes()), Err(Malformed::Tag));
     }
 }

@@ -20,9 +20,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_frame::{Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
+use atoll_frame::{Funnel, Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, filter, report_failure};
 use atoll_sys::descriptor;
+use atoll_sys::funnel;
 use atoll_sys::memory::Erasing;
 use atoll_sys::process::{self, Change, Child, Namespaces, Side};
 use atoll_sys::{credentials, socket};
@@ -35,6 +36,9 @@ static ALLOCATOR: Erasing = Erasing;
 
 const LINE: i32 = 3;
 const FIRST_FOREIGN: u32 = 4;
+
+/// Where connections to the outside arrive: no program inside can have this port.
+const FUNNEL_PORT: u16 = 15001;
 
 const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
@@ -221,7 +225,7 @@ fn make(
         Some(path) => Some(at(Stage::ControlGroups, open_path(path))?),
     };
     let (ready, go) = at(Stage::Start, socket::pair())?;
-    let (identity, fenced) = (spec.identity, spec.fenced);
+    let (identity, fenced, funnel) = (spec.identity, spec.fenced, spec.funnel);
     let divided = process::divide(namespaces, cgroup.as_ref().map(AsFd::as_fd));
     match at(Stage::Namespaces, divided)? {
         Side::Child => {
@@ -241,7 +245,7 @@ fn make(
             let equipped = if fenced {
                 release(&go)
             } else {
-                equip(line, &child, identity, ahead, &go)
+                equip(line, &child, identity, ahead, &go, funnel)
             };
             match equipped {
                 Ok(()) => Ok((child, go)),
@@ -275,6 +279,7 @@ fn equip(
     identity: Identity,
     ahead: Ahead,
     go: &OwnedFd,
+    funnel: Option<Funnel>,
 ) -> Result<(), Failure> {
     // The user namespace that the network is to belong to, if not this one.
     let mut owner = None;
@@ -300,10 +305,12 @@ fn equip(
     at(
         Stage::Namespaces,
         match (owner, ahead.network) {
-            (Some(owner), _) => make_network(&owner, go),
-            (None, Some(network)) => give_network(&network, go),
+            (Some(owner), _) => make_network(line, &owner, go, funnel),
             // The rest of this process's work needs no network.
-            (None, None) => own_network().and_then(|network| give_network(&network, go)),
+            (None, made) => made
+                .map_or_else(own_network, Ok)
+                .and_then(|network| lead_out(line, funnel).map(|()| network))
+                .and_then(|network| give_network(&network, go)),
         },
     )
 }
@@ -338,6 +345,22 @@ fn begin(
     }
 }
 
+/// Lets the network that this process is in lead to listeners, and hands those to the
+/// host side. Nobody inside has them, or the right to change what leads there.
+fn lead_out(line: &OwnedFd, funnel: Option<Funnel>) -> io::Result<()> {
+    let Some(Funnel { connections_max }) = funnel else {
+        return Ok(());
+    };
+    let made = funnel::Funnel {
+        port: FUNNEL_PORT,
+        connections_max,
+    };
+    funnel::make(made)?;
+    let listeners = funnel::listeners(made)?;
+    let with: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
+    socket::send(line.as_fd(), &Report::Network.to_bytes(), &with)
+}
+
 /// That the first process is gone is no failure of this side's: it has told why.
 fn give_network(network: &OwnedFd, go: &OwnedFd) -> io::Result<()> {
     let _ = socket::send(go.as_fd(), b"n", &[network.as_fd()]);
@@ -347,10 +370,17 @@ fn give_network(network: &OwnedFd, go: &OwnedFd) -> io::Result<()> {
 /// Makes the sandbox's network while the first process builds the tree. That is done by
 /// a process which ends right after: it has to join the network's owner, and rights
 /// there are no launcher's.
-fn make_network(owner: &OwnedFd, go: &OwnedFd) -> io::Result<()> {
+fn make_network(
+    line: &OwnedFd,
+    owner: &OwnedFd,
+    go: &OwnedFd,
+    funnel: Option<Funnel>,
+) -> io::Result<()> {
     let make = || -> io::Result<()> {
         credentials::join_namespace(owner.as_fd(), CLONE_NEWUSER)?;
-        give_network(&own_network()?, go)
+        let network = own_network()?;
+        lead_out(line, funnel)?;
+        give_network(&network, go)
     };
     let child = match process::divide(Namespaces::NONE, None)? {
         Side::Parent(child) => child,

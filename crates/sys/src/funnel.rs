@@ -8,9 +8,12 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{getsockname, netlink};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, netlink, socket_with,
+    sockopt,
+};
 
 use crate::check;
 use crate::netlink::{APPEND, Batch, CREATE, EXCLUSIVE, attribute, nested};
@@ -72,6 +75,73 @@ fn own_all_addresses(family: u8) -> io::Result<()> {
         attribute(out, OUT_DEVICE, &LOOPBACK.to_ne_bytes());
     });
     batch.send(None)
+}
+
+/// What receives there: TCP at the funnel's port, and questions to a name server, of
+/// IPv4; then the same of IPv6, where there is any. Each datagram tells where it was meant
+/// to go (ip(7), `IP_PKTINFO`), and an answer can come from there.
+///
+/// # Errors
+/// The kernel's.
+pub fn listeners(funnel: Funnel) -> io::Result<Vec<OwnedFd>> {
+    let any = |port| [SocketAddr::from(([0; 4], port)), ([0_u16; 8], port).into()];
+    let [tcp_4, tcp_6] = any(funnel.port);
+    let [udp_4, udp_6] = any(DNS);
+    let mut made = vec![listener(tcp_4)?, receiver(udp_4)?];
+    match (listener(tcp_6), receiver(udp_6)) {
+        (Err(error), _) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {}
+        (tcp, udp) => made.extend([tcp?, udp?]),
+    }
+    Ok(made)
+}
+
+/// How many connections wait to be taken at most; the kernel takes less for more.
+const BACKLOG: i32 = 4096;
+
+fn listener(at: SocketAddr) -> io::Result<OwnedFd> {
+    let made = bound(at, SocketType::STREAM, |_| Ok(()))?;
+    listen(&made, BACKLOG)?;
+    Ok(made)
+}
+
+fn receiver(at: SocketAddr) -> io::Result<OwnedFd> {
+    let (level, option) = match at {
+        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_PKTINFO),
+        SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    bound(at, SocketType::DGRAM, |socket| {
+        // The answer's source is no address of a device.
+        if at.is_ipv6() {
+            sockopt::set_ipv6_freebind(socket, true)?;
+        }
+        let on: libc::c_int = 1;
+        let length = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: `on` is as long as `length` says and lives through the call.
+        check(unsafe {
+            let value = (&raw const on).cast();
+            libc::setsockopt(socket.as_raw_fd(), level, option, value, length)
+        })
+        .map(drop)
+    })
+}
+
+fn bound(
+    at: SocketAddr,
+    kind: SocketType,
+    prepare: impl FnOnce(&OwnedFd) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    let family = match at {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let made = socket_with(family, kind, flags, None)?;
+    if at.is_ipv6() {
+        sockopt::set_ipv6_v6only(&made, true)?;
+    }
+    prepare(&made)?;
+    bind(&made, &at)?;
+    Ok(made)
 }
 
 /// Where a connection that arrived at the funnel's port was meant to go. One that was

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use super::files::in_namespaces;
@@ -12,30 +12,30 @@ use crate::{credentials, network};
 const PORT: u16 = 15001;
 const FEW: u32 = 20;
 
-/// Runs in a funnel, with what listens on its port.
+const FUNNEL: Funnel = Funnel {
+    port: PORT,
+    connections_max: FEW,
+};
+
+/// Runs in a funnel, with what listens there: TCP and names of both kinds.
 #[track_caller]
-fn in_funnel(body: impl FnOnce([TcpListener; 2])) {
+fn in_funnel(body: impl FnOnce([TcpListener; 2], [UdpSocket; 2])) {
     in_namespaces(|| {
         credentials::leave_namespaces(libc::CLONE_NEWNET).unwrap();
         network::with_loopback().unwrap();
-        let made = funnel::make(Funnel {
-            port: PORT,
-            connections_max: FEW,
-        });
-        made.unwrap();
-        let four = TcpListener::bind(("0.0.0.0", PORT)).unwrap();
-        body([four, listener_6()])
+        funnel::make(FUNNEL).unwrap();
+        let listeners = funnel::listeners(FUNNEL).unwrap();
+        let [tcp_4, udp_4, tcp_6, udp_6] = <[OwnedFd; 4]>::try_from(listeners).unwrap();
+        let tcp = [tcp_4, tcp_6].map(TcpListener::from);
+        let udp = [udp_4, udp_6].map(UdpSocket::from);
+        for one in &tcp {
+            one.set_nonblocking(false).unwrap();
+        }
+        for one in &udp {
+            one.set_nonblocking(false).unwrap();
+        }
+        body(tcp, udp);
     });
-}
-
-/// On IPv6 alone.
-fn listener_6() -> TcpListener {
-    use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
-    let socket = socket(AddressFamily::INET6, SocketType::STREAM, None).unwrap();
-    sockopt::set_ipv6_v6only(&socket, true).unwrap();
-    bind(&socket, &SocketAddr::from(([0_u16; 8], PORT))).unwrap();
-    listen(&socket, 64).unwrap();
-    socket.into()
 }
 
 fn address(text: &str) -> SocketAddr {
@@ -44,7 +44,7 @@ fn address(text: &str) -> SocketAddr {
 
 #[test]
 fn the_outside_is_the_listener_and_loopback_is_the_programs_own() {
-    in_funnel(|[four, six]| {
+    in_funnel(|[four, six], _| {
         for (to, listener) in [
             ("1.2.3.4:8080", &four),
             ("10.0.0.1:22", &four),
@@ -97,7 +97,7 @@ fn the_outside_is_the_listener_and_loopback_is_the_programs_own() {
 
 #[test]
 fn what_is_not_meant_for_the_outside_has_no_destination_there() {
-    in_funnel(|[four, _]| {
+    in_funnel(|[four, _], _| {
         let _client = TcpStream::connect(("127.0.0.1", PORT)).unwrap();
         let (server, _) = four.accept().unwrap();
         let meant = funnel::original_destination(server.as_fd());
@@ -109,8 +109,7 @@ fn what_is_not_meant_for_the_outside_has_no_destination_there() {
 
 #[test]
 fn other_packets_are_refused_at_once_and_questions_for_names_arrive() {
-    in_funnel(|_| {
-        let names = UdpSocket::bind("0.0.0.0:53").unwrap();
+    in_funnel(|_, [names, names_6]| {
         let own = UdpSocket::bind("127.0.0.1:4000").unwrap();
         let client = UdpSocket::bind("0.0.0.0:0").unwrap();
         client
@@ -130,13 +129,15 @@ fn other_packets_are_refused_at_once_and_questions_for_names_arrive() {
             assert!(sent.is_err(), "{elsewhere}");
         }
         let six = UdpSocket::bind("[::]:0").unwrap();
+        six.send_to(b"six", address("[2001:db8::53]:53")).unwrap();
+        assert_eq!(names_6.recv(&mut got).unwrap(), 3);
         assert!(six.send_to(b"x", address("[2001:db8::1]:443")).is_err());
     });
 }
 
 #[test]
 fn connections_to_the_outside_are_limited_and_ones_inside_are_not() {
-    in_funnel(|[four, _]| {
+    in_funnel(|[four, _], _| {
         let mut held = Vec::new();
         let mut refused = false;
         for _ in 0..2 * FEW {
