@@ -289,6 +289,14 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(owned(number))
 }
 
+/// Lets no use of a descriptor wait, wherever it is open (fcntl(2), `O_NONBLOCK`).
+///
+/// # Errors
+/// The kernel's.
+pub fn never_block(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::io::ioctl_fionbio(fd, true)?)
+}
+
 /// Waits until one of them can be read or is closed at its other end, or the
 /// time is over (poll(2)). Returns which are ready: none after an interruption,
 /// and never one that is not there.

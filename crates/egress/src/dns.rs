@@ -1,0 +1,116 @@
+//! Answers to questions for names: nobody else is asked before a name may be reached,
+//! and what is answered is an address of Atoll's own.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use atoll_model::network::{HostName, Network};
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
+use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
+
+use crate::names::Names;
+use crate::refusals::why;
+
+/// How long an answer may be kept, seconds: it stays true for the sandbox's life.
+const TTL_SECONDS: u32 = 300;
+
+/// The longest question that is read, bytes.
+pub(crate) const QUESTION_BYTES_MAX: usize = 4096;
+
+/// "Prohibited" (RFC 8914).
+const PROHIBITED: u16 = 18;
+/// The option of extended errors.
+const EXTENDED_ERROR: u16 = 15;
+/// What an answer may be long, where the question allows it, bytes.
+const PAYLOAD_BYTES: u16 = 1232;
+
+/// What becomes of a question.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// What goes back, if anything does.
+    pub(crate) answer: Option<Vec<u8>>,
+    /// The name that was refused, and why.
+    pub(crate) refused: Option<(String, String)>,
+}
+
+/// Answers a question.
+pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -> Answered {
+    let silent = Answered {
+        answer: None,
+        refused: None,
+    };
+    let Ok(asked) = Message::from_vec(question) else {
+        return silent;
+    };
+    if asked.metadata.message_type != MessageType::Query {
+        return silent;
+    }
+    let mut reply = Message::response(asked.metadata.id, asked.metadata.op_code);
+    reply.metadata.recursion_desired = asked.metadata.recursion_desired;
+    reply.metadata.recursion_available = true;
+    let mut refused = None;
+    match &*asked.queries {
+        [query] if asked.metadata.op_code == OpCode::Query => {
+            reply.add_query(query.clone());
+            match judge(query, network) {
+                Ok(name) => reply_with(&mut reply, query, &name, names),
+                Err((name, reason)) => {
+                    reply.metadata.response_code = ResponseCode::Refused;
+                    refused = Some((name, reason));
+                }
+            }
+        }
+        _ => reply.metadata.response_code = ResponseCode::NotImp,
+    }
+    if asked.edns.is_some() {
+        let mut edns = Edns::new();
+        edns.set_max_payload(PAYLOAD_BYTES);
+        if let Some((_, reason)) = &refused {
+            let mut told = PROHIBITED.to_be_bytes().to_vec();
+            told.extend_from_slice(format!("Atoll: {reason}").as_bytes());
+            edns.options_mut()
+                .insert(EdnsOption::Unknown(EXTENDED_ERROR, told));
+        }
+        reply.set_edns(edns);
+    }
+    Answered {
+        answer: reply.to_vec().ok(),
+        refused,
+    }
+}
+
+/// The name that is asked for, where it may be reached.
+fn judge(query: &Query, network: &Network) -> Result<HostName, (String, String)> {
+    let shown = query.name.to_ascii();
+    let shown = shown.strip_suffix('.').unwrap_or(&shown);
+    let refusal = |reason: String| (shown.to_owned(), reason);
+    if query.query_class != DNSClass::IN {
+        return Err(refusal("only names of the internet are known".to_owned()));
+    }
+    let name = HostName::parse(shown).map_err(|error| refusal(error.to_string()))?;
+    match network.name(&name) {
+        Ok(_) => Ok(name),
+        Err(unreachable) => Err(refusal(why(&unreachable))),
+    }
+}
+
+fn reply_with(reply: &mut Message, query: &Query, name: &HostName, names: &Mutex<Names>) {
+    let known = names.lock().map(|mut names| names.addresses(name));
+    let Ok(Some((four, six))) = known else {
+        reply.metadata.response_code = ResponseCode::ServFail;
+        return;
+    };
+    let data = match query.query_type {
+        RecordType::A => RData::A(four.into()),
+        RecordType::AAAA => RData::AAAA(six.into()),
+        // There is a host of that name, and nothing else is known of it.
+        _ => return,
+    };
+    reply.add_answer(Record::from_rdata(query.name.clone(), TTL_SECONDS, data));
+}
+
+/// Whether a connection is to a name server, whoever that is.
+pub(crate) fn is_name_server(to: SocketAddr) -> bool {
+    to.port() == 53
+}

@@ -1,0 +1,58 @@
+//! Addresses that stand for names: a program asks for a name, gets one of these, and
+//! connects to it; the name is what is judged then.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use atoll_model::network::HostName;
+
+/// Within 198.18.0.0/15, which nobody on the internet has (RFC 2544).
+const FIRST_4: u32 = u32::from_be_bytes([198, 18, 0, 1]);
+/// A prefix of Atoll's own among the private ones (RFC 4193).
+const FIRST_6: u128 = 0xfd61_746f_6c6c_0000_0000_0000_0000_0001;
+
+/// How many names can be known at once: as many as there are addresses of IPv4.
+const NAMES_MAX: usize = (1 << 17) - 2;
+
+/// The names that one sandbox has asked for and may reach.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    numbers: HashMap<HostName, u32>,
+    names: Vec<HostName>,
+}
+
+impl Names {
+    /// The addresses that stand for a name from now on; none when there are no more.
+    pub(crate) fn addresses(&mut self, name: &HostName) -> Option<(Ipv4Addr, Ipv6Addr)> {
+        let number = match self.numbers.get(name) {
+            Some(number) => *number,
+            None if self.names.len() >= NAMES_MAX => return None,
+            None => {
+                let number = u32::try_from(self.names.len()).ok()?;
+                self.names.push(name.clone());
+                self.numbers.insert(name.clone(), number);
+                number
+            }
+        };
+        let four = Ipv4Addr::from_bits(FIRST_4 + number);
+        Some((four, Ipv6Addr::from_bits(FIRST_6 + u128::from(number))))
+    }
+
+    /// Whether an address can stand for a name.
+    pub(crate) fn is_for_names(address: IpAddr) -> bool {
+        number(address).is_some()
+    }
+
+    /// The name that an address stands for.
+    pub(crate) fn name(&self, address: IpAddr) -> Option<&HostName> {
+        self.names.get(number(address)?)
+    }
+}
+
+fn number(address: IpAddr) -> Option<usize> {
+    let number = match address.to_canonical() {
+        IpAddr::V4(address) => u128::from(address.to_bits().checked_sub(FIRST_4)?),
+        IpAddr::V6(address) => address.to_bits().checked_sub(FIRST_6)?,
+    };
+    usize::try_from(number).ok().filter(|one| *one < NAMES_MAX)
+}

@@ -1,0 +1,56 @@
+//! What was refused: told of once, and counted.
+
+use std::collections::HashMap;
+
+use atoll_model::network::{Flow, FlowReport, Unreachable};
+
+/// How many different refusals are kept apart; further ones are not told of by name.
+const REFUSALS_MAX: usize = 1024;
+
+/// The refusals of one sandbox.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    counts: HashMap<(Flow, String), u64>,
+    further: u64,
+}
+
+impl Refusals {
+    /// Counts one; what is to be told of at once.
+    pub(crate) fn count(&mut self, flow: Flow, why: String) -> Option<FlowReport> {
+        let is_full = self.counts.len() >= REFUSALS_MAX;
+        let key = (flow, why);
+        if let Some(count) = self.counts.get_mut(&key) {
+            *count = count.saturating_add(1);
+            return None;
+        }
+        if is_full {
+            self.further = self.further.saturating_add(1);
+            return None;
+        }
+        let (flow, why) = key.clone();
+        self.counts.insert(key, 1);
+        Some(FlowReport::Refused {
+            flow,
+            why,
+            count: 1,
+        })
+    }
+
+    /// What is still to be told at the end.
+    pub(crate) fn rest(self) -> impl Iterator<Item = FlowReport> {
+        let repeated = self.counts.into_iter().filter(|(_, count)| *count > 1);
+        repeated.map(|((flow, why), count)| FlowReport::Refused { flow, why, count })
+    }
+}
+
+/// Why something cannot be reached, in words.
+pub(crate) fn why(unreachable: &Unreachable<'_>) -> String {
+    match unreachable {
+        Unreachable::NoRule => "no rule allows it".to_owned(),
+        Unreachable::Denied(rule) => format!("{} is denied by {}", rule.to, rule.origin),
+        Unreachable::Special(special) => format!(
+            "its address is {}: only a rule for that very address allows it",
+            special.name
+        ),
+    }
+}
