@@ -10,6 +10,7 @@ use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome, WorkspaceMode};
 use atoll_policy::Rules;
+use atoll_sandbox::Refused;
 use atoll_store::{Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -85,6 +86,7 @@ impl Conclusion<'_> {
             attachment,
             outcome,
             mut record,
+            flows,
             ..
         } = called;
         let mut cut = attachment.cut().map(cut_output).collect();
@@ -98,6 +100,7 @@ impl Conclusion<'_> {
         live::note_end(self.state, &record, &all, self.output);
         let mut denied = denied(&outcome, &all);
         denied.append(&mut cut);
+        denied.extend(flows.refused.iter().map(unreached));
         let went = Went {
             denied,
             refused_files: changes::refusals(&all).count() as u64,
@@ -371,6 +374,21 @@ fn denied(outcome: &Outcome, all: &[LayerChanges]) -> Vec<Denied> {
     let files = changes::refusals(all).map(|(path, why)| once(refusal_line(&path, why), None));
     list.extend(files);
     list
+}
+
+/// Something outside that was not reached, and what would let it be.
+fn unreached(refused: &Refused) -> Denied {
+    let flow = &refused.flow;
+    let to = match flow.port {
+        0 => flow.host.clone(),
+        port => format!("{}:{port}", flow.host),
+    };
+    let to = printable(to.as_bytes());
+    Denied {
+        what: format!("reaching {to}: {}", printable(refused.why.as_bytes())),
+        times: refused.count,
+        limit: None,
+    }
 }
 
 fn refusal_line(path: &[u8], why: &str) -> String {

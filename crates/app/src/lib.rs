@@ -27,9 +27,10 @@ mod upkeep;
 mod why;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 use arguments::Command;
-use atoll_sandbox::{RECLAIM, reclaim_inside};
+use atoll_sandbox::{OUTSIDE, RECLAIM, reclaim_inside};
 use failure::Failure;
 use output::Output;
 
@@ -44,6 +45,12 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         && word == RECLAIM
     {
         return reclaim_inside(directories);
+    }
+    if arguments
+        .first()
+        .is_some_and(|name| name.as_bytes() == OUTSIDE.to_bytes())
+    {
+        return atoll_egress::program();
     }
     let command = match arguments::read(&arguments) {
         Ok(command) => command,

@@ -322,6 +322,8 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
         root: arguments.root,
         nesting: arguments.nesting,
         read_only_dirs,
+        allow: arguments.allow.clone(),
+        deny: arguments.deny.clone(),
         limits,
         timeout,
         environment: arguments.env.clone(),

@@ -3,8 +3,8 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{Attempt, Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Departing, Host, Native, SandboxError, Size, Starting, assemble,
-    detect_groups,
+    Assembled, Attachment, Departing, Flows, Host, Native, Outside, SandboxError, Size, Starting,
+    assemble, detect_groups,
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
@@ -53,6 +53,8 @@ pub struct Called<A> {
     pub record: RunRecord,
     /// What the person should know.
     pub notices: Vec<String>,
+    /// What came of its connections to the outside.
+    pub flows: Flows,
 }
 
 /// A call that did not come to its end.
@@ -117,7 +119,7 @@ pub fn call<A: Attachment>(
     };
     let mut attachment = attach(armed.grant());
     match prepared.and_then(|prepared| prepared.run(request, &mut armed, &mut attachment)) {
-        Ok((outcome, record, notices, departing)) => {
+        Ok((outcome, record, notices, flows, departing)) => {
             request
                 .ledger
                 .close(armed, &outcome, closing(request, &outcome))?;
@@ -127,6 +129,7 @@ pub fn call<A: Attachment>(
                 outcome,
                 record,
                 notices,
+                flows,
             })
         }
         Err(error) => {
@@ -139,6 +142,10 @@ pub fn call<A: Attachment>(
         }
     }
 }
+
+/// What is there after it: how it ended, its record, what the person should know, what
+/// came of its connections, and who still leaves.
+type Ran = (Outcome, RunRecord, Vec<String>, Flows, Option<Departing>);
 
 /// What is there before the program: the run's own files and its sandbox.
 struct Prepared {
@@ -196,7 +203,7 @@ impl Prepared {
         request: &Request<'_>,
         armed: &mut Armed<Grant>,
         attachment: &mut dyn Attachment,
-    ) -> Result<(Outcome, RunRecord, Vec<String>, Option<Departing>), CallError> {
+    ) -> Result<Ran, CallError> {
         let Self {
             mut record,
             placed,
@@ -212,14 +219,18 @@ impl Prepared {
             }
             unrecorded.is_none()
         };
+        let network = armed.grant().boundary().network.clone();
+        let mut outside = Outside::new(&run, request.ledger, &network);
         let attended = assembled
             .start(armed)
-            .and_then(|running| running.attend(attachment, &mut witness));
+            .and_then(|running| running.attend(attachment, &mut witness, &mut outside));
+        let flows = outside.finish();
         let attended = match unrecorded {
             Some(error) => Err(error.into()),
             None => attended.map_err(CallError::from),
         };
-        let (outcome, departing) = match attended {
+        let told = attended.and_then(|attended| Ok((attended, flows?)));
+        let ((outcome, departing), flows) = match told {
             Ok(attended) => attended,
             Err(error) => {
                 fail(request, record)?;
@@ -231,7 +242,7 @@ impl Prepared {
         record.ending = Some(outcome.ending);
         record.exit = Some(outcome.ending.exit_status());
         let record = note_end(request, record, RunState::Kept)?;
-        Ok((outcome, record, placed.notices, departing))
+        Ok((outcome, record, placed.notices, flows, departing))
     }
 
     /// Takes back what was prepared for a call that goes no further.

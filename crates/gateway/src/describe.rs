@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use atoll_model::network::{Network, NetworkRule};
 use atoll_model::{Access, Boundary, Limits, Verdict, ViewKind};
 use atoll_policy::{Grant, Rules};
 use atoll_store::host_text;
@@ -32,7 +33,7 @@ fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String
     fields.insert("workspace-mode".to_owned(), json!(boundary.workspace));
     fields.insert("root".to_owned(), json!(boundary.root));
     fields.insert("nesting".to_owned(), json!(boundary.nesting));
-    fields.insert("network".to_owned(), json!("none"));
+    fields.insert("network".to_owned(), network(&boundary.network));
     fields.insert("limits".to_owned(), limits(&boundary.limits));
     let asked_for: Vec<&str> = rules
         .limits_asked_for()
@@ -115,6 +116,17 @@ fn flags(flags: &[(&str, bool)]) -> Value {
         .filter_map(|(name, is_set)| is_set.then_some(*name))
         .collect();
     json!(set)
+}
+
+/// `none`, or what is allowed and denied.
+fn network(network: &Network) -> Value {
+    if network.is_empty() {
+        return json!("none");
+    }
+    let list = |rules: &[NetworkRule]| -> Vec<String> {
+        rules.iter().map(|rule| rule.to.to_string()).collect()
+    };
+    json!({ "allow": list(&network.allow), "deny": list(&network.deny) })
 }
 
 fn limits(limits: &Limits) -> Value {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::Limits;
+use crate::network::Network;
 
 /// The whole of what one execution may see, change and use. Policy makes it,
 /// the sandbox builds exactly it: what is not named here does not exist inside.
@@ -35,6 +36,8 @@ pub struct Boundary {
     pub root: bool,
     /// Whether the program may make namespaces of its own, and mount in them.
     pub nesting: bool,
+    /// What the program may reach.
+    pub network: Network,
 }
 
 /// What holds a program in its boundary.

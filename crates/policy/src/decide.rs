@@ -5,6 +5,7 @@ use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, Workspace
 
 use crate::environment;
 use crate::grant::Grant;
+use crate::network;
 use crate::origin::Origin;
 use crate::places::{forbidden_here, is_plain_absolute};
 use crate::refusal::{self, reason};
@@ -46,7 +47,9 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
             .collect(),
         root: rules.root.value,
         nesting: rules.nesting.value,
+        network: rules.network.boundary(),
     };
+    reasons.extend(network::refusals(rules, facts.mode == Mode::Fence));
     reasons.extend(of_root(rules, facts.mode));
     reasons.extend(of_nesting(rules, facts.mode));
     if facts.mode == Mode::Fence {

@@ -351,6 +351,12 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Whether a key's value is a text.
+    pub(crate) fn holds_text(&self, key: &str) -> bool {
+        let value = self.table.get(key);
+        value.is_some_and(|value| matches!(value.get_ref(), Value::String(_)))
+    }
+
     fn take(&mut self, key: &str) -> Option<Entry<'a>> {
         let (name, value) = self.table.remove_entry(key)?;
         Some(Entry {

@@ -1,10 +1,12 @@
 //! The files around a profile: the organisation's above it, the user's choice.
 
+use atoll_model::network::Destination;
 use atoll_model::{LimitKey, WorkspaceMode};
 
 use crate::SourceFile;
 use crate::document::{Document, Section};
 use crate::error::Problem;
+use crate::network::parse_destination;
 use crate::origin::Sourced;
 use crate::places::{Place, parse_denied, parse_in_home};
 use crate::profile::parse_profile_name;
@@ -75,11 +77,13 @@ impl Organisation {
     }
 }
 
-/// `[deny]`: places and variables that are not shown, whoever asks.
+/// `[deny]`: places and variables that are not shown, hosts that are not reached, whoever
+/// asks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Denials {
     pub(crate) places: Vec<Sourced<Place>>,
     pub(crate) environment: Vec<Sourced<Pattern>>,
+    pub(crate) network: Vec<Sourced<Destination>>,
 }
 
 impl Denials {
@@ -90,7 +94,8 @@ impl Denials {
         let home = document.list(&mut section, "home-read", parse_in_home);
         let files = document.list(&mut section, "files", parse_denied);
         let environment = document.list(&mut section, "environment", Pattern::parse);
-        document.end(section, &["home-read", "files", "environment"]);
+        let network = document.list(&mut section, "network", parse_destination);
+        document.end(section, &["home-read", "files", "environment", "network"]);
         let home = home.map(|list| list.value).unwrap_or_default();
         let mut places: Vec<Sourced<Place>> = home
             .into_iter()
@@ -100,12 +105,14 @@ impl Denials {
         Self {
             places,
             environment: environment.map(|list| list.value).unwrap_or_default(),
+            network: network.map(|list| list.value).unwrap_or_default(),
         }
     }
 
     pub(crate) fn extend(&mut self, other: Self) {
         self.places.extend(other.places);
         self.environment.extend(other.environment);
+        self.network.extend(other.network);
     }
 }
 

@@ -24,6 +24,7 @@ mod home;
 mod layers;
 mod load;
 mod merge;
+mod network;
 mod origin;
 mod places;
 mod profile;

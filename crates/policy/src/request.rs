@@ -9,6 +9,7 @@ use atoll_model::{Access, Keep, Layering, LimitKey, View, ViewKind, WorkspaceMod
 
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
+use crate::network;
 use crate::origin::{Origin, Sourced};
 use crate::places::{
     CHANGED_BY_PACKAGES, LEFT_AS_IT_IS, forbidden_here, instead_of, is_plain_absolute,
@@ -41,7 +42,10 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     }
     too_many("--ro", requested.read_only_dirs.len())?;
     too_many("--env", requested.environment.len())?;
+    too_many("--allow", requested.allow.len())?;
+    too_many("--deny", requested.deny.len())?;
     apply_read_only(rules, requested);
+    network::apply(rules, &requested.allow, &requested.deny)?;
     apply_limits(rules, requested)?;
     for option in &requested.environment {
         apply_variable(rules, option).map_err(|why| ProfileError::Request {
@@ -278,6 +282,11 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     }
     if let Some(timeout) = requested.timeout {
         digest.add("--timeout", &timeout.as_nanos().to_be_bytes());
+    }
+    for (option, list) in [("--allow", &requested.allow), ("--deny", &requested.deny)] {
+        for text in list {
+            digest.add(option, text.as_bytes());
+        }
     }
     for option in &requested.environment {
         digest.add("--env", option.as_bytes());

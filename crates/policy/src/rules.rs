@@ -6,6 +6,7 @@ use atoll_model::{
     InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
 };
 
+use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
 use crate::source::HostFacts;
 use crate::variables::{PASSED, Pattern};
@@ -38,6 +39,7 @@ pub struct Rules {
     pub(crate) terminal: TerminalRules,
     pub(crate) syscalls: SyscallRules,
     pub(crate) programs: Vec<Sourced<PathBuf>>,
+    pub(crate) network: NetworkRules,
     /// Why every call is denied; empty when it is not.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) notices: Vec<Notice>,
@@ -138,6 +140,7 @@ impl Rules {
                 deny_nesting: no(),
             },
             programs: Vec::new(),
+            network: NetworkRules::default(),
             refusals: Vec::new(),
             notices: Vec::new(),
             digest: String::new(),

@@ -7,6 +7,7 @@ use atoll_model::{LimitKey, Limits, WorkspaceMode};
 
 use crate::document::{Complaint, Document, Section};
 use crate::home::HomeSettings;
+use crate::network::NetworkSettings;
 use crate::origin::Sourced;
 use crate::places::{Place, parse_absolute, parse_place};
 use crate::suggest::nearest;
@@ -27,6 +28,7 @@ pub(crate) enum Author {
 /// What one file sets; nothing where it is silent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
+    pub(crate) network: NetworkSettings,
     pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
     pub(crate) forbid_live: Option<Sourced<bool>>,
     pub(crate) system_read: Option<Sourced<Vec<Sourced<PathBuf>>>>,
@@ -74,10 +76,10 @@ impl Settings {
                 "a project's file cannot weaken the boundary",
             );
         }
-        document.text(top, "network", parse_network);
         let (pass, set) = read_environment(document, top, author);
         let (system_read, [root, nesting]) = read_system(document, top);
         Self {
+            network: NetworkSettings::read(document, top),
             workspace: document.text(top, "workspace", parse_workspace),
             forbid_live: only_tightened(document, top, "forbid-live", author, true),
             system_read,
@@ -112,17 +114,6 @@ pub(crate) fn workspace_name(mode: WorkspaceMode) -> &'static str {
         WorkspaceMode::CopyOnWrite => "copy-on-write",
         WorkspaceMode::Live => "live",
         WorkspaceMode::ReadOnly => "read-only",
-    }
-}
-
-fn parse_network(text: &str) -> Result<(), Complaint> {
-    match text {
-        "none" => Ok(()),
-        _ => Err(Complaint::new(
-            format!("{text:?} is not possible yet"),
-            "only \"none\" for now; hosts by name, for agents and package registries, come with \
-             the egress proxy",
-        )),
     }
 }
 

@@ -56,7 +56,6 @@ impl Rules {
         let mode = workspace_name(self.workspace.value);
         rows.text("workspace", "mode", mode, &self.workspace.origin);
         rows.flag("workspace", "forbid-live", &self.forbid_live);
-        rows.text("workspace", "network", "none", &Origin::BuiltIn);
         rows.flag("system", "root", &self.root);
         rows.flag("system", "nesting", &self.nesting);
         rows.views(self, ViewKind::System, "system");
@@ -81,6 +80,7 @@ impl Rules {
             "ATOLL_RUN=<the run's id>",
             &Origin::BuiltIn,
         );
+        rows.network(self);
         rows.limits(self);
         rows.flag("terminal", "queries", &self.terminal.queries);
         rows.flag("terminal", "clipboard", &self.terminal.clipboard);
@@ -152,6 +152,21 @@ impl Rows {
                 (Access::Layer(_), _) => ("layer", path),
             };
             self.text(section, key, &text, &view.origin);
+        }
+    }
+
+    fn network(&mut self, rules: &Rules) {
+        let lists = [
+            ("allow", &rules.network.allow),
+            ("deny", &rules.network.deny),
+        ];
+        for (key, list) in lists {
+            for one in list {
+                self.text("network", key, &one.value.to_string(), &one.origin);
+            }
+        }
+        if rules.network.allow.is_empty() {
+            self.text("network", "allow", "nothing", &Origin::BuiltIn);
         }
     }
 

@@ -88,6 +88,10 @@ pub struct Requested {
     pub nesting: bool,
     /// `--ro`: further paths to read, absolute, free of symbolic links.
     pub read_only_dirs: Vec<PathBuf>,
+    /// `--allow`: further destinations to reach.
+    pub allow: Vec<String>,
+    /// `--deny`: destinations not to reach.
+    pub deny: Vec<String>,
     /// `--limit KEY=VALUE`; may raise what a profile says, never what the
     /// organisation says. Of several for one key the last counts.
     pub limits: Vec<(LimitKey, String)>,

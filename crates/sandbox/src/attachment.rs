@@ -1,4 +1,4 @@
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Which of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,4 +35,14 @@ pub trait Attachment {
     fn transform(&mut self, stream: Stream, written: &[u8], shown: &mut Vec<u8>);
     /// The program was stopped by the terminal: returns when it is to go on.
     fn suspended(&mut self);
+}
+
+/// Whoever carries a sandbox's connections to the outside, where it has any.
+pub trait Carrier {
+    /// Takes what listens on the sandbox's network, once it is there.
+    fn take(&mut self, listeners: Vec<OwnedFd>);
+    /// What becomes readable when there is something to do.
+    fn waits_on(&self) -> Vec<BorrowedFd<'_>>;
+    /// Does it. Whether the program may go on.
+    fn attend(&mut self) -> bool;
 }

@@ -23,6 +23,7 @@ mod launcher;
 mod leftovers;
 mod mountinfo;
 mod native;
+mod outside;
 mod owners;
 mod placement;
 mod reclaim;
@@ -36,7 +37,7 @@ mod unshown;
 #[cfg(feature = "without_defences")]
 mod without;
 
-pub use attachment::{Attachment, Reaction, Stream};
+pub use attachment::{Attachment, Carrier, Reaction, Stream};
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use error::{SandboxError, explain};
 pub use held::{First, Held, Unified, detect as detect_groups};
@@ -45,6 +46,7 @@ pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
+pub use outside::{Flows, OUTSIDE, Outside, Refused};
 pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
-    Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission, ROOT_CAPABILITIES,
-    Report, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
+    Funnel, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission,
+    ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
 };
 use atoll_model::{Boundary, Call, LimitKey, Limits, WorkspaceMode};
 use atoll_policy::Grant;
@@ -45,6 +45,9 @@ const RLIMIT_CORE: u32 = 4;
 const RLIMIT_NPROC: u32 = 6;
 const RLIMIT_NOFILE: u32 = 7;
 const RLIMIT_DATA: u32 = 2;
+
+/// How many connections to the outside a sandbox can have at once.
+const CONNECTIONS_MAX: u32 = 1024;
 
 /// The host's name as every program inside sees it.
 const HOST_NAME: &[u8] = b"atoll";
@@ -272,6 +275,9 @@ fn describe(
         deny_sockets: boundary.syscalls.deny_sockets,
         deny_set_id: boundary.workspace == WorkspaceMode::Live,
         deny_memory_programs: !boundary.programs.is_empty(),
+        funnel: (!boundary.network.is_empty()).then_some(Funnel {
+            connections_max: CONNECTIONS_MAX,
+        }),
         terminal: native.terminal.map(|size| Terminal {
             rows: size.rows,
             columns: size.columns,

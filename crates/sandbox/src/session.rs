@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::disk::DiskWatch;
 use crate::groups::{Counted, Groups};
 use crate::launcher::{Departing, Launcher};
-use crate::{Attachment, Reaction, SandboxError, Stream};
+use crate::{Attachment, Carrier, Reaction, SandboxError, Stream};
 
 /// Rows and columns of a terminal.
 pub type Size = WindowSize;
@@ -119,6 +119,7 @@ impl Running {
         self,
         attachment: &mut dyn Attachment,
         witness: Witness<'_>,
+        carrier: &mut dyn Carrier,
     ) -> Result<(Outcome, Option<Departing>), SandboxError> {
         let Self {
             launcher,
@@ -151,6 +152,7 @@ impl Running {
             shown: [Vec::new(), Vec::new()],
             attempts: Vec::new(),
             witness,
+            carrier,
         };
         let attended = session.attend(attachment);
         let result = attended.and_then(|()| session.finish());
@@ -255,6 +257,7 @@ struct Session<'a> {
     /// At most one for each call that can be told of.
     attempts: Vec<Attempt>,
     witness: Witness<'a>,
+    carrier: &'a mut dyn Carrier,
 }
 
 /// What one wait has brought.
@@ -265,6 +268,7 @@ struct Ready {
     signals: bool,
     typing: bool,
     program_reads: bool,
+    outside: bool,
     written: [bool; 2],
     sinks: [bool; 2],
 }
@@ -285,6 +289,9 @@ impl Session<'_> {
             }
             if ready.line {
                 self.hear_launcher()?;
+            }
+            if ready.outside && !self.carrier.attend() {
+                self.order_end(Instant::now());
             }
             if ready.signals {
                 while let Some(reaction) = attachment.next_signal() {
@@ -358,6 +365,9 @@ impl Session<'_> {
             if pending > 0 {
                 waiting.add(attachment.sink(stream), PollFlags::OUT, Waits::Sink(stream));
             }
+        }
+        for outside in self.carrier.waits_on() {
+            waiting.add(outside, PollFlags::IN, Waits::Outside);
         }
         let Waiting { mut set, kinds } = waiting;
         let timeout = self.timeout(Instant::now());
@@ -447,7 +457,7 @@ impl Session<'_> {
             } => {
                 self.end(Ending::Exited { status: number });
             }
-            Report::Started { .. } | Report::Gone { .. } => {}
+            Report::Started { .. } | Report::Network | Report::Gone { .. } => {}
         }
         Ok(())
     }
@@ -483,6 +493,7 @@ impl Session<'_> {
                 self.failure = None;
                 self.fail(stage, error, &detail);
             }
+            Some((Report::Network, listeners)) => self.carrier.take(listeners),
             Some(_) => {}
         }
         if self.line.is_none() {
@@ -778,6 +789,7 @@ enum Waits {
     Signals,
     Typing,
     ProgramReads,
+    Outside,
     Written(Stream),
     Sink(Stream),
 }
@@ -790,6 +802,7 @@ impl Ready {
             Waits::Signals => Some(&mut self.signals),
             Waits::Typing => Some(&mut self.typing),
             Waits::ProgramReads => Some(&mut self.program_reads),
+            Waits::Outside => Some(&mut self.outside),
             Waits::Written(stream) => self.written.get_mut(stream as usize),
             Waits::Sink(stream) => self.sinks.get_mut(stream as usize),
         };

@@ -225,6 +225,25 @@ impl Ledger {
             .append_durable(&Draft::new("attempt.seen", Some(run), &body)?)
     }
 
+    /// Records what is told of a run's connections (`flow.opened`, `flow.closed`,
+    /// `flow.refused`).
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the event is not in the ledger then.
+    pub fn record_flow(
+        &self,
+        run: &RunId,
+        kind: &str,
+        body: &Value,
+        durability: Durability,
+    ) -> Result<Position, LedgerError> {
+        let draft = Draft::new(kind, Some(run), body)?;
+        match durability {
+            Durability::Durable => self.journal.append_durable(&draft),
+            Durability::Buffered => self.journal.append_buffered(&draft),
+        }
+    }
+
     /// Records how a run ended (`run.closed`), on disk when it returns.
     ///
     /// # Errors

@@ -95,6 +95,24 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, verbatim_doc_comment)]
     pub ro: Vec<PathBuf>,
 
+    /// A host that the program may reach; can be given several times
+    ///
+    /// HOST is a name, `*.` and a name for all beneath it, an address, a block of
+    /// addresses, or `*` for all of the internet; after a colon come ports. Without
+    /// them those of the web are meant, 80 and 443. Private addresses are reached only
+    /// where one is named. Default: what the profile names; without one, nothing.
+    /// Example: --allow github.com --allow db.example.com:5432 --allow 10.1.0.0/16:443
+    #[arg(long, value_name = "HOST[:PORT]", verbatim_doc_comment)]
+    pub allow: Vec<String>,
+
+    /// A host that the program may not reach, whatever allows it; as --allow
+    ///
+    /// A name is still answered where only some of its ports are denied; :* denies all.
+    /// Default: what the profile denies.
+    /// Example: --allow '*' --deny '*.example.com:*'
+    #[arg(long, value_name = "HOST[:PORT]", verbatim_doc_comment)]
+    pub deny: Vec<String>,
+
     /// How much the program may use, by name; can be given several times
     ///
     ///   memory=SIZE      all processes together  (default: 75% of the machine's)

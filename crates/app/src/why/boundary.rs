@@ -21,7 +21,7 @@ impl Story<'_> {
             .said("run.opened", "/workspace")
             .and_then(read_host_text);
         let workspace = workspace.unwrap_or_default();
-        let network = text(self.decision("network")).unwrap_or_default();
+        let network = self.decision("network").map(network).unwrap_or_default();
         let held = match text(self.decision("mode")).as_deref() {
             Some("fence") => "a fence, no namespaces: ",
             Some(_) | None => "",
@@ -145,5 +145,19 @@ fn in_short(names: &[OsString]) -> String {
     match names.len().saturating_sub(NAMES_SHOWN_MAX) {
         0 => words.join(", "),
         more => format!("{} and {more} more", words.join(", ")),
+    }
+}
+
+/// What may be reached, in one line.
+fn network(said: &Value) -> String {
+    let list = |member: &str| -> Vec<&str> {
+        let list = said.get(member).and_then(Value::as_array);
+        let list = list.into_iter().flatten();
+        list.filter_map(Value::as_str).collect()
+    };
+    match (said.as_str(), list("allow"), list("deny")) {
+        (Some(word), _, _) => word.to_owned(),
+        (None, allow, deny) if deny.is_empty() => allow.join(", "),
+        (None, allow, deny) => format!("{}; not {}", allow.join(", "), deny.join(", ")),
     }
 }
