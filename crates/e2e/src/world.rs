@@ -192,8 +192,20 @@ impl World {
     /// # Panics
     /// When that way back cannot be written.
     pub fn mount_shell(&self, script: &str) -> Invocation {
+        self.apart(script, "--mount")
+    }
+
+    /// The same with a network of its own, on which it can have any address.
+    ///
+    /// # Panics
+    /// When the way back cannot be written.
+    pub fn network_shell(&self, script: &str) -> Invocation {
+        self.apart(script, "--net")
+    }
+
+    fn apart(&self, script: &str, further: &str) -> Invocation {
         if is_root() {
-            let private = ["unshare", "--mount", "--propagation", "private", "--"];
+            let private = ["unshare", "--mount", further, "--propagation", "private"];
             return self.host_shell(script).under(private);
         }
         let (user, group) = id();
@@ -204,7 +216,7 @@ impl World {
         );
         fs::write(&back, text).unwrap();
         fs::set_permissions(&back, fs::Permissions::from_mode(0o755)).unwrap();
-        let own = ["unshare", "--user", "--map-root-user", "--mount", "--"];
+        let own = ["unshare", "--user", "--map-root-user", "--mount", further];
         self.host_shell(script).env("ATOLL", back).under(own)
     }
 

@@ -24,8 +24,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use atoll_model::network::{Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowKind, HostName, Network};
-use atoll_sys::{descriptor, socket};
-use hickory_resolver::TokioResolver;
+use atoll_sys::landlock::{self, Holds, Ruleset};
+use atoll_sys::{credentials, descriptor, socket};
+use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::system_conf::read_system_conf;
+use hickory_resolver::{Hosts, TokioResolver};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -119,25 +123,68 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
     descriptor::never_block(line.as_fd()).map_err(at("its line"))?;
+    let known = Known::read()?;
+    // Before there are threads, which would be without it.
+    confine().map_err(at("giving rights up"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let ran = runtime.block_on(serve(carriage, line, listeners));
+    let ran = runtime.block_on(serve(carriage, known, line, listeners));
     // What still waits for a name server is not waited for.
     runtime.shutdown_background();
     ran
 }
 
+/// What is known of names without a question: how to ask, and what needs none.
+struct Known {
+    servers: ResolverConfig,
+    options: ResolverOpts,
+    hosts: Hosts,
+}
+
+impl Known {
+    fn read() -> Result<Self, EgressError> {
+        let unusable =
+            |error: hickory_resolver::net::NetError| EgressError::Resolver(error.to_string());
+        let (servers, mut options) = read_system_conf().map_err(unusable)?;
+        // There are no files later.
+        options.use_hosts_file = ResolveHosts::Never;
+        let hosts = Hosts::from_system().unwrap_or_default();
+        Ok(Self {
+            servers,
+            options,
+            hosts,
+        })
+    }
+
+    fn resolver(self) -> Result<TokioResolver, EgressError> {
+        let provider = TokioRuntimeProvider::default();
+        let builder = TokioResolver::builder_with_config(self.servers, provider);
+        let built = builder.with_options(self.options).build();
+        let mut resolver = built.map_err(|error| EgressError::Resolver(error.to_string()))?;
+        resolver.set_hosts(Arc::new(self.hosts));
+        Ok(resolver)
+    }
+}
+
+/// From here on there is no file, no other process, and no right but that to make
+/// connections.
+fn confine() -> io::Result<()> {
+    credentials::forbid_inspection()?;
+    credentials::forbid_new_privileges()?;
+    credentials::keep_capabilities(0)?;
+    Ruleset::new(landlock::version()?, Holds::AllButPorts)?.enter()
+}
+
 async fn serve(
     carriage: Carriage,
+    known: Known,
     line: OwnedFd,
     listeners: Vec<OwnedFd>,
 ) -> Result<(), EgressError> {
-    let resolver = TokioResolver::builder_tokio()
-        .and_then(|builder| builder.build())
-        .map_err(|error| EgressError::Resolver(error.to_string()))?;
+    let resolver = known.resolver()?;
     let (end, over) = watch::channel(false);
     let egress = Arc::new(Egress {
         network: carriage.network,

@@ -206,23 +206,25 @@ async fn first_bytes(
     up: &AtomicU64,
 ) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
-    tokio::select! {
-        ready = program.readable() => ready.map_err(text)?,
-        ready = server.readable() => return ready.map_err(text),
-    }
     let mut bytes = Vec::with_capacity(BLOCK_BYTES);
+    // Not by readiness: that may be told when there is nothing to read.
+    let mut seen = [0];
+    let mut got = tokio::select! {
+        got = program.read_buf(&mut bytes) => got.map_err(text)?,
+        peeked = server.peek(&mut seen) => return peeked.map(drop).map_err(text),
+    };
     let hello = loop {
-        let read = timeout(HELLO_PATIENCE, program.read_buf(&mut bytes)).await;
-        let got = match read {
-            Ok(got) => got.map_err(text)?,
-            Err(_) => return Err("the beginning of TLS took too long".to_owned()),
-        };
         let hello = hello::read(&bytes);
         match hello {
             Hello::Partial if got > 0 && bytes.len() < HELLO_BYTES_MAX => {}
             Hello::Partial if got > 0 => break Hello::Malformed,
             _ => break hello,
         }
+        let read = timeout(HELLO_PATIENCE, program.read_buf(&mut bytes)).await;
+        got = match read {
+            Ok(got) => got.map_err(text)?,
+            Err(_) => return Err("the beginning of TLS took too long".to_owned()),
+        };
     };
     if hello.is_for_another(name) {
         return Err(format!(
