@@ -5,6 +5,7 @@ mod environment;
 mod files;
 mod layers;
 mod monotonic;
+mod network;
 mod selection;
 mod shipped;
 

@@ -116,7 +116,7 @@ fn mistakes_have_a_place_and_a_hint() {
             "p.toml",
             "network = 'full'",
             (1, 11),
-            "come with the egress proxy",
+            "write \"none\", or a table: [network] allow",
         ),
         (
             "p.toml",
@@ -583,7 +583,7 @@ extends = ["rust"]
 commands = ["x"]
 workspace = "read-only"
 forbid-live = true
-network = "none"
+network = { allow = ["example.com", "*.example.com:22", "10.0.0.0/8:5432"], deny = ["*:25"] }
 system.read = ["/usr", "/etc/ssl"]
 files.read = ["/srv/data", "~/data"]
 [home]
@@ -624,12 +624,12 @@ unenforced-limits = true
             "/src/atoll.toml",
             "profile='rust'\nworkspace='read-only'\nforbid-live=true\nnetwork='none'\n\
              home.read=['x']\ndeny.home-read=['.ssh']\ndeny.files=['/run','~/y']\n\
-             deny.environment=['AWS_*']\nterminal.title=false\nsyscalls.deny-sockets=true",
+             deny.environment=['AWS_*']\ndeny.network=['*:25']\nterminal.title=false\nsyscalls.deny-sockets=true",
         ),
         (
             "/etc/atoll/organisation.toml",
             "description='us'\nforbid-dangerous=true\nlimits.memory='8G'\n\
-             [require]\nworkspace='copy-on-write'\ndeny-debugging=true\n[terminal]\nclipboard=false",
+             deny.network=['*.example.com:*']\n[require]\nworkspace='copy-on-write'\ndeny-debugging=true\n[terminal]\nclipboard=false",
         ),
     ] {
         assert_eq!(check(text.as_bytes(), file), [], "{file}: {text}");
