@@ -10,7 +10,7 @@ use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome, WorkspaceMode};
 use atoll_policy::Rules;
-use atoll_sandbox::Refused;
+use atoll_sandbox::{Flows, Refused};
 use atoll_store::{Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -73,6 +73,8 @@ struct Went {
     planted: Vec<Vec<u8>>,
     groups: render::Changes,
     removed_sequences: BTreeMap<&'static str, u64>,
+    /// What came of its connections.
+    flows: Flows,
 }
 
 impl Conclusion<'_> {
@@ -108,6 +110,7 @@ impl Conclusion<'_> {
             outcome,
             groups: changes::grouped(&all),
             removed_sequences,
+            flows,
         };
         self.record_denials(&record, &went.denied)?;
         let asks = self.asks(&went);
@@ -188,6 +191,7 @@ impl Conclusion<'_> {
             changes: &went.groups,
             denied: &went.denied,
             attempts: &went.outcome.attempts,
+            network: traffic(&went.flows),
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
             afterwards,
@@ -202,6 +206,12 @@ impl Conclusion<'_> {
             self.output.warn(&format!(
                 "the memory limit was reached: the kernel ended {}",
                 render::counted(kills, "process", "processes")
+            ));
+        }
+        if let Some(why) = &went.flows.failure {
+            let why = printable(why.as_bytes());
+            self.output.warn(&format!(
+                "connections to the outside failed from some moment on: {why}"
             ));
         }
         if went.outcome.ending == Ending::NotFound {
@@ -408,6 +418,30 @@ fn planted(record: &RunRecord, all: &[LayerChanges]) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// What it sent and got, if it reached anything.
+fn traffic(flows: &Flows) -> Option<render::Traffic> {
+    (flows.made > 0).then_some(render::Traffic {
+        connections: flows.made,
+        up_bytes: flows.up_bytes,
+        down_bytes: flows.down_bytes,
+    })
+}
+
+fn network_json(flows: &Flows) -> serde_json::Value {
+    let refused = |one: &Refused| {
+        json!({
+            "host": one.flow.host, "port": one.flow.port, "why": one.why, "times": one.count,
+        })
+    };
+    json!({
+        "connections": flows.made,
+        "up-bytes": flows.up_bytes,
+        "down-bytes": flows.down_bytes,
+        "refused": flows.refused.iter().map(refused).collect::<Vec<_>>(),
+        "failure": flows.failure,
+    })
+}
+
 fn planted_warning(record: &RunRecord, planted: &[Vec<u8>]) -> String {
     let shown = planted.iter().take(PLANTED_SHOWN_MAX);
     let names: Vec<String> = shown.map(|path| printable(path)).collect();
@@ -499,6 +533,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
         },
         "denied": denied,
         "attempts": attempts,
+        "network": network_json(&went.flows),
         "denials-not-seen": DENIALS_NOT_SEEN,
         "control-files-in-workspace": planted,
     })

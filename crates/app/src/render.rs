@@ -22,8 +22,8 @@ use crate::escape::printable;
 pub use progress::Progress;
 pub use report::{Report, fold};
 pub use summary::{
-    Afterwards, Change, Changes, Denied, Group, Summary, describe_attempts, describe_ending,
-    limit_name, summary,
+    Afterwards, Change, Changes, Denied, Group, Summary, Traffic, describe_attempts,
+    describe_ending, limit_name, summary,
 };
 pub use table::{RunRow, runs_table};
 

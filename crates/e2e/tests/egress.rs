@@ -331,3 +331,37 @@ END"#;
     assert_eq!(closed[0]["up_bytes"], 33_554_432_u64, "{closed:?}");
     assert_eq!(closed[0]["down_bytes"], 33_554_432_u64);
 }
+
+#[test]
+fn a_program_goes_on_without_a_network_when_who_carries_it_is_ended() {
+    let world = World::new("a_program_goes_on_without_a_network_when_who_carries_it_is_ended");
+    if !is_possible(&world) {
+        return;
+    }
+    // The test ends that process from outside, while a connection is open.
+    let script = r#"python3 - <<'END'
+import os, socket, time
+s = socket.create_connection(("example.com", 7)); s.sendall(b"x"); s.recv(1)
+open("connected", "w").close()
+try: print("more" if s.recv(1) else "ended")
+except OSError: print("reset")
+try: socket.create_connection(("example.com", 7), 5); print("again")
+except OSError: print("refused")
+END"#;
+    let internet = world.top().join("internet");
+    fs::create_dir(&internet).unwrap();
+    fs::write(internet.join("internet.py"), INTERNET).unwrap();
+    let place = internet.display();
+    let command = format!(
+        "exec python3 '{place}/internet.py' '{place}' sh -c '\"$ATOLL\" run --discard --live --allow example.com:7 -- sh -c \"$0\" & \
+         run=$!; until test -e connected; do sleep 0.05; done; \
+         kill -KILL $(pgrep -P $run -x atoll-egress); wait $run' \"$@\""
+    );
+    let outcome = world.network_shell(&command).arg("sh").arg(script).run();
+    let said = outcome.out();
+    assert!(
+        said == "reset\nrefused\n" || said == "ended\nrefused\n",
+        "{outcome}"
+    );
+    let _ = outcome.says(["connections to the outside failed"]);
+}

@@ -36,12 +36,56 @@ pub(crate) fn read(bytes: &[u8]) -> Hello {
             Ok(None) => {}
             Ok(Some(accepted)) => {
                 let hello = accepted.client_hello();
-                return Hello::Tls(hello.server_name().map(str::to_owned));
+                let name = hello.server_name().map(str::to_owned);
+                // The library passes over names that are addresses; servers may not.
+                return match (&name, names_someone(bytes)) {
+                    (Some(_), Some(true)) | (None, Some(false)) => Hello::Tls(name),
+                    _ => Hello::Malformed,
+                };
             }
             Err(_) => return Hello::Malformed,
         }
     }
     Hello::Partial
+}
+
+/// Whether the first message, which the library has found to be well-formed, has the
+/// extension that names a host (RFC 6066, 3).
+fn names_someone(bytes: &[u8]) -> Option<bool> {
+    let mut rest = bytes;
+    let mut message = Vec::new();
+    // A message may lie in several records.
+    while let Some(([HANDSHAKE, _, _, high, low], after)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let (record, after) = after.split_at_checked(length)?;
+        message.extend_from_slice(record);
+        rest = after;
+    }
+    let mut rest = message.get(4 + 2 + 32..)?;
+    for width in [1, 2, 1] {
+        // The session's id, what ciphers there are, and what compression.
+        rest = split_field(rest, width)?.1;
+    }
+    let Some((mut extensions, _)) = split_field(rest, 2) else {
+        // None at all.
+        return Some(false);
+    };
+    while let Some((kind, after)) = extensions.split_first_chunk::<2>() {
+        if *kind == [0, 0] {
+            return Some(true);
+        }
+        extensions = split_field(after, 2)?.1;
+    }
+    Some(false)
+}
+
+/// A field that begins with its length in so many bytes, and what follows it.
+fn split_field(bytes: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_at_checked(width)?;
+    let length = length
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    rest.split_at_checked(length)
 }
 
 impl Hello {

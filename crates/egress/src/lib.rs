@@ -25,12 +25,13 @@ use std::time::Duration;
 
 use atoll_model::network::{Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowKind, HostName, Network};
 use atoll_sys::landlock::{self, Holds, Ruleset};
-use atoll_sys::{credentials, descriptor, socket};
+use atoll_sys::{credentials, descriptor, process, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
@@ -105,7 +106,8 @@ const LINE: i32 = 3;
 /// All that a process of its own does. Returns its exit status.
 #[must_use]
 pub fn program() -> u8 {
-    let line = descriptor::inherited(LINE).map_err(at("its line"));
+    let line = process::set_name(c"atoll-egress").and_then(|()| descriptor::inherited(LINE));
+    let line = line.map_err(at("its line"));
     // Nobody reads what it would say: whoever started it sees the line's end.
     u8::from(line.and_then(run).is_err())
 }
@@ -172,6 +174,13 @@ impl Known {
 /// From here on there is no file, no other process, and no right but that to make
 /// connections.
 fn confine() -> io::Result<()> {
+    // Each connection is two descriptors.
+    let files = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: files.maximum,
+        ..files
+    };
+    setrlimit(Resource::Nofile, most)?;
     credentials::forbid_inspection()?;
     credentials::forbid_new_privileges()?;
     credentials::keep_capabilities(0)?;
@@ -321,3 +330,6 @@ async fn serve_names_over_tcp(egress: &Egress, mut program: TcpStream) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use atoll_model::network::{Flow, FlowReport, Unreachable};
+use atoll_model::network::{Flow, FlowReport, NO_RULE, Unreachable};
 
 /// How many different refusals are kept apart; further ones are not told of by name.
 const REFUSALS_MAX: usize = 1024;
@@ -46,7 +46,7 @@ impl Refusals {
 /// Why something cannot be reached, in words.
 pub(crate) fn why(unreachable: &Unreachable<'_>) -> String {
     match unreachable {
-        Unreachable::NoRule => "no rule allows it".to_owned(),
+        Unreachable::NoRule => NO_RULE.to_owned(),
         Unreachable::Denied(rule) => format!("{} is denied by {}", rule.to, rule.origin),
         Unreachable::Special(special) => format!(
             "its address is {}: only a rule for that very address allows it",

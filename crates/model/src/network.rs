@@ -9,7 +9,9 @@ mod host;
 mod rules;
 
 pub use block::{Block, Special, special};
-pub use flow::{Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowKind, FlowOrder, FlowReport};
+pub use flow::{
+    Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowKind, FlowOrder, FlowReport, NO_RULE,
+};
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Network, NetworkRule, Ports, Unreachable,

@@ -23,6 +23,10 @@ use crate::Carrier;
 /// How long the carrier may take to end once there is nothing more to carry.
 const FAREWELL: Duration = Duration::from_secs(3);
 
+/// How long an order may take to be taken.
+const ORDER_PATIENCE: Duration = Duration::from_secs(1);
+const ORDER_PAUSE: Duration = Duration::from_micros(200);
+
 /// How many refusals are kept for the run's summary.
 const REFUSED_MAX: usize = 1024;
 
@@ -118,8 +122,13 @@ impl<'a> Outside<'a> {
                 self.record("flow.opened", opened(id, &flow), Durability::Durable)?;
                 self.flows.made = self.flows.made.saturating_add(1);
                 self.open.insert(id, flow);
-                if let State::Carrying { line, .. } = &self.state {
-                    order(line, FlowOrder::Recorded { id });
+                let told = match &self.state {
+                    State::Carrying { line, .. } => order(line, FlowOrder::Recorded { id }),
+                    State::None | State::Listening(_) => true,
+                };
+                if !told {
+                    self.end_carrier();
+                    self.fail("what carried them did not listen any more".to_owned());
                 }
                 Ok(())
             }
@@ -179,7 +188,7 @@ impl<'a> Outside<'a> {
     /// What could not be recorded.
     pub fn finish(mut self) -> Result<Flows, LedgerError> {
         if let State::Carrying { line, .. } = &self.state {
-            order(line, FlowOrder::End);
+            let _ = order(line, FlowOrder::End);
         }
         let until = Instant::now() + FAREWELL;
         while self.unrecorded.is_none() && self.hear_all() && Instant::now() < until {
@@ -274,10 +283,22 @@ fn begin(network: &Network, listeners: &[OwnedFd]) -> io::Result<(OwnedFd, u32)>
     Ok((line, pid))
 }
 
-/// Where it is gone its end is found by itself.
-fn order(line: &OwnedFd, order: FlowOrder) {
-    if let Ok(message) = serde_json::to_vec(&order) {
-        let _ = socket::send(line.as_fd(), &message, &[]);
+/// Whether an order was taken: whoever carries takes them at once, but for a moment when
+/// there are many. That it is gone is found by itself.
+fn order(line: &OwnedFd, order: FlowOrder) -> bool {
+    let Ok(message) = serde_json::to_vec(&order) else {
+        return false;
+    };
+    let until = Instant::now() + ORDER_PATIENCE;
+    loop {
+        match socket::send(line.as_fd(), &message, &[]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(()) | Err(_) => return true,
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(ORDER_PAUSE);
     }
 }
 

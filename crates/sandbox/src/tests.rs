@@ -12,6 +12,7 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 
+use atoll_model::network::Network;
 use atoll_model::{
     Access, Boundary, Limits, SyscallRights, TerminalRights, View, ViewKind, WorkspaceMode,
 };
@@ -60,6 +61,7 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
         programs: Vec::new(),
         root: false,
         nesting: false,
+        network: Network::default(),
     }
 }
 

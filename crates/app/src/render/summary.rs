@@ -37,12 +37,25 @@ pub struct Summary<'a> {
     pub denied: &'a [Denied],
     /// What it tried in order to get out.
     pub attempts: &'a [Attempt],
+    /// What it sent and got, if it reached anything.
+    pub network: Option<Traffic>,
     /// How many of these are files.
     pub refused_files: u64,
     /// Escape sequences removed from its output, by kind.
     pub removed_sequences: &'a BTreeMap<&'static str, u64>,
     /// What became of the changes.
     pub afterwards: Afterwards,
+}
+
+/// What a program sent and got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// How many connections it made.
+    pub connections: u64,
+    /// What it sent, bytes.
+    pub up_bytes: u64,
+    /// What it got, bytes.
+    pub down_bytes: u64,
 }
 
 /// The changes of a run, in the groups that are applied separately.
@@ -140,6 +153,9 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     if summary.afterwards != Afterwards::Discarded || summary.changes.total() > 0 {
         push_changes(paint, summary, &mut lines);
     }
+    if let Some(traffic) = &summary.network {
+        lines.push(line(paint, "network", &describe_traffic(traffic)));
+    }
     if !summary.attempts.is_empty() {
         let text = describe_attempts(summary.attempts);
         lines.push(line(paint, "attempts", &paint.style(Style::Bad, &text)));
@@ -152,6 +168,15 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     push_next(paint, summary, &mut lines);
     lines.push(String::new());
     lines.join("\n")
+}
+
+fn describe_traffic(traffic: &Traffic) -> String {
+    format!(
+        "{}, {} sent, {} received",
+        counted(traffic.connections, "connection", "connections"),
+        format_bytes(traffic.up_bytes),
+        format_bytes(traffic.down_bytes)
+    )
 }
 
 /// Which of the limits that were asked for a program could have passed.

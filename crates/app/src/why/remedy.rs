@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use atoll_model::network::{Destination, NO_RULE};
 use atoll_model::{Ending, LimitKey};
 use serde_json::Value;
 
 use super::{Story, text};
 use crate::render;
+
+/// How many hosts one command allows: more are a profile.
+const HOSTS_SHOWN_MAX: usize = 8;
 
 impl Story<'_> {
     /// A command for each thing that an option allows.
@@ -16,6 +20,7 @@ impl Story<'_> {
             .into_iter()
             .filter_map(|key| Some(self.again(&format!("--limit {}", self.twice(key)?))))
             .collect();
+        commands.extend(self.unreached().map(|options| self.again(&options)));
         match self.ending() {
             // What the host does not have either, no profile shows.
             Some(Ending::NotFound) if self.is_in_path() => {
@@ -41,6 +46,30 @@ impl Story<'_> {
         };
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    }
+
+    /// The options that would allow what no rule did.
+    fn unreached(&self) -> Option<String> {
+        let refused = self.events.iter().filter(|one| one.kind == "flow.refused");
+        let mut options: Vec<String> = Vec::new();
+        for event in refused {
+            let said = |member: &str| event.body.get(member);
+            if text(said("why")).as_deref() != Some(NO_RULE) {
+                continue;
+            }
+            let host = text(said("host")).unwrap_or_default();
+            let to = match said("port").and_then(Value::as_u64) {
+                None | Some(80 | 443) => host,
+                Some(port) => format!("{host}:{port}"),
+            };
+            // What was asked for may be no host at all, and is told by a program.
+            let allow = to.parse::<Destination>().map(|to| format!("--allow {to}"));
+            options.extend(allow.ok().filter(|option| !options.contains(option)));
+            if options.len() == HOSTS_SHOWN_MAX {
+                break;
+            }
+        }
+        (!options.is_empty()).then(|| options.join(" "))
     }
 
     /// The limits that the run came up against.

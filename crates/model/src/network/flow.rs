@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Network;
 
+/// Why something is refused that a rule could allow.
+pub const NO_RULE: &str = "no rule allows it";
+
 /// The longest message of either side, bytes.
 pub const FLOW_MESSAGE_BYTES_MAX: usize = 32 * 1024;
 

@@ -14,7 +14,7 @@ use super::limits;
 use crate::disk::DiskWatch;
 use crate::launcher::{Launcher, Parent};
 use crate::session::{Lines, last_words};
-use crate::{Attachment, Reaction, Running, SandboxError, Stream, Witness};
+use crate::{Attachment, Carrier, Reaction, Running, SandboxError, Stream, Witness};
 
 /// The other ends of a session's lines.
 struct Far {
@@ -62,6 +62,19 @@ impl Far {
 struct Spectator {
     input: Option<OwnedFd>,
     sink: OwnedFd,
+}
+
+/// For a sandbox without a network.
+struct Alone;
+
+impl Carrier for Alone {
+    fn take(&mut self, _: Vec<OwnedFd>) {}
+    fn waits_on(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+    fn attend(&mut self) -> bool {
+        true
+    }
 }
 
 impl Attachment for Spectator {
@@ -156,7 +169,7 @@ fn witnessed(
     };
     before(&far);
     let other = thread::spawn(move || other_side(far));
-    let result = running.attend(&mut spectator, witness);
+    let result = running.attend(&mut spectator, witness, &mut Alone);
     drop(spectator);
     other.join().unwrap();
     let mut text = Vec::new();

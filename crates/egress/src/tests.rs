@@ -1,0 +1,268 @@
+//! Judging without a network: names, the first bytes of connections, refusals.
+
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use atoll_model::network::{Flow, FlowKind, FlowReport, HostName, Network, NetworkRule};
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
+use proptest::prelude::*;
+
+use crate::dns;
+use crate::hello::{self, Hello};
+use crate::names::Names;
+use crate::refusals::Refusals;
+
+fn network(allow: &[&str]) -> Network {
+    let rule = |text: &&str| NetworkRule {
+        to: text.parse().unwrap(),
+        origin: "a test".to_owned(),
+    };
+    Network {
+        allow: allow.iter().map(rule).collect(),
+        deny: Vec::new(),
+    }
+}
+
+fn question(name: &str, kind: RecordType) -> Message {
+    let mut asked = Message::new(77, MessageType::Query, OpCode::Query);
+    asked.metadata.recursion_desired = true;
+    asked.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
+    asked
+}
+
+/// What comes back, and what was refused.
+fn answered(asked: &Message, names: &Mutex<Names>) -> (Message, Option<(String, String)>) {
+    let network = network(&["example.com", "*.example.org:22"]);
+    let answered = dns::answer(&asked.to_vec().unwrap(), &network, names);
+    let answer = Message::from_vec(&answered.answer.unwrap()).unwrap();
+    assert_eq!(answer.metadata.id, asked.metadata.id);
+    assert_eq!(answer.metadata.message_type, MessageType::Response);
+    (answer, answered.refused)
+}
+
+fn addresses(answer: &Message) -> Vec<IpAddr> {
+    let of = |data: &RData| match data {
+        RData::A(address) => Some(IpAddr::from(address.0)),
+        RData::AAAA(address) => Some(address.0.into()),
+        _ => None,
+    };
+    let data = answer.answers.iter().map(|record| &record.data);
+    data.filter_map(of).collect()
+}
+
+#[test]
+fn a_name_that_may_be_reached_gets_an_address_of_its_own() {
+    let names = Mutex::default();
+    let mut known = Vec::new();
+    for (name, form) in [
+        ("example.com.", "example.com"),
+        ("EXAMPLE.com.", "example.com"),
+        ("a.example.org.", "a.example.org"),
+    ] {
+        for kind in [RecordType::A, RecordType::AAAA] {
+            let (answer, refused) = answered(&question(name, kind), &names);
+            assert_eq!(answer.metadata.response_code, ResponseCode::NoError);
+            assert_eq!(refused, None);
+            let [address] = addresses(&answer)[..] else {
+                panic!("{answer}");
+            };
+            assert_eq!(address.is_ipv4(), kind == RecordType::A);
+            assert!(
+                atoll_model::network::special(address).is_some(),
+                "nobody has {address}"
+            );
+            assert!(Names::is_for_names(address));
+            let names = names.lock().unwrap();
+            assert_eq!(names.name(address).unwrap().as_str(), form);
+            known.push(address);
+        }
+    }
+    known.sort();
+    known.dedup();
+    assert_eq!(known.len(), 4, "two names, each of both kinds");
+}
+
+#[test]
+fn other_names_are_refused_with_a_reason() {
+    let names = Mutex::default();
+    for name in [
+        "example.org.",
+        "evil.example.",
+        "com.",
+        ".",
+        "1.2.3.4.",
+        "a_b.example.com.",
+        "xn--bcher-kva.example.",
+    ] {
+        let (answer, refused) = answered(&question(name, RecordType::A), &names);
+        assert_eq!(
+            answer.metadata.response_code,
+            ResponseCode::Refused,
+            "{name}"
+        );
+        assert!(answer.answers.is_empty());
+        assert!(refused.is_some(), "{name}");
+    }
+    let mut asked = question("evil.example.", RecordType::AAAA);
+    asked.set_edns(Edns::new());
+    let (answer, _) = answered(&asked, &names);
+    let told = format!("{:?}", answer.edns.unwrap());
+    let words: Vec<String> = b"Atoll: no rule".iter().map(u8::to_string).collect();
+    assert!(
+        told.contains(&words.join(", ")) || told.contains("Atoll: no rule"),
+        "{told}"
+    );
+}
+
+#[test]
+fn questions_for_something_else_tell_nothing() {
+    let names = Mutex::default();
+    for kind in [
+        RecordType::TXT,
+        RecordType::MX,
+        RecordType::HTTPS,
+        RecordType::SVCB,
+        RecordType::ANY,
+        RecordType::NS,
+    ] {
+        let (answer, _) = answered(&question("example.com.", kind), &names);
+        assert_eq!(answer.metadata.response_code, ResponseCode::NoError);
+        assert!(answer.answers.is_empty(), "{kind}");
+    }
+    let mut chaos = question("example.com.", RecordType::A);
+    chaos.queries[0].set_query_class(DNSClass::CH);
+    assert_eq!(
+        answered(&chaos, &names).0.metadata.response_code,
+        ResponseCode::Refused
+    );
+    let mut two = question("example.com.", RecordType::A);
+    two.add_query(two.queries[0].clone());
+    assert_eq!(
+        answered(&two, &names).0.metadata.response_code,
+        ResponseCode::NotImp
+    );
+    // An answer is no question: two such servers would talk for ever.
+    let mut answer = question("example.com.", RecordType::A);
+    answer.metadata.message_type = MessageType::Response;
+    let silent = dns::answer(&answer.to_vec().unwrap(), &network(&["*"]), &names);
+    assert!(silent.answer.is_none());
+}
+
+#[test]
+fn addresses_that_stand_for_nothing_are_known_so() {
+    let names = Names::default();
+    for (address, stands) in [
+        ("198.18.0.0", false),
+        ("198.18.0.1", true),
+        ("198.19.255.254", true),
+        ("198.19.255.255", false),
+        ("198.20.0.1", false),
+        ("fd61:746f:6c6c::1", true),
+        ("fd61:746f:6c6c::", false),
+        ("fd61:746f:6c6d::1", false),
+        ("::ffff:198.18.0.1", true),
+    ] {
+        let address: IpAddr = address.parse().unwrap();
+        assert_eq!(Names::is_for_names(address), stands, "{address}");
+        assert_eq!(names.name(address), None);
+    }
+}
+
+/// The first bytes of TLS for a name, as OpenSSL sends them.
+fn client_hello(name: &str) -> Vec<u8> {
+    let name = name.as_bytes();
+    let length = |bytes: usize| (bytes as u16).to_be_bytes();
+    let entry = [&[0][..], &length(name.len()), name].concat();
+    let list = [&length(entry.len())[..], &entry].concat();
+    let server_name = [&[0, 0][..], &length(list.len()), &list].concat();
+    let groups = [0, 10, 0, 4, 0, 2, 0, 29];
+    let signatures = [0, 13, 0, 4, 0, 2, 4, 3];
+    let extensions = [&server_name[..], &groups, &signatures].concat();
+    let body = [
+        &[3, 3][..],
+        &[7; 32],
+        &[0, 0, 2, 0x13, 0x01, 1, 0],
+        &length(extensions.len()),
+        &extensions,
+    ]
+    .concat();
+    let handshake = [&[1, 0][..], &length(body.len()), &body].concat();
+    [&[22, 3, 1][..], &length(handshake.len()), &handshake].concat()
+}
+
+#[test]
+fn the_name_in_the_first_bytes_is_read_however_they_come() {
+    let bytes = client_hello("example.com");
+    for length in 1..bytes.len() {
+        assert_eq!(hello::read(&bytes[..length]), Hello::Partial, "{length}");
+    }
+    let read = hello::read(&bytes);
+    assert_eq!(read, Hello::Tls(Some("example.com".to_owned())));
+    let asked = HostName::parse("example.com").unwrap();
+    assert!(!read.is_for_another(&asked));
+    assert!(read.is_for_another(&HostName::parse("www.example.com").unwrap()));
+    for other in [
+        "evil.example",
+        "example.com.evil.example",
+        "10.0.0.1",
+        "EXAMPLE.org",
+    ] {
+        assert!(
+            hello::read(&client_hello(other)).is_for_another(&asked),
+            "{other}"
+        );
+    }
+    assert!(!hello::read(&client_hello("EXAMPLE.com")).is_for_another(&asked));
+    assert_eq!(hello::read(b"GET / HTTP/1.1\r\n"), Hello::Other);
+    assert_eq!(
+        hello::read(b"\x16\x03\x01\xff\xffgarbage that goes on"),
+        Hello::Malformed
+    );
+    assert!(Hello::Malformed.is_for_another(&asked));
+}
+
+#[test]
+fn refusals_are_told_of_once_and_counted() {
+    let flow = |port: u16| Flow {
+        kind: FlowKind::Tunnel,
+        host: "evil.example".to_owned(),
+        address: None,
+        port,
+        rule: None,
+    };
+    let mut refusals = Refusals::default();
+    assert!(refusals.count(flow(1), "so".to_owned()).is_some());
+    assert!(refusals.count(flow(1), "so".to_owned()).is_none());
+    assert!(refusals.count(flow(1), "otherwise".to_owned()).is_some());
+    for port in 0..5_000 {
+        refusals.count(flow(port), "so".to_owned());
+    }
+    let rest: Vec<FlowReport> = refusals.rest().collect();
+    let [FlowReport::Refused { count: 3, .. }] = &rest[..] else {
+        panic!("{rest:?}");
+    };
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_as_a_question_is_answered_or_not(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+        let names = Mutex::default();
+        let answered = dns::answer(&bytes, &network(&["example.com"]), &names);
+        if let Some(answer) = answered.answer {
+            let answer = Message::from_vec(&answer).unwrap();
+            // Nothing but the one name that is allowed is ever answered.
+            for query in &answer.queries {
+                let is_allowed = query.name.to_ascii().eq_ignore_ascii_case("example.com.");
+                prop_assert!(is_allowed || answer.answers.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_comes_as_first_bytes_is_read(bytes in prop::collection::vec(any::<u8>(), 0..512), begins in any::<bool>()) {
+        let bytes = if begins { [&[22, 3, 1][..], &bytes].concat() } else { bytes };
+        let read = hello::read(&bytes);
+        prop_assert_eq!(read == Hello::Other, bytes.first() != Some(&22));
+    }
+}
