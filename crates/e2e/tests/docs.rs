@@ -119,6 +119,92 @@ fn the_commands_about_nesting_work() {
     }
 }
 
+/// Runs a line as a person's shell would, where there is a small internet.
+fn online(world: &World, command: &str) -> String {
+    let internet = world.top().join("internet");
+    let _ = std::fs::remove_dir_all(&internet);
+    std::fs::create_dir(&internet).expect("a directory");
+    let program = include_str!("egress/internet.py");
+    std::fs::write(internet.join("internet.py"), program).expect("a file");
+    let place = internet.display();
+    let line = format!("exec 2>&1; atoll() {{ \"$ATOLL\" \"$@\"; }}; {command}");
+    let outer = format!("exec python3 '{place}/internet.py' '{place}' sh -c \"$1\"");
+    let shell = world.network_shell(&outer).arg("sh").arg(line);
+    shell.within(LONG).run().out()
+}
+
+#[test]
+fn the_commands_about_the_network_work() {
+    let world = World::new("the_commands_about_the_network_work");
+    for program in ["python3", "ip", "curl"] {
+        if !program_exists(program) {
+            world.skip(&format!("{program} is not installed"), e2e::Avoidable::Yes);
+            return;
+        }
+    }
+    let text = document("docs/network.md");
+    let block = text.split("```console").nth(1).expect("it has commands");
+    let block = block.split("```").next().expect("it ends");
+    let commands = transcript(block);
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (command, printed) in commands {
+        let shown = online(&world, &command);
+        let mut rest = shown.lines().map(words);
+        for line in printed.lines().map(words) {
+            // How often a name was asked for is the resolver's business.
+            let found = rest.any(|shown| shown.starts_with(&line));
+            assert!(found && !line.is_empty(), "{command}: {line}: {shown}");
+        }
+    }
+    let readme = document("README.md");
+    let mut parts = readme.split('`').skip(1).step_by(2);
+    let command = parts
+        .find(|part| part.starts_with("atoll run --allow"))
+        .expect("the README has a command");
+    let shown = online(&world, command);
+    assert!(shown.starts_with("this is 93.184.216.34\n"), "{shown}");
+}
+
+/// What the page says can be written is read, and means what it says.
+#[test]
+fn what_the_page_on_the_network_writes_is_a_profile() {
+    let world = World::new("what_the_page_on_the_network_writes_is_a_profile");
+    let text = document("docs/network.md");
+    let block = text.split("```toml").nth(1).expect("it has a profile");
+    let block = block.split("```").next().expect("it ends");
+    world.profile("page", block);
+    let told = shell(&world, "atoll profile show page --json");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let values: Vec<_> = told["rules"]["network"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| format!("{} {}", row["key"], row["value"]).replace('"', ""))
+        .collect();
+    assert_eq!(
+        values,
+        [
+            "allow example.com",
+            "allow *.example.com:443,8000-8080",
+            "allow db.example.net:5432",
+            "allow 10.1.0.0/16:*",
+            "deny www.example.com:*",
+        ]
+    );
+    // Each host in the table is one.
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let hosts: Vec<&str> = rows
+        .filter_map(|row| row.split('|').nth(1))
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(hosts.len() >= 7, "{hosts:?}");
+    for host in hosts {
+        let run = format!("atoll run --discard --allow '{host}' -- echo fine");
+        assert_eq!(shell(&world, &run), "fine\n", "{host}");
+    }
+}
+
 #[test]
 fn every_command_that_documents_name_exists() {
     let world = World::new("every_command_that_documents_name_exists");
@@ -131,6 +217,7 @@ fn every_command_that_documents_name_exists() {
         "docs/doctor.md",
         "docs/root.md",
         "docs/nesting.md",
+        "docs/network.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();

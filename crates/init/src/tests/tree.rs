@@ -33,6 +33,7 @@ fn spec(operations: Vec<Operation>) -> Spec {
         deny_sockets: false,
         deny_set_id: false,
         deny_memory_programs: false,
+        funnel: None,
         terminal: None,
         arguments: vec![b"true".to_vec()],
         environment: Vec::new(),
