@@ -23,6 +23,8 @@ mod question;
 pub mod render;
 mod review;
 mod run;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 mod why;
 
@@ -33,8 +35,9 @@ use atoll_sandbox::{RECLAIM, reclaim_inside};
 use failure::Failure;
 use output::Output;
 
-/// The launcher program, built by this crate's build script.
-pub const LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
+/// The launcher program, built by this crate's build script. One place in memory: a
+/// constant would be in the program once for each part that names it.
+pub static LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
 
 /// Runs the program with these arguments, its own name first, and returns the
 /// exit status.
