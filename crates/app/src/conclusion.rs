@@ -53,12 +53,20 @@ pub struct Conclusion<'a> {
     pub asked_for: &'a [LimitKey],
 }
 
-/// What no list of denials covers: the kernel refuses these without telling.
-pub const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "other-system-calls"];
+/// What no list of denials covers: the kernel refuses these without telling. With nesting
+/// attempts are among them.
+const DENIALS_NOT_SEEN: [&str; 4] = ["network", "files", "other-system-calls", "attempts"];
 /// Names in the warning about control files.
 const PLANTED_SHOWN_MAX: usize = 8;
 /// Denials that the ledger names; the rest are counted there.
 const DENIALS_RECORDED_MAX: usize = 64;
+
+/// What lists of denials do not cover of a run, with nesting or without.
+#[must_use]
+pub fn denials_not_seen(nesting: bool) -> &'static [&'static str] {
+    let [always @ .., _] = &DENIALS_NOT_SEEN;
+    if nesting { &DENIALS_NOT_SEEN } else { always }
+}
 
 /// How a run went.
 struct Went {
@@ -481,7 +489,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
         },
         "denied": denied,
         "attempts": attempts,
-        "denials-not-seen": DENIALS_NOT_SEEN,
+        "denials-not-seen": denials_not_seen(run.rules.nesting()),
         "control-files-in-workspace": planted,
     })
 }

@@ -26,7 +26,8 @@ const EPERM: i32 = 1;
 
 /// Where calls wait.
 pub(crate) struct Gate {
-    listener: OwnedFd,
+    /// None where no call is heard of.
+    listener: Option<OwnedFd>,
     fence: Option<Fence>,
     denials: Denials,
     /// All calls that can come, once there is one: most programs make none.
@@ -48,7 +49,7 @@ struct Attempt {
 }
 
 impl Gate {
-    pub(crate) fn new(listener: OwnedFd, fence: Option<Fence>, denials: Denials) -> Self {
+    pub(crate) fn new(listener: Option<OwnedFd>, fence: Option<Fence>, denials: Denials) -> Self {
         Self {
             listener,
             fence,
@@ -62,8 +63,8 @@ impl Gate {
     }
 
     /// Readable when a call waits, and for ever once no caller is left.
-    pub(crate) fn listener(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+    pub(crate) fn listener(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.as_ref().map(AsFd::as_fd)
     }
 
     /// Whether calls are judged here.
@@ -77,7 +78,10 @@ impl Gate {
     /// # Errors
     /// When the listener itself fails: then every further call fails too.
     pub(crate) fn attend(&mut self, control: &OwnedFd) -> io::Result<()> {
-        let Some(call) = judging::next(self.listener.as_fd())? else {
+        let Some(listener) = &self.listener else {
+            return Ok(());
+        };
+        let Some(call) = judging::next(listener.as_fd())? else {
             return Ok(());
         };
         let coming = self.coming.get_or_insert_with(|| coming(self.denials));
@@ -85,7 +89,7 @@ impl Gate {
         let error = known.map_or(EPERM, |one| i32::from(one.error));
         let (answer, attempt) = match &mut self.fence {
             Some(fence) if request(call.call).is_some() => {
-                let judged = fence.judge(self.listener.as_fd(), &call);
+                let judged = fence.judge(listener.as_fd(), &call);
                 (judged.answer, judged.attempt)
             }
             Some(_) | None => (Answer::Error(error), true),
@@ -93,7 +97,8 @@ impl Gate {
         if let Some(Coming { name, number, .. }) = known.filter(|_| attempt) {
             self.count(number, name, call.thread, control);
         }
-        judging::answer(self.listener.as_fd(), call.id, answer)
+        let answered = |listener| judging::answer(listener, call.id, answer);
+        self.listener().map_or(Ok(()), answered)
     }
 
     /// Counts an attempt, and tells of the first of its kind.

@@ -201,7 +201,7 @@ impl Overseer<'_> {
                 Some(children.as_fd()),
                 Some(self.control.as_fd()),
                 self.launcher,
-                Some(self.gate.listener()),
+                self.gate.listener(),
             ];
             let [died, ordered, alone, waits] = descriptor::wait_readable(on, pause_ms)?;
             if died || more {
