@@ -23,8 +23,6 @@ mod question;
 pub mod render;
 mod review;
 mod run;
-#[cfg(test)]
-mod tests;
 mod upkeep;
 mod why;
 

@@ -469,3 +469,16 @@ fn an_apply_that_leaves_something_out_does_not_say_that_all_is_applied() {
     let _ = terminal.wait().success();
     assert!(world.exists("a") && !world.exists(".envrc"));
 }
+
+/// Where programs begin within these bytes, each with its own headers.
+fn programs_within(bytes: &[u8]) -> usize {
+    let starts = |at: &[u8]| at[..7] == *b"\x7fELF\x02\x01\x01" && at[52..56] == [64, 0, 56, 0];
+    bytes.windows(56).filter(|at| starts(at)).count()
+}
+
+/// What people download is no larger than it has to be: it holds itself and the launcher.
+#[test]
+fn the_program_holds_its_launcher_once() {
+    let program = std::env::var_os("ATOLL_BIN").unwrap();
+    assert_eq!(programs_within(&fs::read(program).unwrap()), 2);
+}
