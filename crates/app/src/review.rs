@@ -58,9 +58,13 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
     } else {
         RUNS_SHOWN
     };
-    let records: Vec<&RunRecord> = wanted.iter().copied().take(shown).collect();
+    let records: Vec<RunRecord> = wanted
+        .iter()
+        .take(shown)
+        .map(|record| changes::with_counts(&state, record))
+        .collect();
     if arguments.json {
-        let list: Vec<Value> = records.iter().map(|record| run_json(record)).collect();
+        let list: Vec<Value> = records.iter().map(run_json).collect();
         output.json(&json!(list));
         return Ok(0);
     }
@@ -117,7 +121,7 @@ fn row(record: &RunRecord, now: SystemTime) -> RunRow {
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(record.started_at_ms);
     let files = record
         .changes
-        .map_or(0, |counts| counts.added + counts.changed + counts.removed);
+        .map(|counts| counts.added + counts.changed + counts.removed);
     RunRow {
         run: record.run.clone(),
         age: format_duration(now.duration_since(started).unwrap_or_default()),
@@ -417,6 +421,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
         ignored: arguments.ignored,
         force: arguments.force,
     };
+    record = changes::with_counts(&state, &record);
     let all = changes::read(&state, &record)?;
     work.apply(&mut record, &all, &selection)?;
     if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
