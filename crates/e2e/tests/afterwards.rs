@@ -503,6 +503,8 @@ fn mistakes_are_told_with_what_was_meant() {
         .run()
         .success();
     passed.says(["NPM_TOKEN is passed on", "secret"]);
+    let forgotten = world.run(["--env", "NPM_TOKEM"], "true").run().success();
+    forgotten.says(["NPM_TOKEM is not set"]);
 }
 
 #[test]

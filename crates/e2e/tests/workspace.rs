@@ -744,7 +744,9 @@ fn a_run_whose_atoll_was_killed_keeps_its_changes() {
     let listed = |state: &str| {
         let rows = fine(&world, &["runs"]).out();
         let row = rows.lines().find(|row| row.contains(state)).unwrap();
-        row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        row.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     assert!(listed("running").contains(&"-".to_owned()));
     let below = e2e::descendants_of(running.pid());

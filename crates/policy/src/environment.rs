@@ -61,11 +61,26 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Environmen
     for (name, value) in &rules.environment.set {
         variables.insert(OsString::from(name), value.value.clone());
     }
+    notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
     Environment {
         variables: variables.into_iter().collect(),
         notices,
     }
+}
+
+/// What was named on the command line and is not set: a program without it may do
+/// something else than the person expects.
+fn asked_for_in_vain(rules: &Rules, variables: &BTreeMap<OsString, OsString>) -> Vec<Notice> {
+    let in_vain = rules.environment.pass.iter().filter_map(|pattern| {
+        let name = pattern.value.exact()?;
+        let is_asked_for = matches!(pattern.origin, Origin::CommandLine(_));
+        (is_asked_for && !variables.contains_key(OsStr::new(name))).then(|| Notice {
+            text: format!("{name} is not set, so the program does not get it"),
+            origin: pattern.origin.clone(),
+        })
+    });
+    in_vain.collect()
 }
 
 /// Who passes this variable on, if anybody does and nobody denies it. An exact

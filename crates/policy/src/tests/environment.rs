@@ -187,6 +187,24 @@ fn a_secret_that_the_command_line_passes_is_told() {
 }
 
 #[test]
+fn what_the_command_line_names_and_nobody_has_set_is_told() {
+    let mut world = world()
+        .profile(
+            "p",
+            "environment = { pass = ['RUST_LOG'], set = { B = 'b' } }",
+        )
+        .with("p")
+        .variable("CI", "1");
+    world.requested.environment = vec!["CI".into(), "HOME".into(), "A=".into()];
+    assert_eq!(world.notices(), "");
+    world.requested.environment = vec!["CII".into(), "B".into()];
+    let told = "CII is not set, so the program does not get it (--env)\n\
+        B is not set, so the program does not get it (--env)";
+    assert_eq!(world.notices(), told);
+    assert_eq!(world.value("B"), None);
+}
+
+#[test]
 fn wildcards_on_the_command_line_lead_to_profiles() {
     let mut world = world();
     world.requested.environment = vec!["CI_*".into()];
