@@ -388,6 +388,40 @@ fn a_program_supervises_calls_by_a_listener_of_its_own() {
     }
 }
 
+/// A queue is a file that no rule of Landlock can name, as it lies in no tree.
+#[test]
+fn queues_need_nesting_and_semaphores_do_not() {
+    let world = World::new("queues_need_nesting_and_semaphores_do_not");
+    if !has(&world, "cc") {
+        return;
+    }
+    let program = "#include <errno.h>\n#include <fcntl.h>\n#include <mqueue.h>\n\
+        #include <semaphore.h>\n#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n\
+        int main(void) {
+            struct mq_attr small = {.mq_maxmsg = 4, .mq_msgsize = 8};
+            mqd_t queue = mq_open(\"/queue\", O_CREAT | O_RDWR, 0600, &small);
+            printf(\"queue: %s\\n\", queue < 0 ? strerror(errno) : \"open\");
+            char heard[8] = \"\";
+            if (queue >= 0 && !mq_send(queue, \"said\", 5, 0) && mq_receive(queue, heard, 8, 0) > 0) puts(heard);
+            printf(\"semaphore: %s\\n\", sem_open(\"/s\", O_CREAT, 0600, 1) == SEM_FAILED ? strerror(errno) : \"open\");
+            printf(\"memory: %s\\n\", shm_open(\"/m\", O_CREAT | O_RDWR, 0600) < 0 ? strerror(errno) : \"open\");
+            return 0;
+        }";
+    let _ = world
+        .host("cc")
+        .args(["-x", "c", "-", "-o"])
+        .arg(world.path("ipc"))
+        .stdin(program)
+        .run()
+        .success();
+    let with = nested(&world, &[], "./ipc").success();
+    let rest = "semaphore: open\nmemory: open\n";
+    assert_eq!(with.out(), format!("queue: open\nsaid\n{rest}"), "{with}");
+    let without = world.run(["--discard"], "./ipc").run().success();
+    let refused = format!("queue: Permission denied\n{rest}");
+    assert_eq!(without.out(), refused, "{without}");
+}
+
 /// A control group of version 2 for a user, with a process of its own to see by.
 struct Group(PathBuf);
 
