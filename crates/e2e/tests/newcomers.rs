@@ -401,6 +401,22 @@ fn the_question_explains_itself_and_enter_keeps() {
 }
 
 #[test]
+fn whoever_interrupts_the_question_keeps() {
+    let world = World::new("whoever_interrupts_the_question_keeps");
+    for typed in ["\x03", "di\x1c", "\x04"] {
+        let mut terminal = world.run(NONE, "echo new > new").on_terminal(24, 80);
+        terminal.expect(QUESTION);
+        terminal.expect("]: ");
+        terminal.send(typed);
+        terminal.expect("kept; atoll apply");
+        let _ = terminal.wait().success();
+        assert!(!world.exists("new"), "{typed:?}");
+        assert_eq!(world.runs()[0]["state"], "kept", "{typed:?}");
+        assert_eq!(world.runs()[0]["changes"]["added"], 1, "{typed:?}");
+    }
+}
+
+#[test]
 fn the_question_of_a_live_run_is_about_taking_back() {
     let world = World::new("the_question_of_a_live_run_is_about_taking_back");
     world.write("old", "old\n");
