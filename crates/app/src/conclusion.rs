@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use atoll_gateway::Called;
@@ -22,6 +21,7 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::live;
 use crate::nesting;
+use crate::not_started;
 use crate::output::Output;
 use crate::question;
 use crate::render::{self, Afterwards, Denied};
@@ -209,8 +209,7 @@ impl Conclusion<'_> {
                 render::counted(kills, "process", "processes")
             ));
         }
-        if went.outcome.ending == Ending::NotFound {
-            let hint = not_at_path(record).unwrap_or_else(|| decision::not_found_hint(record));
+        if let Some(hint) = not_started::hint(record, went.outcome.ending) {
             self.output.warn(&hint);
         }
         let has_failed = match went.outcome.ending {
@@ -412,35 +411,6 @@ fn planted_warning(record: &RunRecord, planted: &[Vec<u8>]) -> String {
         names.join(", "),
         run = record.run
     )
-}
-
-/// Why a program that was named by its path is not there: such a path is looked
-/// for in the directory where the program starts, and not in `PATH`.
-fn not_at_path(record: &RunRecord) -> Option<String> {
-    let name = record.command.first()?;
-    let path = Path::new(name);
-    if !name.as_bytes().contains(&b'/') {
-        return None;
-    }
-    let shown = printable(name.as_bytes());
-    let directory = printable(record.directory.as_os_str().as_bytes());
-    let host = record.directory.join(path);
-    Some(if path.is_absolute() && host.exists() {
-        format!(
-            "{shown} is there on the host: profile {} does not show it inside, \
-             or the interpreter that it names (`#!`, loader) is missing inside",
-            record.profile
-        )
-    } else if path.is_absolute() {
-        format!("{shown} does not exist on the host either")
-    } else if host.exists() {
-        format!(
-            "{shown} is there in {directory}, but not inside, or the interpreter \
-             that it names (`#!`, loader) is missing inside"
-        )
-    } else {
-        format!("there is no file {shown} in {directory}")
-    })
 }
 
 /// How a run went, for machines.

@@ -18,6 +18,7 @@ mod failure;
 mod finding;
 mod live;
 mod nesting;
+mod not_started;
 mod output;
 mod question;
 pub mod render;

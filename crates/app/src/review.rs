@@ -423,8 +423,9 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
     };
     record = changes::with_counts(&state, &record);
     let all = changes::read(&state, &record)?;
-    work.apply(&mut record, &all, &selection)?;
-    if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
+    if !work.apply(&mut record, &all, &selection)? {
+        output.say("There was nothing to apply.\n");
+    } else if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
         output.say(&format!(
             "Run {}: {}. `atoll undo {0}` takes it back.\n",
             record.run,
@@ -443,8 +444,12 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
         output,
     };
     live::refuse_discard(&record)?;
+    let was = record.state;
     work.discard(&mut record)?;
     output.say(&format!("Run {} is discarded.\n", record.run));
+    if matches!(was, RunState::Applied | RunState::PartlyApplied) {
+        output.warn("what was applied of it stays in the workspace, and cannot be taken back now");
+    }
     Ok(0)
 }
 

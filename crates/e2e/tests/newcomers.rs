@@ -486,6 +486,50 @@ fn an_apply_that_leaves_something_out_does_not_say_that_all_is_applied() {
     assert!(world.exists("a") && !world.exists(".envrc"));
 }
 
+#[test]
+fn what_does_not_start_is_told_with_its_reason() {
+    let world = World::new("what_does_not_start_is_told_with_its_reason");
+    world.write("script", "echo hi\n");
+    fs::create_dir(world.path("directory")).unwrap();
+    for (command, status, words) in [
+        ("./script", 126, "chmod +x ./script"),
+        ("./directory", 126, "is a directory"),
+        ("nosuch", 127, "not in the PATH of the host either"),
+    ] {
+        let ended = world.atoll(["run", "--", command]).run();
+        ended.expect_status(status).says([words]);
+    }
+    let ended = world.atoll(["run", "--env", "PATH=", "--", "ls"]).run();
+    ended
+        .expect_status(127)
+        .says(["also inside, but not in the PATH there"]);
+    let small = world.run(["--limit", "memory=1"], "true").run();
+    small
+        .expect_status(125)
+        .is_clear_error(["1 B is too small to start anything; at least 4.0 MiB"]);
+    let held = world.run(["--limit", "cpu=1"], "true").run();
+    assert!(
+        held.code() == 0 || held.err().contains("try: without --limit cpu it starts"),
+        "{held}"
+    );
+}
+
+#[test]
+fn what_a_command_did_not_do_it_does_not_say() {
+    let world = World::new("what_a_command_did_not_do_it_does_not_say");
+    let _ = world.run_inside("echo new > new").success();
+    fine(&world, &["apply", "last"]).says(["applied"]);
+    let again = fine(&world, &["apply", "last"]);
+    again.says(["nothing to apply"]);
+    assert!(!again.err().contains("takes it back"), "{again}");
+    let discarded = fine(&world, &["discard", "last"]);
+    discarded.says(["stays in the workspace", "cannot be taken back now"]);
+    assert!(world.exists("new"));
+    let _ = world.run_inside("echo newer > new").success();
+    let discarded = fine(&world, &["discard", "last"]);
+    assert!(!discarded.err().contains("warning"), "{discarded}");
+}
+
 /// Where programs begin within these bytes, each with its own headers.
 fn programs_within(bytes: &[u8]) -> usize {
     let starts = |at: &[u8]| at[..7] == *b"\x7fELF\x02\x01\x01" && at[52..56] == [64, 0, 56, 0];
