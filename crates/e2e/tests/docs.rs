@@ -113,7 +113,8 @@ fn the_commands_about_root_inside_work() {
     let commands = transcript(block);
     assert_eq!(commands.len(), 3, "{commands:?}");
     for (command, _) in commands {
-        let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        // As ordinary users have it on Debian: without the programs of root.
+        let script = format!("PATH=$(dirname \"$ATOLL\"):/usr/bin:/bin; {command}");
         let ended = world.host_shell(&script).within(LONG).run().success();
         let shows = command.contains("cat /etc/motd");
         assert!(!shows || ended.out() == "changed\n", "{ended}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use atoll_model::Call;
 
@@ -57,6 +58,9 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Environmen
                 *value = OsString::from("root");
             }
         }
+        if let Some(path) = variables.get_mut(OsStr::new("PATH")) {
+            add_programs_of_root(path);
+        }
     }
     for (name, value) in &rules.environment.set {
         variables.insert(OsString::from(name), value.value.clone());
@@ -66,6 +70,21 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Environmen
     Environment {
         variables: variables.into_iter().collect(),
         notices,
+    }
+}
+
+/// Adds to a user's `PATH` what only root's has on some systems: useradd, ldconfig and
+/// such are there. An empty one stays empty: somebody wants it so.
+fn add_programs_of_root(path: &mut OsString) {
+    if path.is_empty() {
+        return;
+    }
+    for directory in ["/usr/local/sbin", "/usr/sbin", "/sbin"] {
+        let is_there = std::env::split_paths(path).any(|one| one == Path::new(directory));
+        if !is_there {
+            path.push(":");
+            path.push(directory);
+        }
     }
 }
 

@@ -149,7 +149,7 @@ pub struct RunArguments {
 
     /// Go on in the layer of an earlier run, with its changes in place
     ///
-    /// RUN is a run's id, a part of it that no other run has, or `last`.
+    /// RUN is a run's id, its beginning or end, or `last`.
     /// Default: a fresh layer.
     /// Example: --resume last, --resume k7qd
     #[arg(long, value_name = "RUN", verbatim_doc_comment)]

@@ -147,7 +147,7 @@ pub struct TailLedgerArguments {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct ShowLedgerArguments {
-    /// The run: its id, a part of it that no other run has, or `last`. Default: all runs.
+    /// The run: its id, its beginning or end, or `last`. Default: all runs.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
 }

@@ -79,6 +79,26 @@ fn variables_are_passed_by_name() {
 }
 
 #[test]
+fn root_inside_finds_the_programs_of_root() {
+    for (path, expected) in [
+        ("/usr/bin", "/usr/bin:/usr/local/sbin:/usr/sbin:/sbin"),
+        (
+            "/sbin:/usr/sbin:/bin",
+            "/sbin:/usr/sbin:/bin:/usr/local/sbin",
+        ),
+        ("", ""),
+    ] {
+        let mut world = world().variable("PATH", path);
+        assert_eq!(world.value("PATH").as_deref(), Some(path));
+        world.requested.root = true;
+        assert_eq!(world.value("PATH").as_deref(), Some(expected));
+    }
+    let mut without = world();
+    without.requested.root = true;
+    assert_eq!(without.value("PATH"), None);
+}
+
+#[test]
 fn atolls_own_variables_come_from_atoll_alone() {
     let world = world()
         .profile("p", "environment.pass = ['A*']")
