@@ -7,7 +7,7 @@ use std::path::Path;
 use atoll_frame::Stage;
 use atoll_gateway::{CallError, PlaceError};
 use atoll_layer::{CheckpointError, SealError};
-use atoll_model::Call;
+use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{FileFault, LedgerError, Refused, RunError, StateError};
@@ -25,6 +25,8 @@ pub struct About<'a> {
     pub call: &'a Call,
     /// The profile that decided.
     pub profile: &'a str,
+    /// The limits that options have set.
+    pub limits: &'a [LimitKey],
 }
 
 impl About<'_> {
@@ -48,10 +50,14 @@ impl About<'_> {
             [step] => vec![step.line()],
             _ => vec!["atoll doctor shows how a control group is given to you".to_owned()],
         };
-        ways.push(format!(
-            "{} shows who asks for {limit}; without that, or with another --profile, it starts",
-            self.show_profile()
-        ));
+        ways.push(if self.limits.iter().any(|key| key.name() == limit) {
+            format!("without --limit {limit} it starts")
+        } else {
+            format!(
+                "{} shows who asks for {limit}; without that, or with another --profile, it starts",
+                self.show_profile()
+            )
+        });
         ways.push(format!(
             "a profile of your own with extends = [\"{}\"] and [dangerous] unenforced-limits = \
              true starts without holding {limit}, which is recorded",

@@ -6,8 +6,10 @@ use std::time::{Duration, SystemTime};
 use atoll_layer::{
     AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, LayerPaths, XattrFlavour,
 };
+use atoll_model::WorkspaceMode;
 use atoll_store::{
-    ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, StateDir,
+    ChangeCounts, Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState,
+    StateDir, update_run,
 };
 
 use crate::failure::{Doing, Failure};
@@ -196,6 +198,28 @@ pub fn shown_path(one: &LayerChanges, path: &[u8]) -> Vec<u8> {
             [one.layer.inside.as_os_str().as_bytes(), b"/", path].concat()
         }
     }
+}
+
+/// A run's record with its counts: where nobody saw the run's end they are read from its
+/// layers, and noted. Of a run that has not ended, and of what was written straight to a
+/// workspace, they stay unknown.
+pub fn with_counts(state: &StateDir, record: &RunRecord) -> RunRecord {
+    let mut record = record.clone();
+    let is_apart = record.mode != WorkspaceMode::Live;
+    let has_ended = matches!(record.state, RunState::Interrupted | RunState::Failed);
+    if record.changes.is_none()
+        && has_ended
+        && is_apart
+        && let Ok(all) = read(state, &record)
+    {
+        record.changes = Some(counts(&grouped(&all)));
+        let counts = record.changes;
+        // Where that is impossible, they are read again the next time.
+        let _ = update_run(state, &record.run, Durability::Buffered, |kept| {
+            kept.changes = kept.changes.or(counts);
+        });
+    }
+    record
 }
 
 /// The counts of the workspace for the run's record.

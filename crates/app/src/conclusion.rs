@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use atoll_gateway::Called;
@@ -23,6 +22,7 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::live;
 use crate::nesting;
+use crate::not_started;
 use crate::output::Output;
 use crate::question;
 use crate::render::{self, Afterwards, Denied};
@@ -54,12 +54,20 @@ pub struct Conclusion<'a> {
     pub asked_for: &'a [LimitKey],
 }
 
-/// What no list of denials covers: the kernel refuses these without telling.
-pub const DENIALS_NOT_SEEN: [&str; 3] = ["network", "files", "other-system-calls"];
+/// What no list of denials covers: the kernel refuses these without telling. With nesting
+/// attempts are among them.
+const DENIALS_NOT_SEEN: [&str; 4] = ["network", "files", "other-system-calls", "attempts"];
 /// Names in the warning about control files.
 const PLANTED_SHOWN_MAX: usize = 8;
 /// Denials that the ledger names; the rest are counted there.
 const DENIALS_RECORDED_MAX: usize = 64;
+
+/// What lists of denials do not cover of a run, with nesting or without.
+#[must_use]
+pub fn denials_not_seen(nesting: bool) -> &'static [&'static str] {
+    let [always @ .., _] = &DENIALS_NOT_SEEN;
+    if nesting { &DENIALS_NOT_SEEN } else { always }
+}
 
 /// How a run went.
 struct Went {
@@ -214,8 +222,7 @@ impl Conclusion<'_> {
                 "connections to the outside failed from some moment on: {why}"
             ));
         }
-        if went.outcome.ending == Ending::NotFound {
-            let hint = not_at_path(record).unwrap_or_else(|| decision::not_found_hint(record));
+        if let Some(hint) = not_started::hint(record, went.outcome.ending) {
             self.output.warn(&hint);
         }
         let has_failed = match went.outcome.ending {
@@ -458,35 +465,6 @@ fn planted_warning(record: &RunRecord, planted: &[Vec<u8>]) -> String {
     )
 }
 
-/// Why a program that was named by its path is not there: such a path is looked
-/// for in the directory where the program starts, and not in `PATH`.
-fn not_at_path(record: &RunRecord) -> Option<String> {
-    let name = record.command.first()?;
-    let path = Path::new(name);
-    if !name.as_bytes().contains(&b'/') {
-        return None;
-    }
-    let shown = printable(name.as_bytes());
-    let directory = printable(record.directory.as_os_str().as_bytes());
-    let host = record.directory.join(path);
-    Some(if path.is_absolute() && host.exists() {
-        format!(
-            "{shown} is there on the host: profile {} does not show it inside, \
-             or the interpreter that it names (`#!`, loader) is missing inside",
-            record.profile
-        )
-    } else if path.is_absolute() {
-        format!("{shown} does not exist on the host either")
-    } else if host.exists() {
-        format!(
-            "{shown} is there in {directory}, but not inside, or the interpreter \
-             that it names (`#!`, loader) is missing inside"
-        )
-    } else {
-        format!("there is no file {shown} in {directory}")
-    })
-}
-
 /// How a run went, for machines.
 fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json::Value {
     let (outcome, groups) = (&went.outcome, &went.groups);
@@ -534,7 +512,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
         "denied": denied,
         "attempts": attempts,
         "network": network_json(&went.flows),
-        "denials-not-seen": DENIALS_NOT_SEEN,
+        "denials-not-seen": denials_not_seen(run.rules.nesting()),
         "control-files-in-workspace": planted,
     })
 }

@@ -66,7 +66,9 @@ impl Work<'_> {
                 let counts = record.changes;
                 let note = |kept: &mut RunRecord| kept.changes = counts;
                 self.update(record, note)?;
-                self.apply(record, all, &Selection::default())?;
+                if !self.apply(record, all, &Selection::default())? {
+                    self.output.say("There was nothing to apply.\n");
+                }
                 Ok(match record.state {
                     RunState::Applied => Afterwards::Applied,
                     RunState::PartlyApplied => Afterwards::PartlyApplied,
@@ -90,7 +92,8 @@ impl Work<'_> {
         }
     }
 
-    /// Writes selected changes to the person's directories, recorded before and after.
+    /// Writes selected changes to the person's directories, recorded before and after, and
+    /// returns whether there were any.
     ///
     /// # Errors
     /// Conflicts, no space, a directory that cannot be written: nothing is left
@@ -100,7 +103,7 @@ impl Work<'_> {
         record: &mut RunRecord,
         all: &[LayerChanges],
         selection: &Selection,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.refuse_interrupted(record)?;
         let mut steps = 0;
@@ -121,8 +124,7 @@ impl Work<'_> {
         }
         held |= all.iter().any(|one| is_partly(one, selection));
         if steps == 0 {
-            self.output.say("There was nothing to apply.\n");
-            return Ok(());
+            return Ok(false);
         }
         let state = if held {
             RunState::PartlyApplied
@@ -130,6 +132,7 @@ impl Work<'_> {
             RunState::Applied
         };
         self.update(record, |kept| kept.state = state)
+            .map(|()| true)
     }
 
     /// Carries a plan out with a journal of its own.
@@ -430,26 +433,6 @@ pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> Stri
         "{} {what}\n",
         output.error_paint.style(Style::Faint, "atoll:")
     )
-}
-
-/// Why a program that the person has may not be there inside.
-pub fn not_found_hint(record: &RunRecord) -> String {
-    let name = record.command.first().cloned().unwrap_or_default();
-    let shown = name.to_string_lossy();
-    let on_host = std::env::var_os("PATH").and_then(|path| {
-        std::env::split_paths(&path)
-            .map(|directory| directory.join(&name))
-            .find(|path| path.is_file())
-    });
-    match on_host {
-        Some(path) => format!(
-            "{shown} is at {} on the host, which profile {} does not show inside.\n\
-             Try --profile permissive, or a profile that names the directory (atoll profile list)",
-            path.display(),
-            record.profile
-        ),
-        None => format!("{shown} is not in the PATH of the host either"),
-    }
 }
 
 /// Relative paths within a workspace from what a person typed.

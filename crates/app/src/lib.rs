@@ -18,6 +18,7 @@ mod failure;
 mod finding;
 mod live;
 mod nesting;
+mod not_started;
 mod output;
 mod question;
 pub mod render;
@@ -34,8 +35,9 @@ use atoll_sandbox::{OUTSIDE, RECLAIM, reclaim_inside};
 use failure::Failure;
 use output::Output;
 
-/// The launcher program, built by this crate's build script.
-pub const LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
+/// The launcher program, built by this crate's build script. One place in memory: a
+/// constant would be in the program once for each part that names it.
+pub static LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
 
 /// Runs the program with these arguments, its own name first, and returns the
 /// exit status.

@@ -1,10 +1,13 @@
 //! The question at a run's end: what becomes of its changes.
 
-use std::io::BufRead;
+use std::os::fd::AsFd;
 
 use atoll_layer::{DiffOptions, write_diff};
 use atoll_model::WorkspaceMode;
+use atoll_sandbox::Signals;
 use atoll_store::{LayerKind, RunRecord};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use crate::changes::LayerChanges;
 use crate::decision::Decision;
@@ -41,16 +44,16 @@ impl Answer {
 /// Asks the person, on the terminal, until there is an answer.
 ///
 /// # Errors
-/// When a diff that was asked for cannot be read. An input that ends keeps.
+/// When a diff that was asked for cannot be read. An input that ends keeps, and so does
+/// who interrupts.
 pub fn ask(record: &RunRecord, all: &[LayerChanges], output: &Output) -> Result<Decision, Failure> {
+    let signals = Signals::take().doing("signals cannot be taken over")?;
     loop {
         output.say(&prompt(record.mode, output));
-        let mut line = String::new();
-        let read = std::io::stdin().lock().read_line(&mut line);
-        if matches!(read, Ok(0) | Err(_)) {
+        let Some(line) = typed(&signals) else {
             output.say("\n");
             return Ok(Decision::Keep);
-        }
+        };
         match Answer::of(&line, record.mode) {
             Answer::Decided(decision) => return Ok(decision),
             Answer::Diff => show_diff(all, output)?,
@@ -62,6 +65,47 @@ pub fn ask(record: &RunRecord, all: &[LayerChanges], output: &Output) -> Result<
         }
     }
 }
+
+/// SIGHUP, SIGINT, SIGQUIT and SIGTERM: they were taken over for the program, so that
+/// none of them ends Atoll by itself.
+const ENDING: [i32; 4] = [1, 2, 3, 15];
+
+/// What a person types on a line; `None` when the input ends, or one of these signals
+/// ends the question.
+fn typed(signals: &Signals) -> Option<String> {
+    let stdin = std::io::stdin();
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") {
+        let signalled = signals.descriptor();
+        let mut on =
+            [stdin.as_fd(), signalled].map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN));
+        match poll(&mut on, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+        while let Some(signal) = signals.next() {
+            if ENDING.contains(&signal) {
+                return None;
+            }
+        }
+        let [input, _] = on;
+        if input.revents().is_empty() {
+            continue;
+        }
+        // A terminal gives one line at a time.
+        let mut part = [0; LINE_BYTES];
+        match rustix::io::read(&stdin, &mut part) {
+            Ok(0) => return None,
+            Ok(count) => line.extend(part.iter().take(count)),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// The longest line that a terminal gives.
+const LINE_BYTES: usize = 4096;
 
 fn prompt(mode: WorkspaceMode, output: &Output) -> String {
     let paint = output.error_paint;

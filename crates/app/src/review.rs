@@ -58,9 +58,13 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
     } else {
         RUNS_SHOWN
     };
-    let records: Vec<&RunRecord> = wanted.iter().copied().take(shown).collect();
+    let records: Vec<RunRecord> = wanted
+        .iter()
+        .take(shown)
+        .map(|record| changes::with_counts(&state, record))
+        .collect();
     if arguments.json {
-        let list: Vec<Value> = records.iter().map(|record| run_json(record)).collect();
+        let list: Vec<Value> = records.iter().map(run_json).collect();
         output.json(&json!(list));
         return Ok(0);
     }
@@ -117,7 +121,7 @@ fn row(record: &RunRecord, now: SystemTime) -> RunRow {
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(record.started_at_ms);
     let files = record
         .changes
-        .map_or(0, |counts| counts.added + counts.changed + counts.removed);
+        .map(|counts| counts.added + counts.changed + counts.removed);
     RunRow {
         run: record.run.clone(),
         age: format_duration(now.duration_since(started).unwrap_or_default()),
@@ -417,9 +421,11 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
         ignored: arguments.ignored,
         force: arguments.force,
     };
+    record = changes::with_counts(&state, &record);
     let all = changes::read(&state, &record)?;
-    work.apply(&mut record, &all, &selection)?;
-    if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
+    if !work.apply(&mut record, &all, &selection)? {
+        output.say("There was nothing to apply.\n");
+    } else if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
         output.say(&format!(
             "Run {}: {}. `atoll undo {0}` takes it back.\n",
             record.run,
@@ -438,8 +444,12 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
         output,
     };
     live::refuse_discard(&record)?;
+    let was = record.state;
     work.discard(&mut record)?;
     output.say(&format!("Run {} is discarded.\n", record.run));
+    if matches!(was, RunState::Applied | RunState::PartlyApplied) {
+        output.warn("what was applied of it stays in the workspace, and cannot be taken back now");
+    }
     Ok(0)
 }
 

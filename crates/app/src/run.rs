@@ -394,6 +394,7 @@ fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
             let about = About {
                 call: asked,
                 profile,
+                limits: &rules.limits_of_options(),
             };
             let advice = about.advices(&other);
             let failure = Failure::new("the run failed").because(other);

@@ -14,7 +14,7 @@ use atoll_store::{Event, Ledger, read_host_text};
 use serde_json::{Value, json};
 
 use crate::arguments::WhyArguments;
-use crate::conclusion::DENIALS_NOT_SEEN;
+use crate::conclusion::denials_not_seen;
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
 use crate::finding;
@@ -270,12 +270,20 @@ impl Story<'_> {
         } else {
             "that is all that Atoll saw"
         };
+        let unheard = if self.is_nesting() {
+            "network, files, system calls, attempts to get out too"
+        } else {
+            "network, files, other system calls"
+        };
         report.line(
             "denied",
-            &format!(
-                "{seen}; what the kernel refuses (network, files, other system calls) it does not tell"
-            ),
+            &format!("{seen}; what the kernel refuses ({unheard}) it does not tell"),
         );
+    }
+
+    /// Whether it could make sandboxes of its own: then no attempt is heard of.
+    fn is_nesting(&self) -> bool {
+        self.decision("nesting").and_then(Value::as_bool) == Some(true)
     }
 
     /// What became of it and its changes later on.
@@ -325,7 +333,7 @@ impl Story<'_> {
             "limits-held-by": self.said("run.closed", "/enforcement"),
             "denied": self.denied(),
             "attempts": self.attempts(),
-            "denials-not-seen": DENIALS_NOT_SEEN,
+            "denials-not-seen": denials_not_seen(self.is_nesting()),
             "allow": self.remedies(),
             "events": events,
         })

@@ -286,6 +286,71 @@ fn gc_removes_what_is_not_needed_and_says_it_before() {
     assert!(world.runs().is_empty());
 }
 
+/// What `atoll gc --help` says about each state.
+#[test]
+fn gc_keeps_to_what_its_help_says() {
+    let world = World::new("gc_keeps_to_what_its_help_says");
+    let made = |commands: &[&str], days: u32| {
+        // A control file, so that an apply is one in part.
+        let script = "echo $ATOLL_RUN > \"$ATOLL_RUN\"; echo $ATOLL_RUN > .envrc";
+        let _ = world.run_inside(script).success();
+        let run = world.last_run();
+        for command in commands {
+            let words: Vec<&str> = command.split(' ').collect();
+            let (command, options) = words.split_first().unwrap();
+            let words = [&[*command, run.as_str()], options].concat();
+            let _ = fine(&world, &words);
+        }
+        let record = world
+            .state()
+            .join("atoll/runs")
+            .join(&run)
+            .join("record.json");
+        let age = format!("--date={days} days ago");
+        let _ = world.host("touch").arg(age).arg(record).run().success();
+        run
+    };
+    let whole = "apply --control --force";
+    let gone_on_with = made(&[], 0);
+    let resume = ["--keep", "--resume", gone_on_with.as_str()];
+    let _ = world.run(resume, "true").run().success();
+    let going_on = world.last_run();
+    let undone = made(&[whole, "undo"], 0);
+    let applied = made(&[whole], 29);
+    let applied_long_ago = made(&[whole], 31);
+    let in_part_long_ago = made(&["apply"], 31);
+    let kept = made(&[], 29);
+    let kept_long_ago = made(&[], 31);
+    let left = || -> Vec<String> {
+        let runs = world.runs();
+        let mut runs: Vec<_> = runs
+            .iter()
+            .map(|run| run["run"].as_str().unwrap().to_owned())
+            .collect();
+        runs.sort_unstable();
+        runs
+    };
+    let sorted = |mut runs: Vec<&String>| {
+        runs.sort_unstable();
+        runs.into_iter().cloned().collect::<Vec<_>>()
+    };
+    let go = [&gone_on_with, &undone, &applied_long_ago];
+    let stay = vec![
+        &going_on,
+        &applied,
+        &in_part_long_ago,
+        &kept,
+        &kept_long_ago,
+    ];
+    assert_eq!(left().len(), go.len() + stay.len());
+    fine(&world, &["gc"]).says(["3 runs removed"]);
+    assert_eq!(left(), sorted(stay));
+    let _ = fine(&world, &["gc", "--older-than", "30d"]);
+    assert_eq!(left(), sorted(vec![&going_on, &applied, &kept]));
+    let _ = fine(&world, &["gc", "--older-than", "28d"]);
+    assert_eq!(left(), [going_on]);
+}
+
 #[test]
 fn undo_of_a_live_run_leaves_what_came_later() {
     let world = World::new("undo_of_a_live_run_leaves_what_came_later");
@@ -503,6 +568,8 @@ fn mistakes_are_told_with_what_was_meant() {
         .run()
         .success();
     passed.says(["NPM_TOKEN is passed on", "secret"]);
+    let forgotten = world.run(["--env", "NPM_TOKEM"], "true").run().success();
+    forgotten.says(["NPM_TOKEM is not set"]);
 }
 
 #[test]

@@ -64,6 +64,19 @@ fn shell(world: &World, script: &str) -> String {
     world.host_shell(&script).run().out()
 }
 
+/// The same on a terminal, with this answer to what is asked at the end.
+fn shell_on_terminal(world: &World, script: &str, answer: &str) -> String {
+    let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {script}");
+    let shell = world.host_shell(&script).env("NO_COLOR", "1");
+    let mut terminal = shell.on_terminal(24, 100);
+    terminal.expect(QUESTION_END);
+    terminal.line(answer);
+    terminal.wait().out()
+}
+
+/// Where an answer is typed.
+const QUESTION_END: &str = "[?]: ";
+
 #[test]
 fn the_transcript_of_the_readme_is_real() {
     let world = World::new("the_transcript_of_the_readme_is_real");
@@ -75,7 +88,13 @@ fn the_transcript_of_the_readme_is_real() {
     let commands = transcript(block);
     assert!(commands.len() >= 4, "{commands:?}");
     for (command, printed) in commands {
-        let shown = shell(&world, &format!("exec 2>&1; {command}"));
+        let answer = printed
+            .lines()
+            .find_map(|line| line.split_once(QUESTION_END));
+        let shown = match answer {
+            Some((_, answer)) => shell_on_terminal(&world, &command, answer),
+            None => shell(&world, &format!("exec 2>&1; {command}")),
+        };
         let (shown, printed) = (without_particulars(&shown), without_particulars(&printed));
         // The id of who runs the tests stands in one line only.
         let same = |line: &&String| !line.contains("uid=") && !line.is_empty() && *line != "#";
@@ -94,7 +113,8 @@ fn the_commands_about_root_inside_work() {
     let commands = transcript(block);
     assert_eq!(commands.len(), 3, "{commands:?}");
     for (command, _) in commands {
-        let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        // As ordinary users have it on Debian: without the programs of root.
+        let script = format!("PATH=$(dirname \"$ATOLL\"):/usr/bin:/bin; {command}");
         let ended = world.host_shell(&script).within(LONG).run().success();
         let shows = command.contains("cat /etc/motd");
         assert!(!shows || ended.out() == "changed\n", "{ended}");

@@ -331,14 +331,95 @@ fn nesting_is_told_wherever_a_run_is() {
     let file = world.top().join("result.json");
     let file = file.to_str().unwrap();
     let (ended, json) = written(&["--nesting", "--keep", "--json", file]);
-    ended.says(["namespaces and mounts of its own"]);
+    ended.says(["namespaces and mounts of its own", "unheard"]);
     assert_eq!(json["nesting"], true, "{ended}");
+    let unseen = |json: &serde_json::Value| {
+        let names = json["denials-not-seen"].as_array().unwrap().clone();
+        names.contains(&"attempts".into())
+    };
+    assert!(unseen(&json), "{json}");
     let why = e2e::fine(&world, &["why", "last"]);
-    assert!(why.out().contains("(nesting)"), "{why}");
+    for words in ["(nesting)", "attempts to get out"] {
+        assert!(why.out().contains(words), "{words}: {why}");
+    }
+    assert!(unseen(
+        &e2e::fine(&world, &["why", "last", "--json"]).json()
+    ));
     let (ended, json) = written(&["--json", file]);
     assert_eq!(json["nesting"], false, "{ended}");
+    assert!(!unseen(&json), "{json}");
     let shown = e2e::fine(&world, &["profile", "show", "strict"]);
     assert!(shown.out().contains("deny-nesting = true"), "{shown}");
+}
+
+/// Container managers answer calls of what they contain by a listener, of which a process
+/// can have one (seccomp_unotify(2)).
+#[test]
+fn a_program_supervises_calls_by_a_listener_of_its_own() {
+    let world = World::new("a_program_supervises_calls_by_a_listener_of_its_own");
+    if !has(&world, "cc") {
+        return;
+    }
+    let _ = world
+        .host("cc")
+        .args(["-O1", "-static", "-x", "c", "-", "-o"])
+        .arg(world.path("supervisor"))
+        .stdin(include_str!("nesting/supervisor.c"))
+        .run()
+        .success();
+    let script = "./supervisor; ls -d made-by-the-supervisor never-made 2>&-; true";
+    let ended = nested(&world, &[], script).success();
+    // It is not asked for what Atoll refuses, so that it can let none of that go on.
+    let expected = "listener: done\nmkdirat: done\ngetppid: done\n\
+        add_key: Operation not permitted\nbpf: Operation not permitted\n\
+        asked for mkdirat: 1\nasked for getppid: 1\nasked for add_key: 0\nasked for bpf: 0\n\
+        made-by-the-supervisor\n";
+    assert_eq!(ended.out(), expected, "{ended}");
+    let without = world.run(["--discard"], script).run().success();
+    let refused = "listener: Device or resource busy\n";
+    assert_eq!(without.out(), refused, "{without}");
+    // Outside it is asked for all of them.
+    let outside = world.host_shell("./supervisor").run().success();
+    for name in ["add_key", "bpf"] {
+        assert!(
+            outside.out().contains(&format!("asked for {name}: 1\n")),
+            "{outside}"
+        );
+    }
+}
+
+/// A queue is a file that no rule of Landlock can name, as it lies in no tree.
+#[test]
+fn queues_need_nesting_and_semaphores_do_not() {
+    let world = World::new("queues_need_nesting_and_semaphores_do_not");
+    if !has(&world, "cc") {
+        return;
+    }
+    let program = "#include <errno.h>\n#include <fcntl.h>\n#include <mqueue.h>\n\
+        #include <semaphore.h>\n#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n\
+        int main(void) {
+            struct mq_attr small = {.mq_maxmsg = 4, .mq_msgsize = 8};
+            mqd_t queue = mq_open(\"/queue\", O_CREAT | O_RDWR, 0600, &small);
+            printf(\"queue: %s\\n\", queue < 0 ? strerror(errno) : \"open\");
+            char heard[8] = \"\";
+            if (queue >= 0 && !mq_send(queue, \"said\", 5, 0) && mq_receive(queue, heard, 8, 0) > 0) puts(heard);
+            printf(\"semaphore: %s\\n\", sem_open(\"/s\", O_CREAT, 0600, 1) == SEM_FAILED ? strerror(errno) : \"open\");
+            printf(\"memory: %s\\n\", shm_open(\"/m\", O_CREAT | O_RDWR, 0600) < 0 ? strerror(errno) : \"open\");
+            return 0;
+        }";
+    let _ = world
+        .host("cc")
+        .args(["-x", "c", "-", "-o"])
+        .arg(world.path("ipc"))
+        .stdin(program)
+        .run()
+        .success();
+    let with = nested(&world, &[], "./ipc").success();
+    let rest = "semaphore: open\nmemory: open\n";
+    assert_eq!(with.out(), format!("queue: open\nsaid\n{rest}"), "{with}");
+    let without = world.run(["--discard"], "./ipc").run().success();
+    let refused = format!("queue: Permission denied\n{rest}");
+    assert_eq!(without.out(), refused, "{without}");
 }
 
 /// A control group of version 2 for a user, with a process of its own to see by.

@@ -401,6 +401,22 @@ fn the_question_explains_itself_and_enter_keeps() {
 }
 
 #[test]
+fn whoever_interrupts_the_question_keeps() {
+    let world = World::new("whoever_interrupts_the_question_keeps");
+    for typed in ["\x03", "di\x1c", "\x04"] {
+        let mut terminal = world.run(NONE, "echo new > new").on_terminal(24, 80);
+        terminal.expect(QUESTION);
+        terminal.expect("]: ");
+        terminal.send(typed);
+        terminal.expect("kept; atoll apply");
+        let _ = terminal.wait().success();
+        assert!(!world.exists("new"), "{typed:?}");
+        assert_eq!(world.runs()[0]["state"], "kept", "{typed:?}");
+        assert_eq!(world.runs()[0]["changes"]["added"], 1, "{typed:?}");
+    }
+}
+
+#[test]
 fn the_question_of_a_live_run_is_about_taking_back() {
     let world = World::new("the_question_of_a_live_run_is_about_taking_back");
     world.write("old", "old\n");
@@ -468,4 +484,61 @@ fn an_apply_that_leaves_something_out_does_not_say_that_all_is_applied() {
     terminal.expect("applied in part");
     let _ = terminal.wait().success();
     assert!(world.exists("a") && !world.exists(".envrc"));
+}
+
+#[test]
+fn what_does_not_start_is_told_with_its_reason() {
+    let world = World::new("what_does_not_start_is_told_with_its_reason");
+    world.write("script", "echo hi\n");
+    fs::create_dir(world.path("directory")).unwrap();
+    for (command, status, words) in [
+        ("./script", 126, "chmod +x ./script"),
+        ("./directory", 126, "is a directory"),
+        ("nosuch", 127, "not in the PATH of the host either"),
+    ] {
+        let ended = world.atoll(["run", "--", command]).run();
+        ended.expect_status(status).says([words]);
+    }
+    let ended = world.atoll(["run", "--env", "PATH=", "--", "ls"]).run();
+    ended
+        .expect_status(127)
+        .says(["also inside, but not in the PATH there"]);
+    let small = world.run(["--limit", "memory=1"], "true").run();
+    small
+        .expect_status(125)
+        .is_clear_error(["1 B is too small to start anything; at least 4.0 MiB"]);
+    let held = world.run(["--limit", "cpu=1"], "true").run();
+    assert!(
+        held.code() == 0 || held.err().contains("try: without --limit cpu it starts"),
+        "{held}"
+    );
+}
+
+#[test]
+fn what_a_command_did_not_do_it_does_not_say() {
+    let world = World::new("what_a_command_did_not_do_it_does_not_say");
+    let _ = world.run_inside("echo new > new").success();
+    fine(&world, &["apply", "last"]).says(["applied"]);
+    let again = fine(&world, &["apply", "last"]);
+    again.says(["nothing to apply"]);
+    assert!(!again.err().contains("takes it back"), "{again}");
+    let discarded = fine(&world, &["discard", "last"]);
+    discarded.says(["stays in the workspace", "cannot be taken back now"]);
+    assert!(world.exists("new"));
+    let _ = world.run_inside("echo newer > new").success();
+    let discarded = fine(&world, &["discard", "last"]);
+    assert!(!discarded.err().contains("warning"), "{discarded}");
+}
+
+/// Where programs begin within these bytes, each with its own headers.
+fn programs_within(bytes: &[u8]) -> usize {
+    let starts = |at: &[u8]| at[..7] == *b"\x7fELF\x02\x01\x01" && at[52..56] == [64, 0, 56, 0];
+    bytes.windows(56).filter(|at| starts(at)).count()
+}
+
+/// What people download is no larger than it has to be: it holds itself and the launcher.
+#[test]
+fn the_program_holds_its_launcher_once() {
+    let program = std::env::var_os("ATOLL_BIN").unwrap();
+    assert_eq!(programs_within(&fs::read(program).unwrap()), 2);
 }

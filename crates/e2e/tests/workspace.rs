@@ -741,6 +741,14 @@ fn a_run_whose_atoll_was_killed_keeps_its_changes() {
         .run(NONE, "echo new > new; sync; echo ready; sleep 1000")
         .start();
     running.until_stdout("ready");
+    let listed = |state: &str| {
+        let rows = fine(&world, &["runs"]).out();
+        let row = rows.lines().find(|row| row.contains(state)).unwrap();
+        row.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(listed("running").contains(&"-".to_owned()));
     let below = e2e::descendants_of(running.pid());
     running.signal(rustix::process::Signal::KILL);
     let _ = running.wait();
@@ -750,6 +758,10 @@ fn a_run_whose_atoll_was_killed_keeps_its_changes() {
             .all(|one| !e2e::is_alive(one.pid))
             .then_some(())
     });
+    // How many files it has changed is read from what it left.
+    for _ in 0..2 {
+        assert!(listed("interrupted").contains(&"1".to_owned()));
+    }
     let told = world.run_inside("true").success();
     told.says(["interrupted", "atoll diff"]);
     let interrupted = world
@@ -757,9 +769,12 @@ fn a_run_whose_atoll_was_killed_keeps_its_changes() {
         .into_iter()
         .find(|run| run["state"] == "interrupted")
         .unwrap();
+    let counts = serde_json::json!({"added": 1, "changed": 0, "removed": 0});
+    assert_eq!(interrupted["changes"], counts);
     let run = interrupted["run"].as_str().unwrap();
     assert!(fine(&world, &["diff", run]).out().contains("+new"));
     let _ = fine(&world, &["apply", run]);
+    assert!(listed("applied").contains(&"1".to_owned()));
     assert_eq!(world.read("new"), "new\n");
 }
 

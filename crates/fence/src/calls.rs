@@ -14,17 +14,38 @@ const ENOPROTOOPT: u16 = 92;
 const EPROTONOSUPPORT: u16 = 93;
 const EAFNOSUPPORT: u16 = 97;
 
-const AF_UNSPEC: u32 = 0;
-const AF_UNIX: u32 = 1;
-const AF_INET: u32 = 2;
-const AF_INET6: u32 = 10;
-const AF_NETLINK: u32 = 16;
-/// The kernel masks a socket's type like this; the rest are flags.
-const SOCKET_TYPE: u32 = 0xf;
-const SOCK_STREAM: u32 = 1;
-const SOCK_SEQPACKET: u32 = 5;
-const PROTOCOL_DEFAULT: u32 = 0;
-const IPPROTO_TCP: u32 = 6;
+/// What rules say of socket(2), here and in the filter of every program.
+pub mod socket {
+    /// No family: what nobody means, and tests of libraries ask for.
+    pub const AF_UNSPEC: u32 = 0;
+    /// Unix sockets.
+    pub const AF_UNIX: u32 = 1;
+    /// IPv4.
+    pub const AF_INET: u32 = 2;
+    /// IPv6.
+    pub const AF_INET6: u32 = 10;
+    /// Netlink.
+    pub const AF_NETLINK: u32 = 16;
+    /// The kernel masks a socket's type like this; the rest are flags.
+    pub const SOCKET_TYPE: u32 = 0xf;
+    /// Streams, as of TCP.
+    pub const SOCK_STREAM: u32 = 1;
+    /// Datagrams, as of UDP.
+    pub const SOCK_DGRAM: u32 = 2;
+    /// Connected, with borders between messages.
+    pub const SOCK_SEQPACKET: u32 = 5;
+    /// "Whatever the type says", and NETLINK_ROUTE in the netlink family.
+    pub const PROTOCOL_DEFAULT: u32 = 0;
+    /// TCP.
+    pub const IPPROTO_TCP: u32 = 6;
+    /// UDP.
+    pub const IPPROTO_UDP: u32 = 17;
+}
+use socket::{
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, AF_UNSPEC, IPPROTO_TCP, PROTOCOL_DEFAULT,
+    SOCK_SEQPACKET, SOCK_STREAM, SOCKET_TYPE,
+};
+
 const SOL_IP: u32 = 0;
 const SOL_SOCKET: u32 = 1;
 const SOL_TCP: u32 = 6;

@@ -24,7 +24,7 @@ use std::os::fd::BorrowedFd;
 
 use atoll_sys::judging::{self, Answer, Waiting};
 
-pub use calls::{JUDGED, KNOWN_FAMILY, NO_INTERNET, REFUSED, request};
+pub use calls::{JUDGED, KNOWN_FAMILY, NO_INTERNET, REFUSED, request, socket};
 pub use processes::{become_reaper, descendants, end_descendants};
 
 use caller::Caller;

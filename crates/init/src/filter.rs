@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use atoll_sys::seccomp::{
     Action, Call, Condition, Guard, Guarded, Instruction, NONE, Rule, Test, assemble, call, on,
+    without_listener,
 };
 
 mod calls;
@@ -52,6 +53,13 @@ impl Denials {
             fenced: spec.fenced,
             nesting: spec.nesting != atoll_frame::Nesting::Refused,
         }
+    }
+
+    /// Whether calls come to `init`. A process has one listener at most, and what makes
+    /// sandboxes of its own may need it: then they fail at once, unheard.
+    #[must_use]
+    pub fn are_heard(self) -> bool {
+        self.fenced || !self.nesting
     }
 }
 
@@ -221,7 +229,8 @@ pub fn make_usual() {
 pub fn program(denials: Denials) -> Vec<Instruction> {
     match USUAL.get() {
         Some(usual) if denials == Denials::default() => usual.program.clone(),
-        Some(_) | None => assemble(&rules(denials), ENOSYS),
+        Some(_) | None if denials.are_heard() => assemble(&rules(denials), ENOSYS),
+        Some(_) | None => without_listener(assemble(&rules(denials), ENOSYS)),
     }
 }
 

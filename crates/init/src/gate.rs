@@ -26,7 +26,7 @@ const EPERM: i32 = 1;
 
 /// Where calls wait.
 pub(crate) struct Gate {
-    /// None once no caller is left.
+    /// None where no call is heard of, and once no caller is left.
     listener: Option<OwnedFd>,
     fence: Option<Fence>,
     denials: Denials,
@@ -49,9 +49,9 @@ struct Attempt {
 }
 
 impl Gate {
-    pub(crate) fn new(listener: OwnedFd, fence: Option<Fence>, denials: Denials) -> Self {
+    pub(crate) fn new(listener: Option<OwnedFd>, fence: Option<Fence>, denials: Denials) -> Self {
         Self {
-            listener: Some(listener),
+            listener,
             fence,
             denials,
             coming: None,

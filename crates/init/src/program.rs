@@ -27,6 +27,8 @@ pub(crate) struct Prepared {
     limits: Vec<ResourceLimit>,
     /// Whether some of its calls are judged.
     fenced: bool,
+    /// Whether calls of it come to `init` at all.
+    heard: bool,
 }
 
 impl Prepared {
@@ -42,8 +44,8 @@ const SCOPES_SINCE: u32 = 6;
 
 /// How starting the program ended.
 pub(crate) enum Started {
-    /// It runs, with this number; calls that wait come to this listener.
-    Running(u32, OwnedFd),
+    /// It runs, with this number; calls that wait come to this listener, if there is one.
+    Running(u32, Option<OwnedFd>),
     /// The kernel did not execute it.
     NotExecuted(i32),
 }
@@ -85,6 +87,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
         own_capabilities: spec.capabilities & KILL,
         limits: spec.resource_limits.clone(),
         fenced: spec.fenced,
+        heard: Denials::of(spec).are_heard(),
         directory: text(&spec.directory).at(Stage::Directory)?,
     })
 }
@@ -146,7 +149,7 @@ pub(crate) fn start(
     seccomp::install(&prepared.own_filter, "init-filter").at(Stage::Filter)?;
     // A child that has failed already tells why.
     let _ = socket::send(told.as_fd(), GO, &[]);
-    wait_for_exec(&told, pid)
+    wait_for_exec(&told, pid, prepared.heard)
 }
 
 /// In the program's process: everything between fork and exec. Returns only
@@ -185,9 +188,13 @@ fn become_program(
         }
         // A judge makes calls itself, and none of them twice.
         let filter = &prepared.filter;
-        let listener = seccomp::install_with_listener(filter, prepared.fenced, "seccomp");
+        let listener = match prepared.heard {
+            true => seccomp::install_with_listener(filter, prepared.fenced, "seccomp").map(Some),
+            false => seccomp::install(filter, "seccomp").map(|()| None),
+        };
         let listener = listener.map_err(at(Stage::Filter))?;
-        let sent = socket::send(tell.as_fd(), LISTENER, &[listener.as_fd()]);
+        let carried = listener.as_ref().map(AsFd::as_fd);
+        let sent = socket::send(tell.as_fd(), LISTENER, carried.as_slice());
         sent.map_err(at(Stage::Filter))?;
         match socket::receive(tell.as_fd(), &mut [0; 1]).map_err(at(Stage::Start))? {
             (0, _) => Err(at(Stage::Start)(io::ErrorKind::UnexpectedEof.into())),
@@ -206,13 +213,13 @@ const EXEC: Stage = Stage::Start;
 /// The message after which the program may begin.
 const GO: &[u8] = b"g";
 
-/// The message that carries the listener.
+/// The message that carries the listener, if there is one.
 const LISTENER: &[u8] = b"l";
 
 const SIGTTOU: i32 = 22;
 
 /// Reads what the program's process has to say: nothing once it is executed.
-fn wait_for_exec(told: &OwnedFd, pid: u32) -> Result<Started, Failure> {
+fn wait_for_exec(told: &OwnedFd, pid: u32, heard: bool) -> Result<Started, Failure> {
     let mut message = [0_u8; 5];
     let mut listener = None;
     let mut receive = || socket::receive(told.as_fd(), &mut message).at(Stage::Start);
@@ -223,7 +230,9 @@ fn wait_for_exec(told: &OwnedFd, pid: u32) -> Result<Started, Failure> {
     }
     if got == 0 {
         let lost = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let listener = listener.ok_or_else(lost).at(Stage::Filter)?;
+        if listener.is_some() != heard {
+            return Err(lost()).at(Stage::Filter);
+        }
         return Ok(Started::Running(pid, listener));
     }
     let [stage, number @ ..] = message;

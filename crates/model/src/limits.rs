@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::quantity::{InvalidQuantity, parse_bytes, parse_duration};
+use crate::quantity::{InvalidQuantity, format_bytes, parse_bytes, parse_duration};
 
 /// How much one execution may use. `None` means that nothing is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,8 +173,9 @@ impl Limits {
     ) -> Result<(), InvalidLimit> {
         let wrong = |why: String| InvalidLimit::Value { key, why };
         let quantity = |error: InvalidQuantity| wrong(error.to_string());
-        let at_least = |number: u64, least: u64| {
+        let at_least = |number: u64, least: u64, shown: fn(u64) -> String| {
             if number < least {
+                let (number, least) = (shown(number), shown(least));
                 Err(wrong(format!(
                     "{number} is too small to start anything; at least {least}"
                 )))
@@ -183,16 +184,18 @@ impl Limits {
             }
         };
         let bytes = |least: u64| match value.strip_suffix('%') {
-            None => at_least(parse_bytes(value).map_err(quantity)?, least),
+            None => at_least(parse_bytes(value).map_err(quantity)?, least, format_bytes),
             Some(percent) => match percent.parse::<u64>() {
-                Ok(percent @ 1..=100) => at_least(host_memory_bytes / 100 * percent, least),
+                Ok(percent @ 1..=100) => {
+                    at_least(host_memory_bytes / 100 * percent, least, format_bytes)
+                }
                 _ => Err(wrong(format!(
                     "{value:?} is not a percentage from 1% to 100%"
                 ))),
             },
         };
         let count = |least: u64| match value.replace(['_', ','], "").parse::<u64>() {
-            Ok(number) => at_least(number, least),
+            Ok(number) => at_least(number, least, |number| number.to_string()),
             Err(_) => Err(wrong(format!("{value:?} is not a whole number"))),
         };
         let duration = || match value {

@@ -110,6 +110,7 @@ pub fn format_duration(duration: Duration) -> String {
         0..1_000 => format!("{ms} ms"),
         1_000..60_000 => format!("{:.1} s", duration.as_secs_f64()),
         60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms / 1_000 % 60),
-        _ => format!("{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
+        3_600_000..172_800_000 => format!("{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
+        _ => format!("{} d {} h", ms / 86_400_000, ms / 3_600_000 % 24),
     }
 }

@@ -84,6 +84,9 @@ fn quantities_for_people() {
         (1_500, "1.5 s"),
         (90_000, "1 min 30 s"),
         (7_260_000, "2 h 1 min"),
+        (172_799_999, "47 h 59 min"),
+        (172_800_000, "2 d 0 h"),
+        (2_682_000_000, "31 d 1 h"),
     ] {
         assert_eq!(format_duration(Duration::from_millis(ms)), text);
     }

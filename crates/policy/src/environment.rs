@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use atoll_model::Call;
 
@@ -57,15 +58,48 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Environmen
                 *value = OsString::from("root");
             }
         }
+        if let Some(path) = variables.get_mut(OsStr::new("PATH")) {
+            add_programs_of_root(path);
+        }
     }
     for (name, value) in &rules.environment.set {
         variables.insert(OsString::from(name), value.value.clone());
     }
+    notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
     Environment {
         variables: variables.into_iter().collect(),
         notices,
     }
+}
+
+/// Adds to a user's `PATH` what only root's has on some systems: useradd, ldconfig and
+/// such are there. An empty one stays empty: somebody wants it so.
+fn add_programs_of_root(path: &mut OsString) {
+    if path.is_empty() {
+        return;
+    }
+    for directory in ["/usr/local/sbin", "/usr/sbin", "/sbin"] {
+        let is_there = std::env::split_paths(path).any(|one| one == Path::new(directory));
+        if !is_there {
+            path.push(":");
+            path.push(directory);
+        }
+    }
+}
+
+/// What was named on the command line and is not set: a program without it may do
+/// something else than the person expects.
+fn asked_for_in_vain(rules: &Rules, variables: &BTreeMap<OsString, OsString>) -> Vec<Notice> {
+    let in_vain = rules.environment.pass.iter().filter_map(|pattern| {
+        let name = pattern.value.exact()?;
+        let is_asked_for = matches!(pattern.origin, Origin::CommandLine(_));
+        (is_asked_for && !variables.contains_key(OsStr::new(name))).then(|| Notice {
+            text: format!("{name} is not set, so the program does not get it"),
+            origin: pattern.origin.clone(),
+        })
+    });
+    in_vain.collect()
 }
 
 /// Who passes this variable on, if anybody does and nobody denies it. An exact

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use atoll_model::{Reason, View, ViewKind};
 
-use crate::origin::Sourced;
+use crate::origin::{Origin, Sourced};
 use crate::places::{self, overlap};
 use crate::rules::Rules;
 
@@ -47,13 +47,16 @@ pub(crate) fn of_workspace(rules: &Rules, workspace: &Path) -> Vec<Reason> {
             ));
         }
     }
-    if let Some(view) = rules.views.get(workspace) {
-        reasons.push(reason(
-            what,
-            "the same directory is shown in another way already",
-            &view.origin,
-            "work elsewhere, or use another profile",
-        ));
+    // Of a directory that can be none anyway that is no further reason.
+    if let Some(view) = rules.views.get(workspace)
+        && reasons.is_empty()
+    {
+        let instead = match view.origin {
+            Origin::CommandLine(_) => "leave that option out: the workspace is shown without it",
+            Origin::File { .. } | Origin::BuiltIn => "work elsewhere, or use another profile",
+        };
+        let why = "the same directory is shown in another way already";
+        reasons.push(reason(what, why, &view.origin, instead));
     }
     reasons
 }

@@ -158,7 +158,8 @@ pub(crate) fn tell_nesting(rules: &mut Rules) {
         let origin = rules.nesting.origin.clone();
         rules.notice(
             "the program can make namespaces and mounts of its own inside: more of the kernel \
-             can be reached, and Landlock holds no files"
+             can be reached, Landlock holds no files, and attempts to get out are refused \
+             unheard"
                 .to_owned(),
             origin,
         );

@@ -87,6 +87,14 @@ impl Rules {
         self.limits.origins.iter().filter_map(of_someone).collect()
     }
 
+    /// Those of them that an option has set.
+    #[must_use]
+    pub fn limits_of_options(&self) -> Vec<LimitKey> {
+        let mut keys = self.limits_asked_for();
+        keys.retain(|key| matches!(self.limits.origin(*key), Origin::CommandLine(_)));
+        keys
+    }
+
     /// The version of the policy: `sha256:` and the digest of every file and
     /// option that these rules were made from.
     #[must_use]

@@ -197,6 +197,10 @@ const RETURN: u16 = 0x06;
 const RETURN_ALLOW: u32 = 0x7fff_0000;
 const RETURN_ERROR: u32 = 0x0005_0000;
 const RETURN_LISTENER: u32 = 0x7fc0_0000;
+/// What a filter returns without its data: with a listener the kernel looks at no data.
+const RETURN_ACTION: u32 = 0xffff_0000;
+
+const EPERM: u32 = 1;
 
 const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
@@ -278,7 +282,8 @@ fn act(action: Action) -> Vec<Instruction> {
     match action {
         Action::Allow => {}
         Action::Refuse(error) => return vec![refusal(error)],
-        Action::Judge | Action::Tell(_) => return vec![instruction(RETURN, RETURN_LISTENER)],
+        Action::Judge => return vec![instruction(RETURN, RETURN_LISTENER | EPERM)],
+        Action::Tell(error) => return vec![wait(error)],
         Action::If(condition) => program.extend(demand(&condition)),
         Action::All(conditions) => {
             for one in conditions {
@@ -298,7 +303,7 @@ fn act(action: Action) -> Vec<Instruction> {
 fn demand(condition: &Condition) -> Vec<Instruction> {
     let mut program = vec![load(condition.argument), instruction(MASK, condition.mask)];
     let refuse = match condition.tell {
-        true => instruction(RETURN, RETURN_LISTENER),
+        true => wait(condition.refuse),
         false => refusal(condition.refuse),
     };
     match condition.test {
@@ -338,6 +343,22 @@ const fn load(argument: u8) -> Instruction {
 
 const fn refusal(error: u16) -> Instruction {
     instruction(RETURN, RETURN_ERROR | error as u32)
+}
+
+/// Waits for the listener; the data says how the call fails where there is none.
+const fn wait(error: u16) -> Instruction {
+    instruction(RETURN, RETURN_LISTENER | error as u32)
+}
+
+/// The same filter for want of a listener: what would wait for one fails at once.
+#[must_use]
+pub fn without_listener(mut program: Vec<Instruction>) -> Vec<Instruction> {
+    for one in &mut program {
+        if one.code == RETURN && one.operand & RETURN_ACTION == RETURN_LISTENER {
+            one.operand = RETURN_ERROR | (one.operand & !RETURN_ACTION);
+        }
+    }
+    program
 }
 
 const fn instruction(code: u16, operand: u32) -> Instruction {

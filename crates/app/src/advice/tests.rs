@@ -21,6 +21,7 @@ fn about(check: impl FnOnce(&About<'_>)) {
     check(&About {
         call: &call,
         profile: "python",
+        limits: &[],
     });
 }
 

@@ -9,7 +9,7 @@ const DIFF_EXAMPLES: &str = "\
 Examples:
   atoll diff                     all that the last run changed
   atoll diff --stat              one line for each file
-  atoll diff k7qd src/main.rs    one file of the run whose id contains k7qd
+  atoll diff k7qd src/main.rs    one file of the run whose id ends in k7qd
   atoll diff last --no-pager > changes.patch";
 
 const RUNS_EXAMPLES: &str = "\
@@ -72,7 +72,7 @@ pub struct RunsArguments {
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = DIFF_EXAMPLES)]
 pub struct DiffArguments {
-    /// The run: its id, a part of it that no other run has, or `last`.
+    /// The run: its id, its beginning or end, or `last`.
     #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
     pub run: String,
 
@@ -105,7 +105,7 @@ pub struct DiffArguments {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = APPLY_EXAMPLES)]
 pub struct ApplyArguments {
-    /// The run: its id, a part of it that no other run has, or `last`.
+    /// The run: its id, its beginning or end, or `last`.
     #[arg(value_name = "RUN")]
     pub run: String,
 
@@ -150,7 +150,7 @@ pub struct ApplyArguments {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct DiscardArguments {
-    /// The run: its id, a part of it that no other run has, or `last`.
+    /// The run: its id, its beginning or end, or `last`.
     #[arg(value_name = "RUN")]
     pub run: String,
 }
@@ -164,7 +164,7 @@ pub struct DiscardArguments {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct UndoArguments {
-    /// The run: its id, a part of it that no other run has, or `last`.
+    /// The run: its id, its beginning or end, or `last`.
     #[arg(value_name = "RUN")]
     pub run: String,
 
@@ -182,7 +182,7 @@ pub struct UndoArguments {
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct WhyArguments {
-    /// The run: its id, a part of it that no other run has, or `last`.
+    /// The run: its id, its beginning or end, or `last`.
     #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
     pub run: String,
 

@@ -83,8 +83,8 @@ pub struct RunArguments {
     /// Let the program make sandboxes of its own: namespaces, and mounts in them
     ///
     /// For an agent's own bwrap, a browser's sandbox, rootless Podman. More of the kernel
-    /// can be reached, and Landlock holds no files: the mounts alone do. Not with --live.
-    /// Default: off.
+    /// can be reached, Landlock holds no files (the mounts alone do), and attempts to get
+    /// out are refused unheard. Not with --live. Default: off.
     #[arg(long, conflicts_with = "live", verbatim_doc_comment)]
     pub nesting: bool,
 
@@ -167,7 +167,7 @@ pub struct RunArguments {
 
     /// Go on in the layer of an earlier run, with its changes in place
     ///
-    /// RUN is a run's id, a part of it that no other run has, or `last`.
+    /// RUN is a run's id, its beginning or end, or `last`.
     /// Default: a fresh layer.
     /// Example: --resume last, --resume k7qd
     #[arg(long, value_name = "RUN", verbatim_doc_comment)]

@@ -9,14 +9,17 @@ use clap_complete::Shell;
 
 /// Free disk space of runs that are done with
 ///
-/// Runs that were taken back, and those applied more than 30 days ago, are
-/// removed. Kept, failed and killed ones stay, unless --older-than names an age.
+/// Runs that were taken back or gone on with (--resume) are removed, and those applied
+/// more than 30 days ago. Kept, partly applied, failed and interrupted ones stay, unless
+/// --older-than names an age. The ledger keeps what it says of them.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct GcArguments {
-    /// Also throw away kept changes of runs that ended longer ago than this
+    /// Remove every run whose state has not changed for so long
     ///
-    /// In s, m, h, d. Default: none are thrown away.
+    /// Kept changes are thrown away with it, and applied ones can no longer be undone:
+    /// of these the age counts instead of the 30 days. In s, m, h, d.
+    /// Default: no changes are thrown away.
     /// Example: --older-than 30d
     #[arg(long, value_name = "TIME", verbatim_doc_comment)]
     pub older_than: Option<String>,
@@ -144,7 +147,7 @@ pub struct TailLedgerArguments {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct ShowLedgerArguments {
-    /// The run: its id, a part of it that no other run has, or `last`. Default: all runs.
+    /// The run: its id, its beginning or end, or `last`. Default: all runs.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
 }

@@ -12,6 +12,8 @@ use crate::escape::printable;
 const COMMAND_COLUMNS_MIN: usize = 16;
 /// Between columns.
 const GAP: &str = "  ";
+/// What stands for a number that is not known: none is not nothing.
+const UNKNOWN: &str = "-";
 /// The state of a run that has not ended.
 const RUNNING: &str = "running";
 
@@ -30,8 +32,8 @@ pub struct RunRow {
     pub ending: Option<Ending>,
     /// How many attempts to get out of its sandbox were seen.
     pub attempts: u64,
-    /// How many files it changed.
-    pub files: u64,
+    /// How many files it changed; `None` where that is not known.
+    pub files: Option<u64>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
@@ -76,7 +78,7 @@ fn cells(row: &RunRow) -> [String; 6] {
         printable(row.age.as_bytes()),
         printable(row.state.as_bytes()),
         printable(row.profile.as_bytes()),
-        grouped(row.files),
+        row.files.map_or_else(|| UNKNOWN.to_owned(), grouped),
         ended(row),
     ]
 }

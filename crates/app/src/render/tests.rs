@@ -267,14 +267,14 @@ fn attempts_are_one_line() {
 
 #[test]
 fn the_table_of_runs_lines_up() {
-    let row = |ending: Option<Ending>, files: u64, command: &[&str]| RunRow {
+    let row = |ending: Option<Ending>, files, command: &[&str]| RunRow {
         attempts: 0,
         run: run(),
         age: "2 min".into(),
         state: "kept".into(),
         profile: "default".into(),
         ending,
-        files,
+        files: Some(files),
         command: command.iter().map(OsString::from).collect(),
     };
     let rows = [
@@ -290,6 +290,7 @@ fn the_table_of_runs_lines_up() {
         ),
         RunRow {
             state: "running".into(),
+            files: None,
             ..row(None, 0, &[""])
         },
         RunRow {
@@ -311,7 +312,7 @@ fn the_table_of_runs_lines_up() {
 RUN                 AGE    STATE        PROFILE  FILES   ENDED        COMMAND
 261121-093012-k7qd  2 min  kept         default  3       ok           npm test
 261121-093012-k7qd  2 min  kept         default  10,000  SIGTERM      sh -c 'echo '\\''a b'\\''; \\x1b…
-261121-093012-k7qd  2 min  running      default  0       running      ''
+261121-093012-k7qd  2 min  running      default  -       running      ''
 261121-093012-k7qd  2 min  interrupted  default  1       interrupted  make
 261121-093012-k7qd  2 min  failed       default  0       failed       make
 261121-093012-k7qd  2 min  applied      default  1       unknown      make

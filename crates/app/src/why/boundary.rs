@@ -34,7 +34,7 @@ impl Story<'_> {
             "{held}{} {mode}; {system}; network: {network}",
             workspace.to_string_lossy()
         )];
-        if self.decision("nesting").and_then(Value::as_bool) == Some(true) {
+        if self.is_nesting() {
             lines.push("may make namespaces and mounts of its own (nesting)".to_owned());
         }
         lines.push(self.home());

@@ -5,6 +5,10 @@ use atoll_sys::seccomp::{
 };
 
 use atoll_fence::KNOWN_FAMILY;
+use atoll_fence::socket::{
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, AF_UNSPEC, IPPROTO_TCP, IPPROTO_UDP, PROTOCOL_DEFAULT,
+    SOCK_DGRAM, SOCK_STREAM, SOCKET_TYPE,
+};
 
 use super::{EAFNOSUPPORT, EPROTONOSUPPORT};
 
@@ -628,23 +632,6 @@ pub struct Conditional {
 const CLONE_NEW_ANY: u32 = 0x7e02_0080;
 
 const NO_NAMESPACE: Condition = on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM).told();
-
-/// No family: what nobody means, and tests of libraries ask for.
-const AF_UNSPEC: u32 = 0;
-const AF_UNIX: u32 = 1;
-const AF_INET: u32 = 2;
-const AF_INET6: u32 = 10;
-const AF_NETLINK: u32 = 16;
-
-/// The kernel masks a socket's type like this; the rest are flags.
-const SOCKET_TYPE: u32 = 0xf;
-const SOCK_STREAM: u32 = 1;
-const SOCK_DGRAM: u32 = 2;
-
-/// "Whatever the type says", and NETLINK_ROUTE in the netlink family.
-const PROTOCOL_DEFAULT: u32 = 0;
-const IPPROTO_TCP: u32 = 6;
-const IPPROTO_UDP: u32 = 17;
 
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use atoll_model::TOLD_CALLS;
-use atoll_sys::seccomp::{Action, Call, NONE};
+use atoll_sys::seccomp::{Action, Call, NONE, assemble};
 
 use super::interpreter::{Seen, Verdict, run};
 use crate::filter::{
@@ -701,6 +701,49 @@ fn nesting_gives_namespaces_and_mounts_and_nothing_of_the_machine() {
     }
 }
 
+/// Some arguments by which a call that depends on them is refused, and some not.
+const ARGUMENTS: [[u64; 6]; 8] = [
+    [0; 6],
+    [1; 6],
+    [40, 1, 0, 0, 0, 0],
+    [17, 3, 0, 0, 0, 0],
+    [2, 1, 6, 0, 0, 0],
+    [0, 0x5412, 0, 0, 0, 0],
+    [0x7e02_0080; 6],
+    [0, 1, 5, 0, 0, 0],
+];
+
+/// A process has one listener at most: what makes sandboxes of its own may need it.
+#[test]
+fn with_nesting_no_call_waits_and_each_fails_as_it_would() {
+    let mut refused = BTreeSet::new();
+    for bits in 0..4_u8 {
+        let nesting = Denials {
+            debugging: bits & 1 != 0,
+            sockets: bits & 2 != 0,
+            nesting: true,
+            ..Denials::default()
+        };
+        let filter = program(nesting);
+        let heard = assemble(&rules(nesting), 38);
+        for call in 0..1_000 {
+            for arguments in ARGUMENTS {
+                let verdict = at_once(&filter, call, arguments);
+                assert_eq!(verdict, says(&heard, call, arguments), "{call}");
+                assert_ne!(verdict, Verdict::Judge, "{call}");
+                if at_once(&heard, call, arguments) == Verdict::Judge {
+                    refused.insert(call);
+                }
+            }
+        }
+    }
+    // What would have waited is not nothing: keys, the terminal, sockets, the first process.
+    let numbers = numbers();
+    for name in ["add_key", "ioctl", "socket", "prlimit64", "bpf", "ptrace"] {
+        assert!(refused.contains(&numbers[name]), "{name}");
+    }
+}
+
 #[test]
 fn a_fence_gives_no_namespaces_whatever_is_asked_for() {
     let both = Denials {
@@ -713,6 +756,7 @@ fn a_fence_gives_no_namespaces_whatever_is_asked_for() {
         ..both
     };
     assert_eq!(rules(both), rules(fence));
+    assert_eq!(program(both), program(fence));
 }
 
 #[test]

@@ -138,6 +138,16 @@ fn a_directory_that_is_shown_otherwise_is_no_workspace() {
     world.call.directory = world.call.workspace.clone();
     assert!(world.reasons()[0].why.contains("shown in another way"));
     assert_eq!(world.reasons()[0].rule, "shipped/codex.toml:8");
+    let mut named = crate::tests::world();
+    named.requested.read_only_dirs = vec![named.call.workspace.clone()];
+    let [reason] = named.reasons().try_into().unwrap();
+    assert!(reason.how_to_ask.contains("leave that option out"));
+    // One reason is enough where there is a better one.
+    let mut system = crate::tests::world();
+    system.call.workspace = PathBuf::from("/usr");
+    system.call.directory = system.call.workspace.clone();
+    let [reason] = system.reasons().try_into().unwrap();
+    assert!(reason.why.contains("operating system"), "{reason:?}");
 }
 
 #[test]

@@ -79,6 +79,26 @@ fn variables_are_passed_by_name() {
 }
 
 #[test]
+fn root_inside_finds_the_programs_of_root() {
+    for (path, expected) in [
+        ("/usr/bin", "/usr/bin:/usr/local/sbin:/usr/sbin:/sbin"),
+        (
+            "/sbin:/usr/sbin:/bin",
+            "/sbin:/usr/sbin:/bin:/usr/local/sbin",
+        ),
+        ("", ""),
+    ] {
+        let mut world = world().variable("PATH", path);
+        assert_eq!(world.value("PATH").as_deref(), Some(path));
+        world.requested.root = true;
+        assert_eq!(world.value("PATH").as_deref(), Some(expected));
+    }
+    let mut without = world();
+    without.requested.root = true;
+    assert_eq!(without.value("PATH"), None);
+}
+
+#[test]
 fn atolls_own_variables_come_from_atoll_alone() {
     let world = world()
         .profile("p", "environment.pass = ['A*']")
@@ -184,6 +204,24 @@ fn a_secret_that_the_command_line_passes_is_told() {
         "NPM_TOKEN is passed on, and it looks like a secret: the program can read and leak it \
          (--env)"
     );
+}
+
+#[test]
+fn what_the_command_line_names_and_nobody_has_set_is_told() {
+    let mut world = world()
+        .profile(
+            "p",
+            "environment = { pass = ['RUST_LOG'], set = { B = 'b' } }",
+        )
+        .with("p")
+        .variable("CI", "1");
+    world.requested.environment = vec!["CI".into(), "HOME".into(), "A=".into()];
+    assert_eq!(world.notices(), "");
+    world.requested.environment = vec!["CII".into(), "B".into()];
+    let told = "CII is not set, so the program does not get it (--env)\n\
+        B is not set, so the program does not get it (--env)";
+    assert_eq!(world.notices(), told);
+    assert_eq!(world.value("B"), None);
 }
 
 #[test]

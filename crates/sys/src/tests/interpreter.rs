@@ -65,7 +65,7 @@ pub(super) fn run(program: &[Instruction], seen: &Seen) -> Said {
             0x06 => {
                 let verdict = match operand {
                     0x7fff_0000 => Verdict::Allow,
-                    0x7fc0_0000 => Verdict::Judge,
+                    wait if wait >> 16 == 0x7fc0 => Verdict::Judge,
                     error if error >> 16 == 5 => Verdict::Error(error as u16),
                     other => panic!("returned {other:#x}"),
                 };
