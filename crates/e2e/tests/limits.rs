@@ -172,6 +172,55 @@ const IN_MEMORY: &[Row] = &[
         ended("memory"),
         MUCH_MEMORY,
     ),
+    // What no process shows: the machine's own sum bounds it.
+    row(
+        "memory-of-opaque-processes",
+        "opaque",
+        160,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-on-its-way",
+        "flying",
+        20,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-out-of-view",
+        "unseen",
+        160,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-by-another-name",
+        "named",
+        160,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-of-a-process-without-its-first-thread",
+        "leaderless",
+        8,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-of-a-thread-apart",
+        "apart",
+        20,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
     row(
         "memory-in-tmp",
         "tmp",
@@ -263,7 +312,31 @@ const ON_DISK: &[Row] = &[
         ended("disk"),
         MUCH_DISK,
     ),
+    row(
+        "disk-deleted-in-a-thread-apart",
+        "deleted-apart",
+        1,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
     // Where nobody can look, all that the file system has lost counts.
+    row(
+        "disk-deleted-in-an-opaque-process",
+        "deleted-opaque",
+        200,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
+    row(
+        "disk-deleted-on-its-way",
+        "deleted-flying",
+        100,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
     row("disk-hidden", "hidden", 200, DISK, ended("disk"), MUCH_DISK),
     row(
         "disk-in-the-deep",
@@ -578,6 +651,41 @@ impl Row {
         assert_eq!(reached(&tried.outcome), all, "{what}");
         assert_eq!(told["ending"]["how"], "exited", "{what}");
         assert_eq!(named(&told), [""; 0], "{what}");
+    }
+}
+
+/// What others have in memory meanwhile is not the sandbox's: not where it hides nothing,
+/// even if it shares memory and passes descriptors on.
+#[test]
+fn memory_of_others_ends_nobody() {
+    let _alone = alone();
+    let Some(world) = world("memory_of_others_ends_nobody") else {
+        return;
+    };
+    for host in hosts(&world) {
+        for words in [
+            "time 6000 0",
+            "named 8 4000",
+            "unseen 8 4000",
+            "apart 2 4000",
+        ] {
+            let tried = std::thread::scope(|scope| {
+                let run = scope.spawn(|| run(&world, host, MEMORY, words));
+                std::thread::sleep(Duration::from_secs(1));
+                let name = c"memory of somebody else";
+                let file = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC);
+                let mut file = fs::File::from(file.unwrap());
+                let part = vec![1; 1 << 20];
+                for _ in 0..200 {
+                    std::io::Write::write_all(&mut file, &part).unwrap();
+                }
+                run.join().unwrap()
+            });
+            let told = json(&world, &tried.outcome);
+            let what = format!("{host:?} {words}: {}\n{told:#}", tried.outcome);
+            assert_eq!(told["ending"]["how"], "exited", "{what}");
+            assert_eq!(named(&told), [""; 0], "{what}");
+        }
     }
 }
 
