@@ -448,6 +448,40 @@ fn a_killed_run_of_root_inside_leaves_nothing() {
     }
 }
 
+/// What other users inside hold counts, though nobody of the sandbox may look at it.
+#[test]
+fn memory_of_other_users_inside_counts() {
+    let Some(world) = world_with_owners("memory_of_other_users_inside_counts") else {
+        return;
+    };
+    if !program_exists("python3") {
+        world.skip("there is no python3", Avoidable::Yes);
+        return;
+    }
+    for who in everybody() {
+        for (mib, is_held) in [(200, true), (16, false)] {
+            let script = format!(
+                "/usr/bin/python3 -c '
+import os, time
+os.setgid(33)
+os.setuid(33)
+file = os.memfd_create(\"memory\")
+for at in range({mib}): os.write(file, b\"x\" * (1 << 20))
+time.sleep(3)
+print(\"took it\")'"
+            );
+            let options = "--discard --limit memory=64MiB";
+            let ended = inside(&world, who, options, &script).run();
+            let took = ended.out().contains("took it");
+            assert_eq!(took, !is_held, "{who:?} {mib}: {ended}");
+            assert_eq!(ended.code() == 0, !is_held, "{who:?} {mib}: {ended}");
+            if is_held {
+                ended.says(["beyond the limit memory"]);
+            }
+        }
+    }
+}
+
 /// Whoever cleans up after an Atoll that was killed waits for its sandbox, which may still
 /// write: the launcher has its lock. Who would end the sandbox is stopped here, so that it
 /// goes on.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,6 @@ use atoll_sys::descriptor;
 
 const PAGE_BYTES: u64 = 4096;
 const BLOCK_BYTES: u64 = 512;
-const ESRCH: i32 = 3;
 
 /// How often the memory of all processes is added up, milliseconds.
 pub(crate) const WATCH_INTERVAL_MS: u32 = 100;
@@ -156,32 +155,30 @@ struct Seen {
 }
 
 impl Seen {
+    /// Adds what a task has open. What is closed meanwhile is passed over.
     fn add_open(&mut self, task: &str) {
-        if let Err(error) = self.read_open(task) {
-            // What a task that is ending had cannot be read either.
-            self.hidden |= !is_gone(&error) && resident_bytes(task).is_some();
-        }
-    }
-
-    fn read_open(&mut self, task: &str) -> io::Result<()> {
-        for entry in fs::read_dir(format!("/proc/{task}/fd"))? {
-            let (path, number) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-            let target = unless_gone(fs::read_link(&path))?.unwrap_or_default();
+        let Ok(entries) = fs::read_dir(format!("/proc/{task}/fd")) else {
+            // That of a task which is ending cannot be read either.
+            self.hidden |= resident_bytes(task).is_some();
+            return;
+        };
+        for entry in entries.flatten() {
+            let target = fs::read_link(entry.path()).unwrap_or_default();
             let target = target.as_os_str().as_encoded_bytes();
             if target.starts_with(b"/memfd:") {
-                if let Some(facts) = unless_gone(fs::metadata(path))? {
+                if let Ok(facts) = fs::metadata(entry.path()) {
                     let file = (facts.dev(), facts.ino());
                     self.files.insert(file, facts.blocks() * BLOCK_BYTES);
                 }
             } else if target.starts_with(b"socket:") {
+                let number = entry.file_name();
                 let path = format!("/proc/{task}/fdinfo/{}", number.to_string_lossy());
-                let facts = unless_gone(fs::read_to_string(path))?.unwrap_or_default();
+                let facts = fs::read_to_string(path).unwrap_or_default();
                 let mut lines = facts.lines();
                 let on_way = lines.find_map(|line| line.strip_prefix("scm_fds:"));
                 self.hidden |= on_way.is_some_and(|count| count.trim() != "0");
             }
         }
-        Ok(())
     }
 
     /// Adds what a process maps of files that nobody was seen to have open, and returns
@@ -194,13 +191,9 @@ impl Seen {
         self.hidden |= maps.is_none() && resident_bytes(task).is_some();
         let mut counts = false;
         for line in maps.iter().flat_map(|maps| maps.lines()) {
-            if let Some(share) = line.strip_prefix("Pss:") {
-                self.mapped_bytes += kilobytes(share).filter(|_| counts).unwrap_or(0);
-            } else if line
-                .split(' ')
-                .next()
-                .is_some_and(|word| !word.ends_with(':'))
-            {
+            if let Some(share) = kilobytes(line, "Pss:") {
+                self.mapped_bytes += if counts { share } else { 0 };
+            } else if !line.split(' ').next().unwrap_or_default().ends_with(':') {
                 let known = |inode| self.files.keys().any(|(_, known)| *known == inode);
                 let nameless = nameless(line).filter(|(inode, _)| !known(*inode));
                 counts = nameless.is_some();
@@ -210,7 +203,7 @@ impl Seen {
                 }
             }
         }
-        let of = |name: &str, key: &str| kilobytes_of(&read(name)?, key);
+        let of = |name: &str, key: &str| kilobytes(&read(name)?, key);
         let own = of("smaps_rollup", "Pss_Anon:").or_else(|| of("status", "RssAnon:"));
         own.or_else(|| resident_bytes(task)).unwrap_or(0)
     }
@@ -236,7 +229,7 @@ pub(crate) fn nameless(line: &str) -> Option<(u64, u64)> {
 /// are among what is never evicted.
 fn in_files_of_machine(mounts: bool) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let of = |key: &str| kilobytes_of(&text, key).unwrap_or(u64::MAX);
+    let of = |key: &str| kilobytes(&text, key).unwrap_or(u64::MAX);
     let pinned = if mounts { of("Unevictable:") } else { 0 };
     of("Shmem:").saturating_add(pinned)
 }
@@ -279,23 +272,16 @@ fn segment_bytes() -> Option<u64> {
     Some(lines.filter_map(resident).sum())
 }
 
-fn kilobytes_of(text: &str, key: &str) -> Option<u64> {
-    let mut lines = text.lines();
-    lines.find_map(|line| kilobytes(line.strip_prefix(key)?))
-}
-
-fn kilobytes(text: &str) -> Option<u64> {
-    Some(text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
-}
-
-/// What was closed meanwhile is not there.
-fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if is_gone(&error) => Ok(None),
-        other => other.map(Some),
-    }
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
+/// Bytes, from a line that begins with this.
+fn kilobytes(text: &str, key: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(
+        value
+            .trim()
+            .strip_suffix("kB")?
+            .trim()
+            .parse::<u64>()
+            .ok()?
+            * 1024,
+    )
 }
