@@ -5,6 +5,7 @@
 mod filter;
 #[path = "../../sys/src/tests/interpreter.rs"]
 mod interpreter;
+mod memory;
 mod own;
 mod tree;
 

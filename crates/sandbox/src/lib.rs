@@ -47,7 +47,7 @@ pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
 pub use owners::unmapped_mounts;
 pub use placement::{
-    FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
+    FencePlace, FurtherIds, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
 };
 pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size, Witness};

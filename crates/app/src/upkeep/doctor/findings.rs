@@ -420,7 +420,7 @@ fn limits(holding: &Holding) -> Vec<Finding> {
             (_, by) if by.ends_with("in part") => (
                 Grade::Weaker,
                 Some(
-                    "what no process maps and what the kernel keeps for pipes, sockets and page tables is not counted, the rest from time to time",
+                    "what the kernel keeps for pipes, sockets and page tables is not counted, the rest from time to time",
                 ),
             ),
             (_, _) => (Grade::Good, None),
