@@ -11,12 +11,11 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 
-use crate::entries::Walker;
+use crate::entries::{Walker, paths_in};
 use crate::error::TreeError;
 use crate::facts::{Facts, system_time};
 use crate::manifest::Manifest;
-use crate::plan::{Content, Entry, Node};
-use crate::read::list_with_kinds;
+use crate::plan::{Entry, Node};
 use crate::tree::{Tree, os};
 use crate::{
     Bounds, CheckpointError, IdShift, Phase, Progress, Refusal, RelativePath, content, host,
@@ -73,22 +72,26 @@ pub fn checkpoint(
     };
     let unwritten = |error| TreeError::new("cannot write beside", into.display(), error);
     let mut manifest = Manifest::create(into).map_err(unwritten)?;
-    let mut waiting = vec![RelativePath::root()];
+    let mut waiting = vec![(RelativePath::root(), None)];
     let mut directories = Vec::new();
     let mut done = 0;
-    while let Some(path) = waiting.pop() {
+    while let Some((path, within)) = waiting.pop() {
         progress(Progress {
             phase: Phase::Copying,
             done,
             total: 0,
         });
         done += 1;
-        if let Some(entry) = copier.copy(&path)? {
-            directories.push((path.clone(), entry));
-            match list_with_kinds(&copier.from, &path) {
-                Ok(inside) => waiting.extend(inside.into_iter().rev().map(|(inner, _)| inner)),
-                Err(error) => copier.skip(&path, &format!("what is in it: {}", error.source)),
+        if let Some((entry, opened)) = copier.copy(&path, within)? {
+            // What lies in a directory that took its place is not copied into it.
+            let itself = entry.stamp.map(|stamp| (stamp.device, stamp.inode));
+            match paths_in(&opened, &path) {
+                Ok(inside) => {
+                    waiting.extend(inside.into_iter().rev().map(|inner| (inner, itself)));
+                }
+                Err(error) => copier.skip(&path, &format!("what is in it: {error}")),
             }
+            directories.push((path, entry));
         }
     }
     // Permissions and times of directories come last: they forbid or are changed
@@ -145,9 +148,13 @@ struct Copier {
 
 impl Copier {
     /// Copies one entry; answers a directory, whose content is still to come.
-    fn copy(&mut self, path: &RelativePath) -> Result<Option<Entry>, TreeError> {
-        let mut entry = match self.walker.one(&self.from, path, Content::Untouched) {
-            Ok(entry) => entry,
+    fn copy(
+        &mut self,
+        path: &RelativePath,
+        within: Option<(u64, u64)>,
+    ) -> Result<Option<(Entry, OwnedFd)>, TreeError> {
+        let (mut entry, opened) = match self.walker.opened(&self.from, path, within) {
+            Ok(found) => found,
             Err(error) => {
                 self.skip(path, &error.source.to_string());
                 return Ok(None);
@@ -155,9 +162,8 @@ impl Copier {
         };
         entry.uid = self.ids.to_layer(entry.uid);
         entry.gid = self.ids.to_layer(entry.gid);
-        let is_directory = entry.node == Node::Directory;
         if path.is_root() {
-            return Ok(Some(entry));
+            return Ok(Some((entry, opened)));
         }
         let made = match &entry.node {
             Node::Special => {
@@ -166,16 +172,14 @@ impl Copier {
             }
             Node::Directory => self.make_directory(path),
             Node::Symlink { target } => self.make_link(path, &target.0, &entry),
-            Node::File { .. } => match self.from.file(path) {
-                Ok((file, facts)) => self.make_file(path, &file, facts.bytes, &entry),
-                Err(error) => {
-                    self.skip(path, &error.to_string());
-                    return Ok(None);
-                }
-            },
+            Node::File { bytes, .. } => {
+                let made = self.make_file(path, &File::from(opened), *bytes, &entry);
+                made.map_err(|error| self.to.error("cannot write", path, error))?;
+                return Ok(None);
+            }
         };
         made.map_err(|error| self.to.error("cannot write", path, error))?;
-        Ok(is_directory.then_some(entry))
+        Ok((entry.node == Node::Directory).then_some((entry, opened)))
     }
 
     fn make_directory(&mut self, path: &RelativePath) -> io::Result<()> {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
+use crate::EntryKind;
 use crate::layer::XattrFlavour;
 use crate::path::Bytes;
 use crate::plan::Stamp;
@@ -83,6 +84,21 @@ impl Facts {
             links: self.links,
             modified: self.modified,
             changed: self.changed,
+        }
+    }
+
+    /// Which inode it is.
+    pub fn identity(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    /// Whether it is of a kind that can be taken over and back.
+    pub fn is(&self, kind: &EntryKind) -> bool {
+        match kind {
+            EntryKind::File => self.kind == Kind::File,
+            EntryKind::Directory => self.kind == Kind::Directory,
+            EntryKind::Symlink { .. } => self.kind == Kind::Symlink,
+            EntryKind::Special => false,
         }
     }
 

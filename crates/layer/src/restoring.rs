@@ -77,10 +77,16 @@ impl Planner<'_> {
                 old: self.walker.host(host, path)?,
                 new: self.walker.checkpoint(checkpoint, path)?,
             },
-            ChangeKind::Mode => Act::Facts {
-                old: Box::new(self.walker.one(host, path, Content::Untouched)?),
-                new: Box::new(self.walker.one(checkpoint, path, Content::Untouched)?),
-            },
+            ChangeKind::Mode => {
+                let old = self.walker.one(host, path, Content::Untouched)?;
+                let new = self.walker.one(checkpoint, path, Content::Untouched)?;
+                if !old.is_of_the_kind_of(&new) {
+                    self.refuse(path, "it is of another type outside now");
+                    return Ok(());
+                }
+                let (old, new) = (Box::new(old), Box::new(new));
+                Act::Facts { old, new }
+            }
             ChangeKind::Renamed { .. } => return Ok(()),
         };
         self.push(path, act);

@@ -147,6 +147,37 @@ impl Tree {
         file_at(place.as_fd(), path.name())
     }
 
+    /// Opens an entry so that all that is read of it is read of one and the same, whatever
+    /// takes its place meanwhile. `within` is the directory that it has to be in.
+    pub fn entry(
+        &self,
+        path: &RelativePath,
+        within: Option<(u64, u64)>,
+    ) -> io::Result<(OwnedFd, Facts)> {
+        if path.is_root() {
+            let root = self.directory(path)?;
+            let facts = Facts::from(&rustix::fs::fstat(&root)?);
+            return Ok((root, facts));
+        }
+        let place = self.place_of(path)?;
+        let identity = Facts::from(&rustix::fs::fstat(&place)?).identity();
+        if within.is_some_and(|within| within != identity) {
+            return Err(io::Error::other("its directory was replaced meanwhile"));
+        }
+        let (place, name) = (place.as_fd(), path.name());
+        let seen = facts_at(place, name)?.ok_or(Errno::NOENT)?;
+        let opened = match seen.kind {
+            Kind::File => OwnedFd::from(file_at(place, name)?.0),
+            Kind::Directory => open_beneath(place, name, OFlags::RDONLY | OFlags::DIRECTORY)?,
+            _ => handle_at(place, name)?,
+        };
+        let facts = Facts::from(&rustix::fs::fstat(&opened)?);
+        if facts.kind != seen.kind {
+            return Err(io::Error::other("it was replaced meanwhile"));
+        }
+        Ok((opened, self.corrected(facts)))
+    }
+
     /// The target of a symbolic link.
     pub fn link_target(&self, path: &RelativePath) -> io::Result<Vec<u8>> {
         let place = self.place_of(path)?;
@@ -168,14 +199,7 @@ impl Tree {
         if path.is_root() {
             return self.place(path);
         }
-        let place = self.place_of(path)?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(
-            place,
-            OsStr::from_bytes(path.name()),
-            flags,
-            Mode::empty(),
-        )?)
+        handle_at(self.place_of(path)?.as_fd(), path.name())
     }
 
     fn open_stretched(&self, path: &RelativePath, last: OFlags) -> io::Result<OwnedFd> {
@@ -238,6 +262,12 @@ pub(crate) fn facts_at(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Opens an entry by name, whatever it is, without any effect on it.
+pub(crate) fn handle_at(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(place, os(name), flags, Mode::empty())?)
 }
 
 /// Opens a regular file by name.

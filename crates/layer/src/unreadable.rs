@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::host::by_handle;
-use crate::tree::{Tree, facts_at, names_in, os};
+use crate::tree::{Tree, facts_at, handle_at, names_in};
 use crate::{AfterTree, Bounds, LayerPaths, RelativePath, escape};
 
 /// The modes of what was opened up, by inode: a layer lies on one file system.
@@ -95,7 +95,8 @@ pub(crate) fn open_up(paths: &LayerPaths, bounds: &Bounds) -> Result<bool, TreeE
                 continue;
             };
             if is_locked(facts.kind, facts.mode) && facts.uid == geteuid().as_raw() {
-                let handle = handle_at(&directory, &name).map_err(|error| failed(&inner, error))?;
+                let handle =
+                    handle_at(directory.as_fd(), &name).map_err(|error| failed(&inner, error))?;
                 locked.push((inner.clone(), handle, facts));
             }
             if facts.kind == Kind::Directory {
@@ -130,16 +131,6 @@ pub fn restore_modes(after: &Path) -> Result<(), TreeError> {
     }
     let path = beside(after);
     fs::remove_file(&path).map_err(|error| TreeError::new("cannot remove", path.display(), error))
-}
-
-fn handle_at(directory: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(
-        directory,
-        os(name),
-        flags,
-        Mode::empty(),
-    )?)
 }
 
 /// The notes being written; others who would open the same layer up wait.

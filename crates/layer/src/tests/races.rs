@@ -45,9 +45,19 @@ const SOUGHT: [&str; 9] = [
     "out1",
     "out0/f0",
 ];
+/// A file and a directory that take each other's place.
+const KINDS: [(&str, &str); 2] = [("", "f0"), ("", "d0")];
+/// The modes that directories and files have, and those that files are to get.
+const DIRECTORY_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
+const CHANGED_MODE: u32 = 0o600;
+/// What files are to be marked with, as an extended attribute.
+const MARK: &str = "user.mark";
 const INSIDE: &str = "inside";
 const OUTSIDE: &str = "outside";
 const MOVERS: u64 = 2;
+/// How often a race is run at most until it had both outcomes.
+const RACES_MAX: u64 = 10;
 
 /// Numbers that follow from a seed (xorshift), so that a failure can be had again.
 struct Numbers(u64);
@@ -88,6 +98,14 @@ fn fill(top: &Path, content: &str) {
     for file in ["f0", "f1"] {
         fs::write(top.join(file), content).unwrap();
     }
+    for (path, _) in facts(top) {
+        let mode = if path.is_dir() {
+            DIRECTORY_MODE
+        } else {
+            FILE_MODE
+        };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
 }
 
 struct Arena {
@@ -125,11 +143,22 @@ impl Arena {
     }
 
     /// Has `act` go on while entries change places; answers how often they did.
-    fn race(&self, seed: u64, mut act: impl FnMut(&mut Numbers)) -> u64 {
+    fn race(&self, seed: u64, act: impl FnMut(&mut Numbers)) -> u64 {
+        self.race_of(&MOVED, seed, act)
+    }
+
+    fn race_of(
+        &self,
+        moved: &[(&str, &'static str)],
+        seed: u64,
+        mut act: impl FnMut(&mut Numbers),
+    ) -> u64 {
         let (stop, moves) = (AtomicBool::new(false), AtomicU64::new(0));
         // By their descriptors, or who moves would be led out itself.
-        let open = |(directory, name)| (fs::File::open(self.host().join(directory)), name);
-        let moved = MOVED.map(open).map(|(file, name)| (file.unwrap(), name));
+        let open = |(directory, name): &(&str, &'static str)| {
+            (fs::File::open(self.host().join(directory)).unwrap(), *name)
+        };
+        let moved: Vec<_> = moved.iter().map(open).collect();
         std::thread::scope(|scope| {
             for mover in 1..=MOVERS {
                 let (stop, moves, moved) = (&stop, &moves, &moved);
@@ -193,11 +222,26 @@ fn expect_own(text: &str, by: &str) {
     assert_eq!(text, INSIDE, "{by} was led out");
 }
 
-/// Everything in a copy is of the tree's own: no file holds what lies outside.
+/// Everything in a copy is of the tree's own: no file holds what lies outside. And what was
+/// meant for a file (its mode, its mark) has never met a directory.
 fn expect_own_copy(copy: &Path, by: &str) {
     for path in facts(copy).keys() {
-        if fs::symlink_metadata(path).unwrap().is_file() {
+        let found = fs::symlink_metadata(path).unwrap();
+        let mode = found.mode() & 0o7777;
+        if found.is_file() {
             expect_own(&fs::read_to_string(path).unwrap(), by);
+            let known = mode == FILE_MODE || mode == CHANGED_MODE;
+            assert!(known, "{by}: the file {path:?} has {mode:o}");
+        } else if found.is_dir() {
+            // What was being prepared when its directory moved away stays behind.
+            let is_prepared = path.to_string_lossy().contains("/.atoll-") && mode == 0o700;
+            let is_known = mode == DIRECTORY_MODE || is_prepared;
+            assert!(is_known, "{by}: the directory {path:?} has {mode:o}");
+            let marked = rustix::fs::lgetxattr_query(path, MARK);
+            assert!(
+                marked.is_err(),
+                "{by}: the directory {path:?} has a file's mark"
+            );
         }
     }
 }
@@ -247,20 +291,62 @@ fn what_is_found_by_a_path_is_the_trees_own_whatever_moves() {
     assert!(arena.is_untouched());
 }
 
-#[test]
-fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
-    let (arena, seed) = (Arena::new(), seed());
-    let (host, layer) = (arena.host(), arena.place.path().join("layer"));
-    // What the program has made of its copy: all modes changed, some files removed and added.
-    let finished = checkpoint(&host, &layer, IdShift::None, &mut |_| {})
+/// A copy of the arena in which a program has changed all files' modes and marks.
+fn changed_copy(arena: &Arena) -> (PathBuf, SystemTime) {
+    let layer = arena.place.path().join("layer");
+    let finished = checkpoint(&arena.host(), &layer, IdShift::None, &mut |_| {})
         .unwrap()
         .finished;
     for file in facts(&layer).keys().filter(|path| path.is_file()) {
-        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(CHANGED_MODE)).unwrap();
+        rustix::fs::lsetxattr(file, MARK, b"file", rustix::fs::XattrFlags::empty()).unwrap();
     }
-    fs::write(layer.join("d0/sub/new"), INSIDE).unwrap();
-    fs::write(layer.join("d1/new"), INSIDE).unwrap();
-    fs::remove_file(layer.join("d1/sub/f1")).unwrap();
+    (layer, finished)
+}
+
+/// Applies and takes back what is in a copy, over whatever changed outside; answers
+/// whether it was done. `look` comes at every step.
+fn apply_and_undo(
+    arena: &Arena,
+    (layer, finished): &(PathBuf, SystemTime),
+    round: u64,
+    look: &dyn Fn(&str),
+) -> bool {
+    let paths = LayerPaths {
+        before: arena.host(),
+        after: AfterTree::Copy {
+            path: layer.clone(),
+            finished: *finished,
+        },
+        since: SystemTime::now(),
+        ids: IdShift::None,
+    };
+    let force = Selection {
+        force: true,
+        ..everything()
+    };
+    let planned = changes(&paths, &Bounds::default())
+        .ok()
+        .and_then(|set| plan_apply(&paths, &set, &force).ok());
+    let journal = arena.place.path().join(format!("journal{round}"));
+    let done = planned.is_some_and(|plan| apply(plan, &journal, &mut |_| look("apply")).is_ok());
+    look("what was applied or taken back");
+    if done {
+        let _ = undo(&journal, true);
+        look("undo");
+    }
+    done
+}
+
+#[test]
+fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
+    let (arena, seed) = (Arena::new(), seed());
+    let host = arena.host();
+    // What the program has made of its copy besides: some files removed and added.
+    let layer = changed_copy(&arena);
+    fs::write(layer.0.join("d0/sub/new"), INSIDE).unwrap();
+    fs::write(layer.0.join("d1/new"), INSIDE).unwrap();
+    fs::remove_file(layer.0.join("d1/sub/f1")).unwrap();
     let (mut round, mut done, mut refused, mut copies) = (0, 0, 0, 0);
     let moves = arena.race(seed, |numbers| {
         round += 1;
@@ -269,54 +355,76 @@ fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
             if checkpoint(&host, &copy, IdShift::None, &mut |_| {}).is_ok() {
                 copies += 1;
             }
-            open_up(&copy);
             expect_own_copy(&copy, "checkpoint");
             let _ = control_paths(&host);
             fs::remove_dir_all(&copy).unwrap();
             return;
         }
-        let paths = LayerPaths {
-            before: host.clone(),
-            after: AfterTree::Copy {
-                path: layer.clone(),
-                finished,
-            },
-            since: SystemTime::now(),
-            ids: IdShift::None,
-        };
-        let force = Selection {
-            force: true,
-            ..everything()
-        };
-        let planned = changes(&paths, &Bounds::default())
-            .ok()
-            .and_then(|set| plan_apply(&paths, &set, &force).ok());
-        let journal = arena.place.path().join(format!("journal{round}"));
-        match planned.map(|plan| apply(plan, &journal, &mut |_| {})) {
-            Some(Ok(_)) => {
-                done += 1;
-                let _ = undo(&journal, true);
-            }
-            Some(Err(_)) | None => refused += 1,
+        match apply_and_undo(&arena, &layer, round, &|_| {}) {
+            true => done += 1,
+            false => refused += 1,
         }
         assert!(arena.is_untouched(), "round {round}");
     });
     println!("{done} applied, {refused} refused, {copies} copies, {moves} moves");
     assert!(done + refused > 3 && moves > 500);
     assert!(arena.is_untouched());
-    open_up(&host);
     expect_own_copy(&host, "apply");
 }
 
-/// A mode that was meant for a file may have met the directory that took its place, and
-/// been copied with it.
-fn open_up(top: &Path) {
-    fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
-    for entry in fs::read_dir(top).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() {
-            open_up(&entry.path());
+/// What is meant for a file changes files, and what is looked at is what is changed: a
+/// directory that takes the file's place at that moment keeps its mode.
+#[test]
+fn a_mode_never_meets_what_took_the_place_of_what_it_was_for() {
+    let (arena, seed) = (Arena::new(), seed());
+    let layer = changed_copy(&arena);
+    for file in facts(&layer.0).keys().filter(|path| path.is_file()) {
+        if *file != layer.0.join("f0") {
+            fs::remove_file(file).unwrap();
+            fs::remove_file(arena.host().join(file.strip_prefix(&layer.0).unwrap())).unwrap();
         }
     }
+    let directory = fs::File::open(arena.host().join("d0")).unwrap();
+    let expect_its_own_mode = |by: &str| {
+        let mode = directory.metadata().unwrap().mode() & 0o7777;
+        assert_eq!(mode, DIRECTORY_MODE, "{by} met the directory");
+        let marked = rustix::fs::fgetxattr_query(&directory, MARK);
+        assert!(marked.is_err(), "{by} marked the directory");
+    };
+    let (mut round, mut done) = (0, 0);
+    for more in 0..RACES_MAX {
+        let moves = arena.race_of(&KINDS, seed.wrapping_add(more), |_| {
+            round += 1;
+            let applied = apply_and_undo(&arena, &layer, round, &expect_its_own_mode);
+            done += u64::from(applied);
+        });
+        println!("{done} of {round} applied, {moves} moves");
+        if done > 0 && round > done && moves > 500 {
+            break;
+        }
+    }
+    assert!(done > 0 && round > done, "nothing was applied, or all");
+    expect_own_copy(&arena.host(), "apply");
+}
+
+/// A look by name and an act by name, which is what must not be: the directory gets what
+/// was meant for the file.
+#[test]
+fn a_look_by_name_is_led_to_another_kind_by_the_same_race() {
+    let (arena, seed) = (Arena::new(), seed());
+    let place = fs::File::open(arena.host()).unwrap();
+    let directory = fs::File::open(arena.host().join("d0")).unwrap();
+    let mut met = 0;
+    let _ = arena.race_of(&KINDS, seed, |_| {
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let seen = rustix::fs::statat(&place, "f0", flags).unwrap();
+        if rustix::fs::FileType::from_raw_mode(seen.st_mode).is_file() {
+            let mode = rustix::fs::Mode::from_raw_mode(CHANGED_MODE);
+            let _ = rustix::fs::chmodat(&place, "f0", mode, rustix::fs::AtFlags::empty());
+        }
+        met += u64::from(directory.metadata().unwrap().mode() & 0o7777 == CHANGED_MODE);
+    });
+    assert!(met > 0, "no directory got a file's mode");
 }
 
 /// By plain paths the same race leads out: reading finds what lies outside, and changing
