@@ -6,6 +6,9 @@ mod filter;
 #[path = "../../sys/src/tests/interpreter.rs"]
 mod interpreter;
 mod own;
+mod races;
+#[path = "../../layer/src/tests/racing.rs"]
+mod racing;
 mod tree;
 
 use std::io::Write;

@@ -25,6 +25,21 @@ pub(crate) enum Kind {
     Unknown,
 }
 
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            FileType::Fifo => Self::Fifo,
+            FileType::Socket => Self::Socket,
+            FileType::CharacterDevice => Self::CharacterDevice,
+            FileType::BlockDevice => Self::BlockDevice,
+            FileType::Unknown => Self::Unknown,
+        }
+    }
+}
+
 /// One entry's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -47,18 +62,8 @@ pub(crate) struct Facts {
 #[allow(clippy::unnecessary_cast)]
 impl From<&Stat> for Facts {
     fn from(stat: &Stat) -> Self {
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Directory,
-            FileType::Symlink => Kind::Symlink,
-            FileType::Fifo => Kind::Fifo,
-            FileType::Socket => Kind::Socket,
-            FileType::CharacterDevice => Kind::CharacterDevice,
-            FileType::BlockDevice => Kind::BlockDevice,
-            FileType::Unknown => Kind::Unknown,
-        };
         Self {
-            kind,
+            kind: Kind::from(FileType::from_raw_mode(stat.st_mode)),
             mode: stat.st_mode & 0o7777,
             uid: stat.st_uid,
             gid: stat.st_gid,

@@ -305,6 +305,27 @@ pub(crate) fn names_in(directory: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
+/// The names in an open directory with their types, in the order in which it has them.
+pub(crate) fn kinds_in(directory: BorrowedFd<'_>) -> io::Result<Vec<(Vec<u8>, Kind)>> {
+    let mut found = Vec::new();
+    let mut buffer = vec![MaybeUninit::<u8>::uninit(); 32 << 10];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        // Not every file system tells it here.
+        let kind = match Kind::from(entry.file_type()) {
+            Kind::Unknown => facts_at(directory, name)?.map(|facts| facts.kind),
+            known => Some(known),
+        };
+        found.extend(kind.map(|kind| (name.to_vec(), kind)));
+    }
+    Ok(found)
+}
+
 /// Whether an error says that there is nothing at a path: no entry, or something
 /// above it that is not a directory.
 pub(crate) fn is_absence(error: &io::Error) -> bool {

@@ -51,6 +51,8 @@ const FILE_MODE: u32 = 0o644;
 const CHANGED_MODE: u32 = 0o600;
 /// What files are to be marked with, as an extended attribute.
 const MARK: &str = "user.mark";
+/// A control file, of which there are some outside and none inside.
+const CONTROL: &str = ".envrc";
 const INSIDE: &str = "inside";
 const OUTSIDE: &str = "outside";
 /// How often a race is run at most until it had both outcomes.
@@ -91,6 +93,9 @@ impl Arena {
         fill(&outside, OUTSIDE);
         symlink(outside.join("d0"), host.join("out0")).unwrap();
         symlink("../outside", host.join("out1")).unwrap();
+        for directory in ["", "d0", "d0/sub"] {
+            fs::write(outside.join(directory).join(CONTROL), OUTSIDE).unwrap();
+        }
         let own = facts(&host).values().map(|one| one[0] as u64).collect();
         let outside = facts(&outside);
         Self {
@@ -265,7 +270,6 @@ fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
                 copies += 1;
             }
             expect_own_copy(&copy, "checkpoint");
-            let _ = control_paths(&host);
             fs::remove_dir_all(&copy).unwrap();
             return;
         }
@@ -334,6 +338,40 @@ fn a_look_by_name_is_led_to_another_kind_by_the_same_race() {
         met += u64::from(directory.metadata().unwrap().mode() & 0o7777 == CHANGED_MODE);
     });
     assert!(met > 0, "no directory got a file's mode");
+}
+
+#[test]
+fn control_files_are_found_in_the_workspace_alone_whatever_moves() {
+    let (arena, seed) = (Arena::new(), seed());
+    let mut rounds = 0;
+    let moves = arena.race(seed, |_| {
+        rounds += 1;
+        assert_eq!(control_paths(&arena.host()), Ok(Vec::new()));
+    });
+    assert!(rounds > 20 && moves > 500, "{rounds} rounds, {moves} moves");
+    // Where there is one it is found.
+    fs::write(arena.host().join(CONTROL), INSIDE).unwrap();
+    assert_eq!(control_paths(&arena.host()).unwrap().len(), 1);
+}
+
+/// Who looks for them by plain paths is led out by the same race.
+#[test]
+fn a_search_by_plain_paths_is_led_out_by_the_same_race() {
+    let (arena, seed) = (Arena::new(), seed());
+    let mut led_out = 0;
+    let _ = arena.race(seed, |_| {
+        let mut waiting = vec![arena.host()];
+        while let Some(directory) = waiting.pop() {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            for entry in entries {
+                led_out += u64::from(entry.file_name() == CONTROL);
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    waiting.push(entry.path());
+                }
+            }
+        }
+    });
+    assert!(led_out > 0, "nothing outside was found");
 }
 
 /// By plain paths the same race leads out: reading finds what lies outside, and changing
