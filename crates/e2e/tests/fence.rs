@@ -99,6 +99,53 @@ fn a_run_in_a_fence_of_which_nothing_is_kept_leaves_the_workspace_as_it_was() {
     assert!(world.runs().iter().all(|run| run["state"] != "kept"));
 }
 
+/// Whoever owns what the program closed may open it, and Atoll is the same user. What was
+/// closed before is the person's own: there is no copy of it, so it stays.
+#[test]
+fn what_a_program_made_unreadable_in_a_fence_is_taken_back_too() {
+    let name = "what_a_program_made_unreadable_in_a_fence_is_taken_back_too";
+    let Some(world) = fenced(name) else {
+        return;
+    };
+    let close = |path: &str, mode: u32| {
+        fs::set_permissions(world.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    world.write("old/file", "before");
+    world.write("private/own", "mine");
+    close("private", 0);
+    let script = "mkdir -p a/b blind \"$HOME/h/i\"; echo new > a/b/new; echo new > blind/new; \
+                  echo after > old/file; echo new > silent; chmod 000 a/b a old silent; \
+                  chmod 300 blind; chmod 000 \"$HOME/h/i\" \"$HOME/h\"";
+    for way in ["--discard", "--keep"] {
+        let seen = world
+            .run([way], script)
+            .without_namespaces()
+            .run()
+            .success();
+        if way == "--keep" {
+            assert!(world.path("a").symlink_metadata().is_ok());
+            let _ = world.atoll(["undo", "last"]).run().success();
+            // Nothing of it is left in the state directory either.
+            let _ = world.atoll(["discard", "last"]).run().success();
+        }
+        let mut names: Vec<_> = fs::read_dir(world.workspace())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["old", "private"], "{way}: {}", seen.err());
+        assert_eq!(world.read("old/file"), "before", "{way}");
+        let mode = fs::metadata(world.path("private")).unwrap().mode() & 0o7777;
+        assert_eq!(mode, 0, "{way}");
+        let left = fs::read_dir(world.state().join("atoll/runs"))
+            .unwrap()
+            .count();
+        assert_eq!(left, 0, "{way}");
+    }
+    close("private", 0o700);
+    assert_eq!(world.read("private/own"), "mine");
+}
+
 #[test]
 fn strict_profiles_refuse_a_fence() {
     let Some(world) = fenced("strict_profiles_refuse_a_fence") else {

@@ -42,7 +42,7 @@ pub struct CheckpointFacts {
 /// Copies `directory` into `into`, which is made. What cannot be read and what is
 /// neither file, directory nor symbolic link is skipped and named. Beside `into`, in
 /// a file of the same name with `.directories` at its end, it is noted which
-/// directory was where; [`crate::changes`] reads it. The copy's owners are shifted by
+/// directory was where and what there is no copy of; [`crate::changes`] reads it. The copy's owners are shifted by
 /// `ids`, for a program to which they are to look like its own.
 ///
 /// # Errors
@@ -61,6 +61,7 @@ pub fn checkpoint(
         ids,
         walker: Walker::new(Bounds::default()),
         links: HashMap::new(),
+        uncopied: Vec::new(),
         facts: CheckpointFacts {
             finished: SystemTime::UNIX_EPOCH,
             files: 0,
@@ -100,6 +101,9 @@ pub fn checkpoint(
         let copy = copier.finish_directory(path, entry)?;
         let original = entry.stamp.map_or(0, |stamp| stamp.inode);
         manifest.add(path, original, copy).map_err(unwritten)?;
+    }
+    for inode in &copier.uncopied {
+        manifest.add_uncopied(*inode).map_err(unwritten)?;
     }
     // The root was dressed last: its inode changed at the very end.
     let root = rustix::fs::fstat(copier.to.root())
@@ -143,6 +147,8 @@ struct Copier {
     walker: Walker,
     /// Where the first name of each file with several is.
     links: HashMap<u64, RelativePath>,
+    /// Inodes of what is skipped.
+    uncopied: Vec<u64>,
     facts: CheckpointFacts,
 }
 
@@ -232,6 +238,8 @@ impl Copier {
     }
 
     fn skip(&mut self, path: &RelativePath, why: &str) {
+        let facts = self.from.facts(path).ok().flatten();
+        self.uncopied.extend(facts.map(|facts| facts.inode));
         self.facts.skipped.push(Refusal {
             path: path.clone(),
             why: why.to_owned(),

@@ -219,6 +219,15 @@ impl Step {
         }
     }
 
+    /// What the step finds, as it was planned.
+    pub(crate) fn found_entries(&self) -> &[Entry] {
+        match &self.act {
+            Act::Replace { old, .. } => old,
+            Act::Facts { old, .. } => std::slice::from_ref(old),
+            Act::Rename { .. } => &[],
+        }
+    }
+
     pub(crate) fn new_entries(&self) -> &[Entry] {
         match &self.act {
             Act::Replace { new, .. } => new,

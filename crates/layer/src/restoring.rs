@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::plan::{Act, Content};
 use crate::planning::Planner;
+use crate::read::UNCOPIED;
 use crate::{
     AfterTree, Change, ChangeKind, ChangeSet, LayerPaths, Plan, PlanError, RelativePath, Selection,
 };
@@ -44,6 +45,12 @@ pub fn plan_restore(
             .ancestors()
             .any(|above| covered.contains(&above));
         if within || !planner.is_selected(change) {
+            continue;
+        }
+        // What cannot be brought back is not removed with what it lies in.
+        let mut uncopied = changes.uncopied.iter();
+        if uncopied.any(|path| path.starts_with(&change.path)) {
+            planner.refuse(&change.path, UNCOPIED);
             continue;
         }
         let taken = planner.restore_one(change);
