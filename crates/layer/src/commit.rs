@@ -121,11 +121,15 @@ impl Engine {
         old: &[Entry],
         prepared: Option<Stamp>,
     ) -> Result<(), ApplyError> {
-        if self.work.loose || self.is_as_planned(temporary, place, old)? {
+        if self.is_as_planned(temporary, place, old)? {
             return Ok(());
         }
         self.swap_back(step, temporary, place, prepared)?;
-        Err(ApplyError::ChangedMeanwhile(step.path.clone()))
+        match self.work.loose {
+            // Taking back goes on: what somebody wrote since it began is newer, and stays.
+            true => Ok(()),
+            false => Err(ApplyError::ChangedMeanwhile(step.path.clone())),
+        }
     }
 
     /// Undoes [`Engine::swap_in`] while both sides are still there. What somebody put over

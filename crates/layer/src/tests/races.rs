@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -16,7 +17,12 @@ use std::{fs, io};
 
 use super::racing::{Numbers, facts, race, seed};
 use super::support::*;
-use crate::tree::Tree;
+use crate::engine::Engine;
+use crate::entries::Walker;
+use crate::journal::{Journal, Work};
+use crate::path::Bytes;
+use crate::plan::{Act, Content, Entry, Node};
+use crate::tree::{Tree, path_bytes};
 use crate::*;
 
 /// Entries that change places, each with its directory: directories, files, and links
@@ -389,4 +395,150 @@ fn plain_paths_are_led_out_by_the_same_race() {
     });
     assert!(led_out > 0, "nothing outside was read");
     assert!(!arena.is_untouched(), "nothing outside was changed");
+}
+
+/// Work of one step, as it stands in a journal, with the person's directory open.
+fn engine(place: &Path, act: Act, at: &str, loose: bool) -> Engine {
+    let host = match place.ends_with("journal") {
+        true => place.with_file_name("host"),
+        false => place.join("host"),
+    };
+    let facts = fs::metadata(&host).unwrap();
+    let work = Work {
+        root: Bytes(path_bytes(&host)),
+        root_identity: (facts.dev(), facts.ino()),
+        content: Bytes(path_bytes(&host)),
+        tag: "tag".into(),
+        loose,
+        steps: vec![Step {
+            path: path(at),
+            act,
+        }],
+    };
+    Engine::begin(Journal::open(&place.join("journal"), true).unwrap(), work).unwrap()
+}
+
+fn described(host: &Path, at: &str) -> Entry {
+    let tree = Tree::open(host).unwrap();
+    let mut walker = Walker::new(Bounds::default());
+    walker.one(&tree, &path(at), Content::Untouched).unwrap()
+}
+
+/// Between a swap and the look at what was swapped out somebody puts a file over the new
+/// content: theirs is the newest, and the one that stays.
+#[test]
+fn what_is_put_over_new_content_survives_the_swap_back() {
+    let place = Stand::bare();
+    let host = place.path().join("host");
+    fs::create_dir_all(&host).unwrap();
+    fs::write(host.join("file"), "original").unwrap();
+    let old = described(&host, "file");
+    let act = Act::Replace {
+        old: vec![old.clone()],
+        new: vec![old],
+    };
+    for is_newest_theirs in [true, false] {
+        let engine = engine(place.path(), act.clone(), "file", false);
+        let step = &engine.work.steps[0];
+        let temporary = engine.temporary(0, step);
+        // As after the swap: what was there, changed meanwhile, is aside.
+        fs::write(at(&host, &temporary), "changed meanwhile").unwrap();
+        fs::write(host.join("new"), "new content").unwrap();
+        let prepared = described(&host, "new").stamp;
+        fs::rename(host.join("new"), host.join("file")).unwrap();
+        if is_newest_theirs {
+            fs::write(host.join("theirs"), "newest").unwrap();
+            fs::rename(host.join("theirs"), host.join("file")).unwrap();
+        }
+        let directory = engine.tree.place_of(&step.path).unwrap();
+        let back = engine.swap_back(step, &temporary, directory.as_fd(), prepared);
+        back.unwrap();
+        let expected = match is_newest_theirs {
+            true => ["newest", "changed meanwhile"],
+            false => ["changed meanwhile", "new content"],
+        };
+        let found = [host.join("file"), at(&host, &temporary)];
+        let found = found.map(|path| fs::read_to_string(path).unwrap());
+        assert_eq!(found, expected);
+        drop(engine);
+        fs::remove_dir_all(place.path().join("journal")).unwrap();
+    }
+}
+
+/// What somebody writes while their directory is taken back is in no journal: it stays.
+#[test]
+fn what_is_written_while_something_is_taken_back_stays() {
+    let place = Stand::bare();
+    let host = place.path().join("host");
+    let cases: [(&[Edit], &str); 3] = [
+        (&[], "original"),
+        (&[append("file", ", newer")], "applied, newer"),
+        (&[write("other", "newer"), rename("other", "file")], "newer"),
+    ];
+    for (edits, expected) in cases {
+        perform(&host, &[write("file", "original")]);
+        let mut original = described(&host, "file");
+        let kept = place.path().join("journal/kept/1");
+        perform(&host, &[remove("file"), write("file", "applied")]);
+        let applied = described(&host, "file");
+        let Node::File { content, .. } = &mut original.node else {
+            unreachable!();
+        };
+        *content = Content::Outer { number: 1 };
+        let act = Act::Replace {
+            old: vec![applied],
+            new: vec![original],
+        };
+        let outer = engine(place.path(), act.clone(), "file", false);
+        fs::write(kept, "original").unwrap();
+        let within = engine(&place.path().join("journal"), act, "file", true);
+        perform(&host, edits);
+        within.run(&mut |_| {}).unwrap();
+        let found = fs::read_to_string(host.join("file")).unwrap();
+        assert_eq!(found, expected, "{edits:?}");
+        assert_eq!(fs::read_dir(&host).unwrap().count(), 1, "{edits:?}");
+        drop((outer, within));
+        fs::remove_dir_all(place.path().join("journal")).unwrap();
+        fs::remove_dir_all(&host).unwrap();
+    }
+}
+
+/// Taking back gives a mode back to what lost it, and to nothing that took its place.
+#[test]
+fn taking_back_leaves_alone_what_took_the_place_of_a_file() {
+    let place = Stand::bare();
+    let host = place.path().join("host");
+    let cases: [(&[Edit], u32); 3] = [
+        (&[], FILE_MODE),
+        (
+            &[remove("file"), directory("file"), mode("file", 0o751)],
+            0o751,
+        ),
+        (
+            &[
+                write("other", "x"),
+                mode("other", 0o640),
+                rename("other", "file"),
+            ],
+            0o640,
+        ),
+    ];
+    for (edits, expected) in cases {
+        perform(&host, &[write("file", "text"), mode("file", FILE_MODE)]);
+        let original = described(&host, "file");
+        perform(&host, &[mode("file", CHANGED_MODE)]);
+        let changed = described(&host, "file");
+        let act = Act::Facts {
+            old: Box::new(changed),
+            new: Box::new(original),
+        };
+        let engine = engine(place.path(), act, "file", true);
+        perform(&host, edits);
+        engine.run(&mut |_| {}).unwrap();
+        let found = fs::metadata(host.join("file")).unwrap().mode() & 0o7777;
+        assert_eq!(found, expected, "{edits:?}");
+        drop(engine);
+        fs::remove_dir_all(place.path().join("journal")).unwrap();
+        fs::remove_dir_all(&host).unwrap();
+    }
 }
