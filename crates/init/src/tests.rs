@@ -7,6 +7,9 @@ mod filter;
 mod interpreter;
 mod memory;
 mod own;
+mod races;
+#[path = "../../layer/src/tests/racing.rs"]
+mod racing;
 mod tree;
 
 use std::io::Write;

@@ -260,6 +260,7 @@ fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
         ),
         Trial::NoNamespaces(error) => fixes::forbidden(facts, holding, &error.to_string()),
         Trial::NoRights => fixes::forbidden(facts, holding, "they give no rights"),
+        Trial::NoSystem => fixes::forbidden(facts, holding, "the system cannot be shown in them"),
     };
     // Without them a fence is left, if Landlock is able to hold one.
     let is_fenced = matches!(holding.mode, Ok(Mode::Fence));
