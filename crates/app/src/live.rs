@@ -5,8 +5,11 @@ use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
-use atoll_layer::{EndNote, Plan, Selection, plan_restore};
+use atoll_layer::{
+    Bounds, EndNote, Opened, Plan, Refusal, Selection, changes as changes_of, plan_restore,
+};
 use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState, StateDir};
 
@@ -53,7 +56,7 @@ pub fn note_end(state: &StateDir, record: &RunRecord, all: &[LayerChanges], outp
 }
 
 fn write_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Result<(), Failure> {
-    let note = EndNote::of(&plan_back(one)?);
+    let note = EndNote::of(&plan_back(one)?, &one.set, SystemTime::now());
     let path = note_path(state, record, one);
     let new = path.with_extension("new");
     let failed = "the note cannot be written";
@@ -95,31 +98,75 @@ impl Work<'_> {
             .iter()
             .filter(|one| one.layer.kind == LayerKind::Workspace)
         {
-            let mut plan = plan_back(one)?;
-            match read_note(self.state, record, one) {
-                Some(note) => plan = note.narrow(plan),
-                None if force => self.output.warn(&format!(
-                    "nobody saw the end of run {}: all is taken back that changed since it \
-                     started, whoever changed it",
-                    record.run
-                )),
-                None => return Err(refuse_unseen(record, &plan)),
-            }
-            if force {
-                plan = plan.without_conflicts();
-            }
-            refuse_later_changes(&plan, record)?;
-            for refusal in &plan.refused {
-                self.output.warn(&format!(
-                    "not taken back: {}: {}",
-                    refusal.path, refusal.why
-                ));
-            }
-            if !plan.is_empty() {
-                self.apply_layer(record, one, plan)?;
-            }
+            self.restore_layer(record, one, force)?;
         }
         Ok(())
+    }
+
+    fn restore_layer(
+        &self,
+        record: &RunRecord,
+        one: &LayerChanges,
+        force: bool,
+    ) -> Result<(), Failure> {
+        let note = read_note(self.state, record, one);
+        if note.is_none() && !force {
+            return Err(refuse_unseen(record, &plan_back(one)?));
+        }
+        let unopened = "what the run made unreadable cannot be opened up";
+        let bounds = Bounds::default();
+        let opened = Opened::up(&one.paths, &one.set, note.as_ref(), &bounds).doing(unopened)?;
+        let restored = self.restore_opened(record, one, note, &opened, force);
+        let settled = match &restored {
+            Ok(refused) => opened.settle(refused),
+            Err(_) => opened.close(),
+        };
+        restored?;
+        settled.doing("what was opened up could not be closed again")
+    }
+
+    /// Puts the workspace back, of which everything can be read now that can ever be.
+    /// Answers what was not taken back.
+    fn restore_opened(
+        &self,
+        record: &RunRecord,
+        one: &LayerChanges,
+        note: Option<EndNote>,
+        opened: &Opened,
+        force: bool,
+    ) -> Result<Vec<Refusal>, Failure> {
+        let unread = "the workspace cannot be read";
+        let mut plan = match opened.is_empty() {
+            true => plan_back(one)?,
+            false => plan_back(&LayerChanges {
+                layer: one.layer.clone(),
+                paths: one.paths.clone(),
+                set: changes_of(&one.paths, &Bounds::default()).doing(unread)?,
+            })?,
+        };
+        match note {
+            Some(note) => plan = note.narrow(plan, opened),
+            None => self.output.warn(&format!(
+                "nobody saw the end of run {}: all is taken back that changed since it \
+                 started, whoever changed it",
+                record.run
+            )),
+        }
+        if force {
+            plan = plan.without_conflicts();
+        }
+        refuse_later_changes(&plan, record)?;
+        for refusal in &plan.refused {
+            self.output.warn(&format!(
+                "not taken back: {}: {}",
+                refusal.path, refusal.why
+            ));
+        }
+        let refused = plan.refused.clone();
+        if !plan.is_empty() {
+            self.apply_layer(record, one, plan)?;
+        }
+        Ok(refused)
     }
 }
 

@@ -580,6 +580,43 @@ fn root_of_a_user_namespace_is_served_or_refused_clearly() {
     }
 }
 
+/// `$ATOLL` as root of a user namespace that has these ids, and in which no further one
+/// can be made: to the kernel it is the host's root, without that one's rights.
+const ROOT_WITHOUT_FURTHER_NAMESPACES: &str = "\
+    unshare --user -- sh -c 'until grep -q . /proc/self/uid_map; do sleep 0.01; done
+        exec sh -c \"echo 0 > /proc/sys/user/max_user_namespaces; \\\"$ATOLL\\\" $WORDS\"' &
+    own=$(readlink /proc/self/ns/user)
+    until [ \"$(readlink /proc/$!/ns/user)\" != \"$own\" ]; do sleep 0.01; done
+    echo $IDS > /proc/$!/gid_map
+    echo $IDS > /proc/$!/uid_map
+    wait $!";
+
+#[test]
+fn the_hosts_root_in_a_user_namespace_that_holds_no_further_one_is_refused_clearly() {
+    let name = "the_hosts_root_in_a_user_namespace_that_holds_no_further_one_is_refused_clearly";
+    let world = World::new(name);
+    if !is_root() {
+        return world.skip("only root is the host's root", Avoidable::No);
+    }
+    let cases = [
+        ("0 0 4294967295", "this root is one of a user namespace"),
+        ("0 0 1", "who is root to the kernel"),
+    ];
+    for (ids, why) in cases {
+        let shell = |words: &str| {
+            let shell = world.host_shell(ROOT_WITHOUT_FURTHER_NAMESPACES);
+            shell.env("IDS", ids).env("WORDS", words).run()
+        };
+        let ran = shell("run --discard -- echo started").expect_status(125);
+        assert_eq!(ran.out(), "");
+        ran.is_clear_error(["no user namespaces can be made", why, "atoll doctor"]);
+        assert!(!ran.err().contains("/etc"), "{}", ran.err());
+        let doctor = shell("doctor").out();
+        let says = ["does not start here", why, "user.max_user_namespaces=15000"];
+        assert!(says.iter().all(|one| doctor.contains(one)), "{doctor}");
+    }
+}
+
 /// `$ATOLL` as root of a user namespace that has all ids, and in which no further
 /// one can be made, because one uses the limit up: by the settings they can. Its first
 /// shell has no rights yet: it got its ids too late.

@@ -99,6 +99,120 @@ fn a_run_in_a_fence_of_which_nothing_is_kept_leaves_the_workspace_as_it_was() {
     assert!(world.runs().iter().all(|run| run["state"] != "kept"));
 }
 
+/// Where a user namespace can hold no further one, its root is an ordinary user to the
+/// kernel, and is fenced in like one: what it is called gives the program nothing.
+#[test]
+fn root_of_a_user_namespace_that_holds_no_further_one_is_fenced_in() {
+    let name = "root_of_a_user_namespace_that_holds_no_further_one_is_fenced_in";
+    let Some(world) = fenced(name) else {
+        return;
+    };
+    const LIMIT: &str = "/proc/sys/user/max_user_namespaces";
+    let with_rights = format!("echo 0 > {LIMIT}; exec \"$@\"");
+    let without_rights = format!(
+        "echo 0 > {LIMIT}; exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all \"$@\""
+    );
+    // What lies around counts as well, and no setting here tells it.
+    let around = format!("echo 1 > {LIMIT}; exec unshare --user --map-root-user \"$@\"");
+    let root = ["--map-root-user"].as_slice();
+    let cases = [
+        (root, &with_rights),
+        (root, &without_rights),
+        (&["--map-current-user", "--keep-caps"], &around),
+    ];
+    let secret = world.home().join("secret");
+    world.write(&secret, "a secret");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
+    let before = fs::metadata(&secret).unwrap();
+    let script = format!(
+        "id -u; cat {secret}; echo evil > {secret}; chmod 600 {secret}; \
+         echo evil > {home}/made; mount -t tmpfs none /mnt; unshare -Ur true; echo new > new; \
+         echo ready; sleep 2",
+        secret = secret.display(),
+        home = world.home().display()
+    );
+    for (map, shell) in cases {
+        let _ = fs::remove_file(world.path("new"));
+        let around = ["unshare", "--user"].iter().chain(map);
+        let around: Vec<&str> = around.copied().chain(["sh", "-c", shell, "sh"]).collect();
+        let running = world.run(NONE, &script).under(around.clone()).start();
+        running.until_stdout("ready");
+        let rights = wait_until("the program", e2e::BOUND, || {
+            let all = descendants_of(running.pid());
+            all.iter().find_map(|one| {
+                let read = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", one.pid));
+                let status = read("status")
+                    .ok()
+                    .filter(|text| text.starts_with("Name:\tsleep"));
+                let status = status?;
+                let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+                line.map(|line| line.trim().to_owned())
+            })
+        });
+        assert_eq!(rights, "0000000000000000", "{shell}");
+        let told = running.wait().success();
+        assert!(told.err().contains("only fenced in"), "{}", told.err());
+        assert_eq!(told.out(), "0\nready\n", "{shell}");
+        assert_eq!(world.read("new"), "new\n");
+        let after = fs::metadata(&secret).unwrap();
+        assert_eq!(world.read(&secret), "a secret");
+        assert_eq!(
+            (after.mode(), after.ctime()),
+            (before.mode(), before.ctime())
+        );
+        assert!(!world.exists(world.home().join("made")));
+        let doctor = world.atoll(["doctor"]).under(around).run();
+        assert!(doctor.out().contains("mode fence"), "{}", doctor.out());
+    }
+}
+
+/// Whoever owns what the program closed may open it, and Atoll is the same user. What was
+/// closed before is the person's own: there is no copy of it, so it stays.
+#[test]
+fn what_a_program_made_unreadable_in_a_fence_is_taken_back_too() {
+    let name = "what_a_program_made_unreadable_in_a_fence_is_taken_back_too";
+    let Some(world) = fenced(name) else {
+        return;
+    };
+    let close = |path: &str, mode: u32| {
+        fs::set_permissions(world.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    world.write("old/file", "before");
+    world.write("private/own", "mine");
+    close("private", 0);
+    let script = "mkdir -p a/b blind \"$HOME/h/i\"; echo new > a/b/new; echo new > blind/new; \
+                  echo after > old/file; echo new > silent; chmod 000 a/b a old silent; \
+                  chmod 300 blind; chmod 000 \"$HOME/h/i\" \"$HOME/h\"";
+    for way in ["--discard", "--keep"] {
+        let seen = world
+            .run([way], script)
+            .without_namespaces()
+            .run()
+            .success();
+        if way == "--keep" {
+            assert!(world.path("a").symlink_metadata().is_ok());
+            let _ = world.atoll(["undo", "last"]).run().success();
+            // Nothing of it is left in the state directory either.
+            let _ = world.atoll(["discard", "last"]).run().success();
+        }
+        let mut names: Vec<_> = fs::read_dir(world.workspace())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["old", "private"], "{way}: {}", seen.err());
+        assert_eq!(world.read("old/file"), "before", "{way}");
+        let mode = fs::metadata(world.path("private")).unwrap().mode() & 0o7777;
+        assert_eq!(mode, 0, "{way}");
+        let left = fs::read_dir(world.state().join("atoll/runs"))
+            .unwrap()
+            .count();
+        assert_eq!(left, 0, "{way}");
+    }
+    close("private", 0o700);
+    assert_eq!(world.read("private/own"), "mine");
+}
+
 #[test]
 fn strict_profiles_refuse_a_fence() {
     let Some(world) = fenced("strict_profiles_refuse_a_fence") else {

@@ -172,6 +172,55 @@ const IN_MEMORY: &[Row] = &[
         ended("memory"),
         MUCH_MEMORY,
     ),
+    // What no process shows: the machine's own sum bounds it.
+    row(
+        "memory-of-opaque-processes",
+        "opaque",
+        160,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-on-its-way",
+        "flying",
+        20,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-out-of-view",
+        "unseen",
+        160,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-by-another-name",
+        "named",
+        160,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-of-a-process-without-its-first-thread",
+        "leaderless",
+        8,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-of-a-thread-apart",
+        "apart",
+        20,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
     row(
         "memory-in-tmp",
         "tmp",
@@ -263,7 +312,31 @@ const ON_DISK: &[Row] = &[
         ended("disk"),
         MUCH_DISK,
     ),
+    row(
+        "disk-deleted-in-a-thread-apart",
+        "deleted-apart",
+        1,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
     // Where nobody can look, all that the file system has lost counts.
+    row(
+        "disk-deleted-in-an-opaque-process",
+        "deleted-opaque",
+        200,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
+    row(
+        "disk-deleted-on-its-way",
+        "deleted-flying",
+        100,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
     row("disk-hidden", "hidden", 200, DISK, ended("disk"), MUCH_DISK),
     row(
         "disk-in-the-deep",
@@ -364,6 +437,19 @@ const UNTIL_ENDED_MS: u64 = 30_000;
 /// short limit of time.
 const SEEN_MS: u64 = 700;
 
+/// Hides control groups from root, in a mount namespace of its own.
+const WITHOUT_GROUPS: [&str; 9] = [
+    "unshare",
+    "--mount",
+    "--propagation",
+    "private",
+    "--",
+    "sh",
+    "-c",
+    "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"",
+    "sh",
+];
+
 /// A kind of host, by who holds the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Host {
@@ -374,19 +460,16 @@ enum Host {
 
 /// The hosts that this machine can be for this user.
 fn hosts(world: &World) -> Vec<Host> {
-    let plain = run(world, Host::Without, &[], "time 1 0").outcome;
+    let plain = run(world, Host::Groups, &[], "time 1 0").outcome;
     let told = json(world, &plain);
-    let by = held_by(&told, "memory");
-    let first = match by.starts_with("cgroup") {
-        true => Host::Groups,
-        false => Host::Without,
-    };
     assert_eq!(told["mode"], "full", "{plain}");
-    // Root always has namespaces.
-    if is_root() {
-        vec![first]
-    } else {
-        vec![first, Host::Fence]
+    let has_groups = held_by(&told, "memory").starts_with("cgroup");
+    // Root always has namespaces, and can do without groups.
+    match (is_root(), has_groups) {
+        (true, true) => vec![Host::Groups, Host::Without],
+        (true, false) => vec![Host::Without],
+        (false, true) => vec![Host::Groups, Host::Fence],
+        (false, false) => vec![Host::Without, Host::Fence],
     }
 }
 
@@ -424,6 +507,7 @@ fn run(world: &World, host: Host, options: &[&str], words: &str) -> Tried {
         .args(words.split_whitespace())
         .within(Duration::from_secs(90));
     let invocation = match host {
+        Host::Without if is_root() => invocation.under(WITHOUT_GROUPS),
         Host::Groups | Host::Without => invocation,
         Host::Fence => invocation.without_namespaces(),
     };
@@ -578,6 +662,41 @@ impl Row {
         assert_eq!(reached(&tried.outcome), all, "{what}");
         assert_eq!(told["ending"]["how"], "exited", "{what}");
         assert_eq!(named(&told), [""; 0], "{what}");
+    }
+}
+
+/// What others have in memory meanwhile is not the sandbox's: not where it hides nothing,
+/// even if it shares memory and passes descriptors on.
+#[test]
+fn memory_of_others_ends_nobody() {
+    let _alone = alone();
+    let Some(world) = world("memory_of_others_ends_nobody") else {
+        return;
+    };
+    for host in hosts(&world) {
+        for words in [
+            "time 6000 0",
+            "named 8 4000",
+            "unseen 8 4000",
+            "apart 2 4000",
+        ] {
+            let tried = std::thread::scope(|scope| {
+                let run = scope.spawn(|| run(&world, host, MEMORY, words));
+                std::thread::sleep(Duration::from_secs(1));
+                let name = c"memory of somebody else";
+                let file = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC);
+                let mut file = fs::File::from(file.unwrap());
+                let part = vec![1; 1 << 20];
+                for _ in 0..200 {
+                    std::io::Write::write_all(&mut file, &part).unwrap();
+                }
+                run.join().unwrap()
+            });
+            let told = json(&world, &tried.outcome);
+            let what = format!("{host:?} {words}: {}\n{told:#}", tried.outcome);
+            assert_eq!(told["ending"]["how"], "exited", "{what}");
+            assert_eq!(named(&told), [""; 0], "{what}");
+        }
     }
 }
 

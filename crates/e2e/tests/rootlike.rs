@@ -11,13 +11,14 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use e2e::remains::facts_of_the_system;
 use e2e::{
     Avoidable, BOUND, Invocation, World, descendants_of, is_root, program_exists, status_field,
-    wait_until,
+    tree, wait_until,
 };
 use rustix::process::Signal;
 
@@ -51,6 +52,15 @@ fn shell(world: &World, who: Who, script: &str) -> Invocation {
     if who == Who::Oneself {
         return world.host_shell(script).within(LONG);
     }
+    as_ranger(
+        world,
+        &format!("chown -R {RANGER}:{RANGER} {}", world.top().display()),
+    )
+    .arg(script)
+}
+
+/// A host script of the user with further ids, given as an argument, after this one of root.
+fn as_ranger(world: &World, before: &str) -> Invocation {
     let top = world.top().display();
     let prepare = format!(
         "set -e
@@ -61,10 +71,10 @@ fn shell(world: &World, who: Who, script: &str) -> Invocation {
         test -e /etc/subuid && test -e /etc/subgid
         mount --bind {top}/subids /etc/subuid
         mount --bind {top}/subids /etc/subgid
-        chown -R {RANGER}:{RANGER} {top}
+        {before}
         exec setpriv --reuid {RANGER} --regid {RANGER} --clear-groups sh -c \"$0\""
     );
-    world.mount_shell(&prepare).arg(script).within(LONG)
+    world.mount_shell(&prepare).within(LONG)
 }
 
 /// `atoll run --root` of a script of a shell inside.
@@ -436,6 +446,108 @@ fn a_killed_run_of_root_inside_leaves_nothing() {
             );
         }
     }
+}
+
+/// What other users inside hold counts, though nobody of the sandbox may look at it.
+#[test]
+fn memory_of_other_users_inside_counts() {
+    let Some(world) = world_with_owners("memory_of_other_users_inside_counts") else {
+        return;
+    };
+    if !program_exists("python3") {
+        world.skip("there is no python3", Avoidable::Yes);
+        return;
+    }
+    for who in everybody() {
+        for (mib, is_held) in [(200, true), (16, false)] {
+            let script = format!(
+                "/usr/bin/python3 -c '
+import os, time
+os.setgid(33)
+os.setuid(33)
+file = os.memfd_create(\"memory\")
+for at in range({mib}): os.write(file, b\"x\" * (1 << 20))
+time.sleep(3)
+print(\"took it\")'"
+            );
+            let options = "--discard --limit memory=64MiB";
+            let ended = inside(&world, who, options, &script).run();
+            let took = ended.out().contains("took it");
+            assert_eq!(took, !is_held, "{who:?} {mib}: {ended}");
+            assert_eq!(ended.code() == 0, !is_held, "{who:?} {mib}: {ended}");
+            if is_held {
+                ended.says(["beyond the limit memory"]);
+            }
+        }
+    }
+}
+
+/// Whoever cleans up after an Atoll that was killed waits for its sandbox, which may still
+/// write: the launcher has its lock. Who would end the sandbox is stopped here, so that it
+/// goes on.
+#[test]
+fn what_a_sandbox_still_writes_is_not_taken_back() {
+    let name = "what_a_sandbox_still_writes_is_not_taken_back";
+    let Some(world) = world_with_owners(name) else {
+        return;
+    };
+    if !everybody().contains(&Who::Ranger) {
+        world.skip("there is no newuidmap", Avoidable::Yes);
+        return;
+    }
+    let script = "echo written; n=0
+        while :; do n=$((n+1)); echo x > file-$n; chown 33:33 file-$n; sleep 0.1; done";
+    let running = inside(&world, Who::Ranger, "--keep", script).start();
+    running.until_stdout("written");
+    let processes = descendants_of(running.pid());
+    let named = |name: &str| {
+        let is_so = |pid: u32| status_field(pid, "Name").as_deref() == Some(name);
+        let one = processes.iter().find(|one| is_so(one.pid));
+        one.unwrap_or_else(|| panic!("there is no {name}")).pid
+    };
+    let (launcher, init) = (named("atoll-jail"), named("atoll-init"));
+    // What is stopped in a group that nobody looks after any more is let go on.
+    let mut sleep = std::process::Command::new("sleep");
+    let sleep = sleep.arg("600").process_group(launcher.cast_signed());
+    let mut companion = sleep.spawn().unwrap();
+    e2e::kill(launcher, Signal::STOP);
+    e2e::kill(init, Signal::STOP);
+    running.signal(Signal::KILL);
+    let _ = running.wait();
+
+    let state = world.state().join("atoll");
+    let marks = || fs::read_dir(state.join("ids")).unwrap().count();
+    let of_others = || {
+        let files = tree(&state.join("runs"));
+        let owners = files.keys().map(|path| {
+            let facts = fs::symlink_metadata(state.join("runs").join(path));
+            facts.map_or(RANGER, |facts| facts.uid())
+        });
+        owners.filter(|owner| *owner != RANGER).count()
+    };
+    // No owner is changed but by Atoll.
+    let looked = || {
+        as_ranger(&world, ":")
+            .arg("\"$ATOLL\" runs")
+            .run()
+            .success()
+    };
+    let before = wait_until("it writes on", BOUND, || {
+        Some(of_others()).filter(|count| *count > 3)
+    });
+    let told = looked();
+    assert!(of_others() >= before, "{told}");
+    assert_eq!(marks(), 1, "{told}");
+
+    e2e::kill(launcher, Signal::CONT);
+    e2e::end(&mut companion);
+    wait_until("the sandbox ends", BOUND, || {
+        let mut processes = processes.iter();
+        processes.all(|one| !e2e::is_alive(one.pid)).then_some(())
+    });
+    assert!(of_others() >= before);
+    let told = looked();
+    assert_eq!((of_others(), marks()), (0, 0), "{told}");
 }
 
 #[test]

@@ -5,6 +5,10 @@
     clippy::indexing_slicing
 )]
 
+mod races;
+#[path = "../../layer/src/tests/racing.rs"]
+mod racing;
+
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;

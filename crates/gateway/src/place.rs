@@ -126,7 +126,7 @@ pub(crate) fn place(
     let views = boundary.views.iter().filter_map(layered).filter(of_person);
     let mut layers = Vec::new();
     let empty = make_empty(request.state.path())?;
-    let (system, subordinate) = rooted::place(&mut placing, boundary, &empty)?;
+    let (system, further) = rooted::place(&mut placing, boundary, &empty)?;
     layers.extend(system);
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, &boundary.profile)?);
@@ -155,7 +155,7 @@ pub(crate) fn place(
             workspace,
             layers,
             base: placing.base,
-            subordinate,
+            further,
             unmapped: placing.offered.unmapped,
             empty,
             fence,

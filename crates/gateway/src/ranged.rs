@@ -14,13 +14,16 @@ use rustix::process::{getgid, getuid};
 /// Below the state: one file for each such run.
 const MARKS: &str = "ids";
 
-/// Marks a run, before anything is written. The mark is locked while the file is open.
+/// Marks a run, before anything is written. The mark is locked while the file is open, here
+/// or in the launcher, which ends after its sandbox. It can only be read: the launcher has
+/// no use for more.
 pub(crate) fn mark(state: &StateDir, run: &RunId) -> io::Result<File> {
     let path = mark_of(state.path(), run);
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    let file = File::create(&path)?;
+    File::create(&path)?;
+    let file = File::open(&path)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
 }
@@ -59,10 +62,11 @@ pub fn reclaim_leftovers(state: &StateDir) {
         else {
             continue;
         };
-        let is_over = File::open(mark.path()).is_ok_and(|file| {
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        });
-        if is_over {
+        // Held until it is done: others look after what is left too.
+        let Ok(file) = File::open(mark.path()) else {
+            continue;
+        };
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = give_back(state, &run);
         }
     }

@@ -1,9 +1,10 @@
 //! Root inside: the layers over the system, and an ordinary user's further ids.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use atoll_model::{Access, Boundary, ViewKind};
-use atoll_sandbox::{PlacedLayer, Subordinate, furnish_system, make_layer};
+use atoll_sandbox::{FurtherIds, PlacedLayer, Subordinate, furnish_system, make_layer};
 
 use crate::place::{Placing, state_error};
 use crate::slug::slug;
@@ -26,20 +27,22 @@ pub(crate) fn place(
     placing: &mut Placing<'_>,
     boundary: &Boundary,
     empty: &Path,
-) -> Result<(Vec<PlacedLayer>, Option<Subordinate>), PlaceError> {
+) -> Result<(Vec<PlacedLayer>, Option<FurtherIds>), PlaceError> {
     let mut layers = Vec::new();
     if !boundary.root {
         return Ok((layers, None));
     }
+    let mut further = None;
     let principal = &placing.request.call.principal;
     let subordinate = match placing.base {
         Some(_) => None,
         None => Subordinate::of(principal.uid, principal.gid),
     };
-    if subordinate.is_some() {
+    if let Some(subordinate) = subordinate {
         let marked = ranged::mark(placing.request.state, &placing.request.call.run);
-        let marked = marked.map_err(state_error("marking", &placing.run_dir()))?;
-        placing.locks.push(marked);
+        let mark = marked.map_err(state_error("marking", &placing.run_dir()))?;
+        let mark = Arc::new(mark.into());
+        further = Some(FurtherIds { subordinate, mark });
     } else if placing.base.is_none() {
         placing.notices.push(ONE_ID.to_owned());
     }
@@ -49,7 +52,7 @@ pub(crate) fn place(
             layers.extend(system(placing, &view.host, &view.inside, empty)?);
         }
     }
-    Ok((layers, subordinate))
+    Ok((layers, further))
 }
 
 /// A layer over a directory of the system, for root inside. It is no part of the

@@ -67,11 +67,6 @@ impl Gate {
         self.listener.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether calls are judged here.
-    pub(crate) fn is_fence(&self) -> bool {
-        self.fence.is_some()
-    }
-
     /// Answers one waiting call; there has to be one. No attempt goes on, and it is told
     /// of before it is answered: what its caller does next cannot keep that back.
     ///

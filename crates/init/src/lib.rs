@@ -10,12 +10,13 @@
 //! names. Start reading at [`run`].
 
 pub use atoll_fence::{become_reaper, end_descendants};
-pub use tree::namespace_limits;
+pub use namespaces::namespace_limits;
 
 mod fenced;
 pub mod filter;
 mod gate;
 mod memory;
+mod namespaces;
 mod program;
 mod supervise;
 mod tree;

@@ -1,156 +1,287 @@
 //! Memory of a whole sandbox, added up where no control group counts it.
+//!
+//! What processes have resident is told of each. To a file in memory without a name
+//! (memfd_create(2), shared mappings) only a descriptor leads, which may be in a process
+//! that cannot be inspected, on its way through a socket, or closed while pages stay mapped
+//! that nobody touches. So the machine's own sum bounds what is not seen, as far as anything
+//! inside could hold it: only then does it count what others take on the machine meanwhile.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
 
 use atoll_sys::descriptor;
 
 const PAGE_BYTES: u64 = 4096;
 const BLOCK_BYTES: u64 = 512;
 
-/// Adds up memory, bytes. A figure that cannot be had counts as more than any
-/// limit: a program that keeps process 1 from looking has a reason.
-///
-/// What processes have resident counts shared pages once for each: quick to read
-/// and never too little. Only above the limit the exact shares are read. Memory
-/// that no process maps (memfd_create(2), System V segments) takes longer to find
-/// and is looked for where `thorough`.
-///
-/// In a fence only the processes below this one count; there is no memory that files
-/// are written to, and System V segments cannot be made. `elsewhere` is what files in
-/// memory that cannot be found here may hold besides.
-pub(crate) fn in_use(limit_bytes: u64, thorough: bool, fenced: bool, elsewhere: u64) -> u64 {
-    let pids = if fenced { below() } else { pids() };
-    let Some(pids) = pids else { return u64::MAX };
-    let (room, segments) = if fenced {
-        (0, 0)
-    } else {
-        let room = descriptor::bytes_in_use(c"/tmp").unwrap_or(u64::MAX);
-        (room, segment_bytes().unwrap_or(0))
-    };
-    let resident: u64 = pids.iter().filter_map(|pid| resident_bytes(pid)).sum();
-    let in_files = |files: &BTreeMap<(u64, u64), u64>| {
-        let found = files.values().sum::<u64>().saturating_add(segments);
-        found.saturating_add(room).max(elsewhere)
-    };
-    let files = if thorough {
-        files_in_memory(&pids)
-    } else {
-        BTreeMap::new()
-    };
-    let at_most = resident.saturating_add(in_files(&files));
-    if at_most <= limit_bytes {
-        return at_most;
-    }
-    let files = files_in_memory(&pids);
-    let share = |pid: &String| {
-        // A process that hides its maps is taken at its resident size.
-        share_bytes(pid, &files).or_else(|| resident_bytes(pid))
-    };
-    let shares: u64 = pids.iter().filter_map(share).sum();
-    shares.saturating_add(in_files(&files))
+/// How often the memory of all processes is added up, milliseconds.
+pub(crate) const WATCH_INTERVAL_MS: u32 = 100;
+/// Every so many looks are close ones where files in memory have grown by a part of the
+/// limit, and every so many whatever has grown.
+const CLOSE_LOOKS: [u32; 2] = [5, 50];
+const GROWN_PART: u64 = 8;
+/// How many close looks in a row must have seen everything before what they did not see
+/// is taken for others': one look can miss what moves from process to process meanwhile.
+const COMPLETE_LOOKS: u32 = 8;
+
+/// Watches the memory of one sandbox. A figure that cannot be had counts as more than
+/// any limit: a program that keeps process 1 from looking has a reason.
+pub(crate) struct Watch {
+    limit_bytes: u64,
+    /// Only the processes below this one count; no memory has a name there.
+    fenced: bool,
+    /// Whether the program may mount: it can hide files in memory from everybody.
+    mounts: bool,
+    /// What files in memory hold on the machine that is not the sandbox's, at most.
+    others_bytes: u64,
+    /// The least of that by the last complete looks, and how many these were.
+    complete: (u64, u32),
+    was_over: bool,
+    look_at: Instant,
+    looks: u32,
 }
 
-/// What files in memory hold on the whole machine (proc_meminfo(5)), bytes: whoever may
-/// mount can hide its own from everybody. Those of ramfs are among what is never evicted.
-pub(crate) fn in_files_of_machine() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let of = |name: &str| {
-        let mut lines = text.lines();
-        lines.find_map(|line| kilobytes(line.strip_prefix(name)?))
-    };
-    Some(of("Shmem:")?.saturating_add(of("Unevictable:")?))
-}
-
-fn below() -> Option<Vec<String>> {
-    let pids = atoll_fence::descendants();
-    Some(pids.iter().map(u32::to_string).collect())
-}
-
-fn pids() -> Option<Vec<String>> {
-    let entries = fs::read_dir("/proc").ok()?;
-    let names = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
-    Some(
-        names
-            .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-            .collect(),
-    )
-}
-
-fn resident_bytes(pid: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * PAGE_BYTES)
-}
-
-/// A process's part of the memory that it maps (proc_pid_smaps(5)): pages that
-/// several have count in parts. Files that are mapped can be dropped at any time
-/// and are no use of memory; those in memory are counted elsewhere.
-fn share_bytes(pid: &str, files: &BTreeMap<(u64, u64), u64>) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let own = rollup
-        .lines()
-        .find_map(|line| kilobytes(line.strip_prefix("Pss_Anon:")?))?;
-    let maps = fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
-    let mut shared = 0;
-    let mut counts = false;
-    for line in maps.lines() {
-        if let Some(share) = line.strip_prefix("Pss:") {
-            shared += if counts { kilobytes(share)? } else { 0 };
-        } else if is_mapping(line) {
-            let inode = line
-                .split_whitespace()
-                .nth(4)
-                .and_then(|word| word.parse::<u64>().ok());
-            let known = files.keys().any(|(_, known)| Some(*known) == inode);
-            counts = line.contains(" /dev/zero (deleted)") || (line.contains(" /memfd:") && !known);
+impl Watch {
+    /// Of a program that has not started yet.
+    pub(crate) fn new(limit_bytes: u64, fenced: bool, mounts: bool) -> Self {
+        let machine = in_files_of_machine(mounts);
+        Self {
+            limit_bytes,
+            fenced,
+            mounts,
+            others_bytes: if machine == u64::MAX { 0 } else { machine },
+            complete: (u64::MAX, 0),
+            was_over: false,
+            look_at: Instant::now(),
+            looks: 0,
         }
     }
-    Some(own + shared)
-}
 
-/// Whether a line begins a mapping: `start-end rights offset device inode path`.
-fn is_mapping(line: &str) -> bool {
-    let first = line.split(' ').next().unwrap_or_default();
-    first.contains('-') && !first.contains(':')
-}
-
-fn kilobytes(text: &str) -> Option<u64> {
-    Some(text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
-}
-
-/// Open files without a name, by device and inode.
-fn files_in_memory(pids: &[String]) -> BTreeMap<(u64, u64), u64> {
-    let mut files = BTreeMap::new();
-    for pid in pids {
-        let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-            continue;
+    /// Whether the sandbox is beyond its limit; looks when it is time to.
+    ///
+    /// What processes have resident counts shared pages once for each: quick to read
+    /// and never too little. Only above the limit the exact shares are read.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.look_at {
+            return false;
+        }
+        self.look_at = now + Duration::from_millis(u64::from(WATCH_INTERVAL_MS));
+        self.looks = self.looks.wrapping_add(1);
+        let pids = match self.fenced {
+            false => numbers("/proc"),
+            true => Ok(atoll_fence::descendants()
+                .iter()
+                .map(u32::to_string)
+                .collect()),
         };
-        for path in descriptors.flatten().map(|entry| entry.path()) {
-            let is_memory = fs::read_link(&path).is_ok_and(|target| {
-                target
-                    .as_os_str()
-                    .as_encoded_bytes()
-                    .starts_with(b"/memfd:")
-            });
-            if let (true, Ok(facts)) = (is_memory, fs::metadata(&path)) {
-                files.insert((facts.dev(), facts.ino()), facts.blocks() * BLOCK_BYTES);
+        let Ok(pids) = pids else { return true };
+        let alive: Vec<(String, u64)> = pids.into_iter().filter_map(alive).collect();
+        let resident: u64 = alive.iter().map(|(_, resident)| resident).sum();
+        let room = self.room();
+        let grown = self.grown(in_files_of_machine(self.mounts), room);
+        let [often, always] = CLOSE_LOOKS.map(|count| self.looks.is_multiple_of(count));
+        let at_most = resident.saturating_add(room.max(grown));
+        let is_close = often && grown > self.limit_bytes / GROWN_PART || always;
+        let over = (at_most > self.limit_bytes || is_close) && self.look_closely(&alive);
+        self.was_over &= at_most > self.limit_bytes;
+        over
+    }
+
+    /// The exact shares. What is not seen ends nothing at the first look: a descriptor may
+    /// have been on its way for a moment, and what no longer is can be seen.
+    fn look_closely(&mut self, alive: &[(String, u64)]) -> bool {
+        let before = in_files_of_machine(self.mounts);
+        let mut seen = Seen::default();
+        for task in alive.iter().flat_map(|(task, _)| tasks(task)) {
+            seen.add_open(&task);
+        }
+        let own: u64 = alive.iter().map(|(task, _)| seen.add_mapped(task)).sum();
+        let files: u64 = seen.files.values().sum();
+        let found = files
+            .saturating_add(seen.mapped_bytes)
+            .saturating_add(self.room());
+        let after = in_files_of_machine(self.mounts);
+        let grown = self.grown(after, found);
+        let mut possible = u64::MAX;
+        if self.mounts || seen.hidden || before.max(after) == u64::MAX {
+            self.complete = (u64::MAX, 0);
+        } else {
+            possible = found.saturating_add(seen.mapped.values().sum());
+            let others = before.min(after).saturating_sub(possible);
+            self.complete = (others.min(self.complete.0), self.complete.1 + 1);
+        }
+        if self.complete.1 >= COMPLETE_LOOKS {
+            self.others_bytes = self.others_bytes.max(self.complete.0);
+            self.complete = (u64::MAX, 0);
+        }
+        let over = |files: u64| own.saturating_add(files) > self.limit_bytes;
+        let (was_over, is_over) = (self.was_over, over(grown.min(possible).max(found)));
+        self.was_over = is_over;
+        over(found) || (is_over && was_over)
+    }
+
+    /// By how much files in memory have grown on the machine, of which this much was found
+    /// here. What others give back meanwhile is no room for the sandbox.
+    fn grown(&mut self, machine: u64, found: u64) -> u64 {
+        self.others_bytes = self.others_bytes.min(machine.saturating_sub(found));
+        machine.saturating_sub(self.others_bytes)
+    }
+
+    /// What is written to files in memory by name, and System V segments.
+    fn room(&self) -> u64 {
+        if self.fenced {
+            return 0;
+        }
+        let room = descriptor::bytes_in_use(c"/tmp").unwrap_or(u64::MAX);
+        room.saturating_add(segment_bytes().unwrap_or(0))
+    }
+}
+
+/// What the processes of a sandbox hold of files in memory without a name.
+#[derive(Default)]
+struct Seen {
+    /// Those that are open, by device and inode: bytes.
+    files: BTreeMap<(u64, u64), u64>,
+    /// Others that are mapped, by inode: as many bytes as they can have there.
+    mapped: BTreeMap<u64, u64>,
+    /// What processes have resident of those.
+    mapped_bytes: u64,
+    /// Whether something could not be looked at, or is on its way through a socket.
+    hidden: bool,
+}
+
+impl Seen {
+    /// Adds what a task has open. What is closed meanwhile is passed over.
+    fn add_open(&mut self, task: &str) {
+        let Ok(entries) = fs::read_dir(format!("/proc/{task}/fd")) else {
+            // That of a task which is ending cannot be read either.
+            self.hidden |= resident_bytes(task).is_some();
+            return;
+        };
+        for entry in entries.flatten() {
+            let target = fs::read_link(entry.path()).unwrap_or_default();
+            let target = target.as_os_str().as_encoded_bytes();
+            if target.starts_with(b"/memfd:") {
+                if let Ok(facts) = fs::metadata(entry.path()) {
+                    let file = (facts.dev(), facts.ino());
+                    self.files.insert(file, facts.blocks() * BLOCK_BYTES);
+                }
+            } else if target.starts_with(b"socket:") {
+                let number = entry.file_name();
+                let path = format!("/proc/{task}/fdinfo/{}", number.to_string_lossy());
+                let facts = fs::read_to_string(path).unwrap_or_default();
+                let mut lines = facts.lines();
+                let on_way = lines.find_map(|line| line.strip_prefix("scm_fds:"));
+                self.hidden |= on_way.is_some_and(|count| count.trim() != "0");
             }
         }
     }
-    files
+
+    /// Adds what a process maps of files that nobody was seen to have open, and returns
+    /// its part of other memory (proc_pid_smaps(5)): pages that several have count in
+    /// parts. Other files that are mapped can be dropped at any time and are no use of
+    /// memory. Of a process that hides its maps the kernel still tells everybody a sum.
+    fn add_mapped(&mut self, task: &str) -> u64 {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{task}/{name}")).ok();
+        let maps = read("smaps");
+        self.hidden |= maps.is_none() && resident_bytes(task).is_some();
+        let mut counts = false;
+        for line in maps.iter().flat_map(|maps| maps.lines()) {
+            if let Some(share) = kilobytes(line, "Pss:") {
+                self.mapped_bytes += if counts { share } else { 0 };
+            } else if !line.split(' ').next().unwrap_or_default().ends_with(':') {
+                let known = |inode| self.files.keys().any(|(_, known)| *known == inode);
+                let nameless = nameless(line).filter(|(inode, _)| !known(*inode));
+                counts = nameless.is_some();
+                if let Some((inode, bytes)) = nameless {
+                    let most = self.mapped.entry(inode).or_default();
+                    *most = bytes.max(*most);
+                }
+            }
+        }
+        let of = |name: &str, key: &str| kilobytes(&read(name)?, key);
+        let own = of("smaps_rollup", "Pss_Anon:").or_else(|| of("status", "RssAnon:"));
+        own.or_else(|| resident_bytes(task)).unwrap_or(0)
+    }
+}
+
+/// Of a mapping, `start-end rights offset device inode path`: the inode, if it is that of
+/// a file in memory without a name, and where the mapping ends in it. A program can choose
+/// by what name its shared memory is told of.
+pub(crate) fn nameless(line: &str) -> Option<(u64, u64)> {
+    const NAMES: [&str; 3] = [" /dev/zero (deleted)", " /memfd:", " [anon_shmem:"];
+    let mut words = line.split_whitespace();
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = words.next()?.split_once('-')?;
+    let bytes = number(end)?.checked_sub(number(start)?)?;
+    let offset = number(words.nth(1)?)?;
+    let inode = words.nth(1)?.parse().ok()?;
+    let is_nameless = NAMES.iter().any(|name| line.contains(name));
+    is_nameless.then_some((inode, offset.saturating_add(bytes)))
+}
+
+/// What files in memory hold on the whole machine (proc_meminfo(5)), bytes; where that
+/// cannot be read, more than any number. Those of ramfs, which only who may mount can make,
+/// are among what is never evicted.
+fn in_files_of_machine(mounts: bool) -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let of = |key: &str| kilobytes(&text, key).unwrap_or(u64::MAX);
+    let pinned = if mounts { of("Unevictable:") } else { 0 };
+    of("Shmem:").saturating_add(pinned)
+}
+
+/// A process by a task of it that is alive, and what it has resident. The first one can end
+/// while others go on: /proc then tells nothing by its number.
+fn alive(pid: String) -> Option<(String, u64)> {
+    let of = |task: String| resident_bytes(&task).map(|resident| (task, resident));
+    of(pid.clone()).or_else(|| tasks(&pid).into_iter().find_map(of))
+}
+
+/// The tasks of a process: each can have descriptors of its own.
+fn tasks(pid: &str) -> Vec<String> {
+    numbers(&format!("/proc/{pid}/task")).unwrap_or_default()
+}
+
+/// The entries that are numbers, but for this process, whose memory is Atoll's own.
+fn numbers(directory: &str) -> io::Result<Vec<String>> {
+    let entries = fs::read_dir(directory)?.flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_other = |name: &String| name.parse().is_ok_and(|pid: u32| pid != std::process::id());
+    Ok(names.filter(is_other).collect())
+}
+
+/// What a task has resident; `None` where it has no memory any more.
+fn resident_bytes(task: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{task}/statm")).ok()?;
+    let mut words = text.split(' ');
+    words.next().filter(|size| *size != "0")?;
+    Some(words.next()?.parse::<u64>().ok()? * PAGE_BYTES)
 }
 
 /// System V segments (proc_sysvipc(5)).
 fn segment_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/sysvipc/shm").ok()?;
     let mut lines = text.lines();
-    let column = lines
-        .next()?
-        .split_whitespace()
-        .position(|name| name == "rss")?;
+    let mut names = lines.next()?.split_whitespace();
+    let column = names.position(|name| name == "rss")?;
     let resident = |line: &str| line.split_whitespace().nth(column)?.parse::<u64>().ok();
     Some(lines.filter_map(resident).sum())
+}
+
+/// Bytes, from a line that begins with this.
+fn kilobytes(text: &str, key: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(
+        value
+            .trim()
+            .strip_suffix("kB")?
+            .trim()
+            .parse::<u64>()
+            .ok()?
+            * 1024,
+    )
 }

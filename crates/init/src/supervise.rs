@@ -26,12 +26,6 @@ const SIGTTOU: i32 = 22;
 const O_RDWR: i32 = 2;
 const O_NOCTTY: i32 = 0o400;
 
-/// How often the memory of all processes is added up, milliseconds.
-const WATCH_INTERVAL_MS: u32 = 100;
-
-/// Every so many looks at memory are thorough.
-const THOROUGH_LOOK: u32 = 5;
-
 /// How much longer than its time a program has here: ending it in time is the
 /// host side's work, unless that was stopped.
 const HOST_GRACE: Duration = Duration::from_secs(5);
@@ -81,8 +75,9 @@ pub(crate) fn supervise(
     drop(prepared);
     let fence = spec.fenced.then(|| Fence::new(fenced::places(&spec)));
     let watch = spec.watch;
-    let hides_files = watch.memory_bytes > 0 && spec.nesting != Nesting::Refused;
-    let others_bytes = hides_files.then(|| memory::in_files_of_machine().unwrap_or(0));
+    let mounts = spec.nesting != Nesting::Refused;
+    let memory = (watch.memory_bytes > 0)
+        .then(|| memory::Watch::new(watch.memory_bytes, spec.fenced, mounts));
     // What was needed to start is not kept for whoever takes this process over.
     drop(spec);
     erase_stack();
@@ -113,11 +108,8 @@ pub(crate) fn supervise(
         terminal,
         program,
         gate: Gate::new(listener, fence, denials),
-        watch_bytes: watch.memory_bytes,
-        others_bytes,
+        memory,
         end_at: wall_clock.and_then(|limit| Instant::now().checked_add(limit)),
-        look_at: Instant::now(),
-        looks: 0,
     };
     let ran = overseer.run(&children).at(Stage::Start);
     overseer.gate.tell_rest(control);
@@ -167,12 +159,9 @@ struct Overseer<'a> {
     terminal: Option<OwnedFd>,
     program: u32,
     gate: Gate,
-    watch_bytes: u64,
-    /// What files in memory held on the machine before, where the program can hide its own.
-    others_bytes: Option<u64>,
+    /// Where no control group counts it.
+    memory: Option<memory::Watch>,
     end_at: Option<Instant>,
-    look_at: Instant,
-    looks: u32,
 }
 
 /// Whether to go on.
@@ -219,7 +208,7 @@ impl Overseer<'_> {
                 self.gate.attend(self.control)?;
             }
             self.gate.tell_in_time(self.control);
-            if self.watch_bytes > 0 && self.is_over_memory() {
+            if self.memory.as_mut().is_some_and(memory::Watch::is_over) {
                 tell(self.control, &Report::MemoryReached);
                 return Ok(());
             }
@@ -230,29 +219,13 @@ impl Overseer<'_> {
         }
     }
 
-    fn is_over_memory(&mut self) -> bool {
-        let now = Instant::now();
-        if now < self.look_at {
-            return false;
-        }
-        self.look_at = now + Duration::from_millis(u64::from(WATCH_INTERVAL_MS));
-        self.looks = self.looks.wrapping_add(1);
-        let thorough = self.looks.is_multiple_of(THOROUGH_LOOK);
-        let elsewhere = self.others_bytes.map_or(0, |others| {
-            let now = memory::in_files_of_machine().unwrap_or(u64::MAX);
-            now.saturating_sub(others)
-        });
-        let fenced = self.gate.is_fence();
-        memory::in_use(self.watch_bytes, thorough, fenced, elsewhere) > self.watch_bytes
-    }
-
     /// How long to wait at most.
     fn pause_ms(&self) -> Option<u32> {
         let left = self.end_at.map(|at| {
             let left = at.saturating_duration_since(Instant::now()).as_millis();
             u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1)
         });
-        let look = (self.watch_bytes > 0).then_some(WATCH_INTERVAL_MS);
+        let look = self.memory.is_some().then_some(memory::WATCH_INTERVAL_MS);
         let tell = self.gate.pause_ms();
         left.into_iter().chain(look).chain(tell).min()
     }

@@ -5,7 +5,11 @@
 mod filter;
 #[path = "../../sys/src/tests/interpreter.rs"]
 mod interpreter;
+mod memory;
 mod own;
+mod races;
+#[path = "../../layer/src/tests/racing.rs"]
+mod racing;
 mod tree;
 
 use std::io::Write;

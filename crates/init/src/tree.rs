@@ -9,7 +9,7 @@ use atoll_frame::{Identity, Nesting, Operation, Room, Source, Spec, Stage};
 use atoll_sys::descriptor;
 use atoll_sys::mount::{self, Attributes, FsOption};
 
-use crate::{At, Failure, text};
+use crate::{At, Failure, namespaces, text};
 
 /// Where a mount waits while an overlay is made of it.
 const SCRATCH: &CStr = c".making";
@@ -385,7 +385,7 @@ impl Maker<'_> {
             // none, the limits found here are the host's.
             return Ok(());
         }
-        limit_namespace(made.as_fd(), self.nesting)
+        namespaces::limit(made.as_fd(), self.nesting)
     }
 
     /// Copies of one mount, which has its attributes already.
@@ -414,51 +414,6 @@ impl Maker<'_> {
         };
         self.attach(&made, path)
     }
-}
-
-/// Inotify instances that a sandbox can have: the kernel counts them for the
-/// caller's user too, who has 128 by default.
-const INOTIFY_INSTANCES_MAX: &[u8] = b"64";
-
-/// Namespaces of each kind that can be beneath a sandbox at once: a browser makes one
-/// for each of its pages.
-const NAMESPACES_MAX: &[u8] = b"128";
-
-/// What a sandbox's user namespace limits, for itself and all beneath it together, as
-/// files of /proc/sys/user (namespaces(7)): unless it may nest, no user namespace is
-/// made, and it cannot use up what its user has outside. Final once the capability to
-/// raise it is gone.
-#[must_use]
-pub fn namespace_limits(nesting: Nesting) -> Vec<(&'static str, &'static [u8])> {
-    let mut limits = vec![("max_inotify_instances", INOTIFY_INSTANCES_MAX)];
-    let groups = match nesting {
-        Nesting::Refused => {
-            limits.push(("max_user_namespaces", b"0"));
-            return limits;
-        }
-        Nesting::ButGroups => &b"0"[..],
-        Nesting::All => NAMESPACES_MAX,
-    };
-    limits.extend([
-        ("max_user_namespaces", NAMESPACES_MAX),
-        ("max_mnt_namespaces", NAMESPACES_MAX),
-        ("max_pid_namespaces", NAMESPACES_MAX),
-        ("max_net_namespaces", NAMESPACES_MAX),
-        ("max_ipc_namespaces", NAMESPACES_MAX),
-        ("max_uts_namespaces", NAMESPACES_MAX),
-        ("max_cgroup_namespaces", groups),
-        ("max_time_namespaces", b"0"),
-    ]);
-    limits
-}
-
-fn limit_namespace(processes: BorrowedFd<'_>, nesting: Nesting) -> io::Result<()> {
-    for (name, value) in namespace_limits(nesting) {
-        let path = text(format!("sys/user/{name}").as_bytes())?;
-        let limit = descriptor::open_beneath(processes, &path, O_WRONLY, 0)?;
-        descriptor::write_all(&limit, value)?;
-    }
-    Ok(())
 }
 
 /// A directory that an overlay is made of.

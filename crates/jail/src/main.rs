@@ -406,11 +406,16 @@ fn map_own_ids(pid: u32, uid: [u32; 2], gid: [u32; 2]) -> io::Result<()> {
 }
 
 /// Has the host side map ids: it executes the programs that may map more than one's own.
+/// What comes with the answer is kept open until this process ends, after the sandbox: it
+/// locks what the sandbox writes against whoever cleans up.
 fn let_map_ids(line: &OwnedFd, pid: u32) -> io::Result<()> {
     socket::send(line.as_fd(), &Report::Started { pid }.to_bytes(), &[])?;
     match socket::receive(line.as_fd(), &mut [0_u8; 1])? {
         (0, _) => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(()),
+        (_, lock) => {
+            std::mem::forget(lock);
+            Ok(())
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::engine::{Engine, Show, only_tree};
 use crate::entries::Walker;
+use crate::host::replaced_meanwhile;
 use crate::journal::{Journal, Results, Stage, Work, stage_of};
 use crate::path::Bytes;
 use crate::plan::{Act, Content, Entry, Node, Stamp};
@@ -271,11 +272,9 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
     };
     let mut done = Vec::new();
     for (index, step) in engine.work.steps.iter().enumerate() {
-        if logged.contains(&index) {
-            done.push(index);
-            continue;
-        }
+        let is_logged = logged.contains(&index);
         match &step.act {
+            Act::Replace { .. } | Act::Rename { .. } if is_logged => done.push(index),
             Act::Replace { .. } if !committing => {}
             Act::Replace { old, .. } => {
                 let temporary = engine.temporary(index, step);
@@ -291,10 +290,11 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
                 if old.is_empty() || !aside {
                     done.push(index);
                 } else {
-                    engine.swap_back(step, &temporary, place)?;
+                    engine.swap_back(step, &temporary, place, prepared)?;
                 }
             }
-            // Harmless when it was not done: it sets what is there already.
+            // Harmless when it was not done: it sets what is there already. What took its
+            // place meanwhile is none of it.
             Act::Facts { old, .. } => {
                 let now = engine.tree.facts(&step.path).ok().flatten();
                 let same = now.zip(old.stamp);
@@ -361,13 +361,16 @@ fn invert(engine: &Engine, walker: &mut Walker, step: &Step) -> Result<Step, App
             },
             path,
         },
-        Act::Facts { old, .. } => Step {
-            act: Act::Facts {
-                old: Box::new(walker.one(&engine.tree, &path, Content::Untouched)?),
-                new: old.clone(),
-            },
-            path,
-        },
+        Act::Facts { old, .. } => {
+            let now = walker.one(&engine.tree, &path, Content::Untouched)?;
+            if !now.is_of_the_kind_of(old) {
+                let error = TreeError::new("cannot change", &path, replaced_meanwhile());
+                return Err(error.into());
+            }
+            let (old, new) = (Box::new(now), old.clone());
+            let act = Act::Facts { old, new };
+            Step { act, path }
+        }
         Act::Rename { from, .. } => {
             let now = walker.one(&engine.tree, &path, Content::Untouched)?;
             let gone = || {

@@ -1,6 +1,8 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use crate::RelativePath;
+use crate::plan::Stamp;
 
 /// Everything that differs between the two trees, sorted by path bytes.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +17,10 @@ pub struct ChangeSet {
     pub notes: Vec<Refusal>,
     /// Whether the permissions of something kept it from being read.
     pub(crate) is_locked: bool,
+    /// What these kept from being read, as it was then.
+    pub(crate) locked: BTreeMap<RelativePath, Stamp>,
+    /// In live mode: what was there before, but is not in the checkpoint.
+    pub(crate) uncopied: BTreeSet<RelativePath>,
 }
 
 /// One entry that differs.

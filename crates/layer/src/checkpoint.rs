@@ -11,12 +11,11 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 
-use crate::entries::Walker;
+use crate::entries::{Walker, paths_in};
 use crate::error::TreeError;
 use crate::facts::{Facts, system_time};
 use crate::manifest::Manifest;
-use crate::plan::{Content, Entry, Node};
-use crate::read::list_with_kinds;
+use crate::plan::{Entry, Node};
 use crate::tree::{Tree, os};
 use crate::{
     Bounds, CheckpointError, IdShift, Phase, Progress, Refusal, RelativePath, content, host,
@@ -43,7 +42,7 @@ pub struct CheckpointFacts {
 /// Copies `directory` into `into`, which is made. What cannot be read and what is
 /// neither file, directory nor symbolic link is skipped and named. Beside `into`, in
 /// a file of the same name with `.directories` at its end, it is noted which
-/// directory was where; [`crate::changes`] reads it. The copy's owners are shifted by
+/// directory was where and what there is no copy of; [`crate::changes`] reads it. The copy's owners are shifted by
 /// `ids`, for a program to which they are to look like its own.
 ///
 /// # Errors
@@ -62,6 +61,7 @@ pub fn checkpoint(
         ids,
         walker: Walker::new(Bounds::default()),
         links: HashMap::new(),
+        uncopied: Vec::new(),
         facts: CheckpointFacts {
             finished: SystemTime::UNIX_EPOCH,
             files: 0,
@@ -73,22 +73,26 @@ pub fn checkpoint(
     };
     let unwritten = |error| TreeError::new("cannot write beside", into.display(), error);
     let mut manifest = Manifest::create(into).map_err(unwritten)?;
-    let mut waiting = vec![RelativePath::root()];
+    let mut waiting = vec![(RelativePath::root(), None)];
     let mut directories = Vec::new();
     let mut done = 0;
-    while let Some(path) = waiting.pop() {
+    while let Some((path, within)) = waiting.pop() {
         progress(Progress {
             phase: Phase::Copying,
             done,
             total: 0,
         });
         done += 1;
-        if let Some(entry) = copier.copy(&path)? {
-            directories.push((path.clone(), entry));
-            match list_with_kinds(&copier.from, &path) {
-                Ok(inside) => waiting.extend(inside.into_iter().rev().map(|(inner, _)| inner)),
-                Err(error) => copier.skip(&path, &format!("what is in it: {}", error.source)),
+        if let Some((entry, opened)) = copier.copy(&path, within)? {
+            // What lies in a directory that took its place is not copied into it.
+            let itself = entry.stamp.map(|stamp| (stamp.device, stamp.inode));
+            match paths_in(&opened, &path) {
+                Ok(inside) => {
+                    waiting.extend(inside.into_iter().rev().map(|inner| (inner, itself)));
+                }
+                Err(error) => copier.skip(&path, &format!("what is in it: {error}")),
             }
+            directories.push((path, entry));
         }
     }
     // Permissions and times of directories come last: they forbid or are changed
@@ -97,6 +101,9 @@ pub fn checkpoint(
         let copy = copier.finish_directory(path, entry)?;
         let original = entry.stamp.map_or(0, |stamp| stamp.inode);
         manifest.add(path, original, copy).map_err(unwritten)?;
+    }
+    for inode in &copier.uncopied {
+        manifest.add_uncopied(*inode).map_err(unwritten)?;
     }
     // The root was dressed last: its inode changed at the very end.
     let root = rustix::fs::fstat(copier.to.root())
@@ -140,14 +147,20 @@ struct Copier {
     walker: Walker,
     /// Where the first name of each file with several is.
     links: HashMap<u64, RelativePath>,
+    /// Inodes of what is skipped.
+    uncopied: Vec<u64>,
     facts: CheckpointFacts,
 }
 
 impl Copier {
     /// Copies one entry; answers a directory, whose content is still to come.
-    fn copy(&mut self, path: &RelativePath) -> Result<Option<Entry>, TreeError> {
-        let mut entry = match self.walker.one(&self.from, path, Content::Untouched) {
-            Ok(entry) => entry,
+    fn copy(
+        &mut self,
+        path: &RelativePath,
+        within: Option<(u64, u64)>,
+    ) -> Result<Option<(Entry, OwnedFd)>, TreeError> {
+        let (mut entry, opened) = match self.walker.opened(&self.from, path, within) {
+            Ok(found) => found,
             Err(error) => {
                 self.skip(path, &error.source.to_string());
                 return Ok(None);
@@ -155,9 +168,8 @@ impl Copier {
         };
         entry.uid = self.ids.to_layer(entry.uid);
         entry.gid = self.ids.to_layer(entry.gid);
-        let is_directory = entry.node == Node::Directory;
         if path.is_root() {
-            return Ok(Some(entry));
+            return Ok(Some((entry, opened)));
         }
         let made = match &entry.node {
             Node::Special => {
@@ -166,16 +178,14 @@ impl Copier {
             }
             Node::Directory => self.make_directory(path),
             Node::Symlink { target } => self.make_link(path, &target.0, &entry),
-            Node::File { .. } => match self.from.file(path) {
-                Ok((file, facts)) => self.make_file(path, &file, facts.bytes, &entry),
-                Err(error) => {
-                    self.skip(path, &error.to_string());
-                    return Ok(None);
-                }
-            },
+            Node::File { bytes, .. } => {
+                let made = self.make_file(path, &File::from(opened), *bytes, &entry);
+                made.map_err(|error| self.to.error("cannot write", path, error))?;
+                return Ok(None);
+            }
         };
         made.map_err(|error| self.to.error("cannot write", path, error))?;
-        Ok(is_directory.then_some(entry))
+        Ok((entry.node == Node::Directory).then_some((entry, opened)))
     }
 
     fn make_directory(&mut self, path: &RelativePath) -> io::Result<()> {
@@ -228,6 +238,8 @@ impl Copier {
     }
 
     fn skip(&mut self, path: &RelativePath, why: &str) {
+        let facts = self.from.facts(path).ok().flatten();
+        self.uncopied.extend(facts.map(|facts| facts.inode));
         self.facts.skipped.push(Refusal {
             path: path.clone(),
             why: why.to_owned(),

@@ -12,6 +12,7 @@ use crate::facts::Facts;
 use crate::host::{self, Swap};
 use crate::plan::{Act, Entry, Stamp};
 use crate::read::list_with_kinds;
+use crate::tree::is_absence;
 use crate::{ApplyError, RelativePath, Step};
 
 impl Engine {
@@ -31,9 +32,11 @@ impl Engine {
                 if !self.is_swapped(step, &temporary, place.as_fd(), prepared)? {
                     self.swap_in(step, &temporary, place.as_fd())?;
                 }
-                self.settle(step, &temporary, place.as_fd(), old)?;
+                self.settle(step, &temporary, place.as_fd(), old, prepared)?;
                 self.note_done(log, index)?;
-                Ok(host::remove_all(&self.tree, &temporary)?)
+                let old = old.first().and_then(|entry| entry.stamp.as_ref());
+                let expected = old.filter(|_| !self.work.loose);
+                Ok(host::remove_all(&self.tree, &temporary, expected)?)
             }
             Act::Facts { old, new } => {
                 self.commit_facts(&step.path, old, new)?;
@@ -116,27 +119,44 @@ impl Engine {
         temporary: &RelativePath,
         place: BorrowedFd<'_>,
         old: &[Entry],
+        prepared: Option<Stamp>,
     ) -> Result<(), ApplyError> {
-        if self.work.loose || self.is_as_planned(temporary, place, old)? {
+        if self.is_as_planned(temporary, place, old)? {
             return Ok(());
         }
-        self.swap_back(step, temporary, place)?;
-        Err(ApplyError::ChangedMeanwhile(step.path.clone()))
+        self.swap_back(step, temporary, place, prepared)?;
+        match self.work.loose {
+            // Taking back goes on: what somebody wrote since it began is newer, and stays.
+            true => Ok(()),
+            false => Err(ApplyError::ChangedMeanwhile(step.path.clone())),
+        }
     }
 
-    /// Undoes [`Engine::swap_in`] while both sides are still there.
+    /// Undoes [`Engine::swap_in`] while both sides are still there. What somebody put over
+    /// the new content meanwhile stays: it is newer than both.
     pub fn swap_back(
         &self,
         step: &Step,
         temporary: &RelativePath,
         place: BorrowedFd<'_>,
+        prepared: Option<Stamp>,
     ) -> Result<(), ApplyError> {
         let (name, aside) = (step.path.name(), temporary.name());
-        let done = match step.new_entries().is_empty() {
-            true => host::rename_to_free(place, aside, place, name),
-            false => host::swap(place, aside, name).map(|_| ()),
-        };
-        done.map_err(|error| self.failed("cannot put back", &step.path, error))
+        let failed = |error| self.failed("cannot put back", &step.path, error);
+        if step.new_entries().is_empty() {
+            return host::rename_to_free(place, aside, place, name).map_err(failed);
+        }
+        let swapped = host::swap(place, aside, name).map_err(failed)?;
+        let out = self.stamp_at(place, temporary)?;
+        let is_ours = out
+            .zip(prepared)
+            .is_none_or(|(out, ours)| ours.same_entry(&out));
+        match swapped {
+            Swap::Exchanged if !is_ours => {
+                host::swap(place, aside, name).map(|_| ()).map_err(failed)
+            }
+            Swap::Exchanged | Swap::Overwritten => Ok(()),
+        }
     }
 
     fn is_as_planned(
@@ -193,8 +213,20 @@ impl Engine {
         new: &Entry,
     ) -> Result<(), ApplyError> {
         let failed = |error: io::Error| self.failed("cannot change", path, error);
-        let handle = self.tree.handle(path).map_err(failed)?;
+        let handle = match self.tree.handle(path) {
+            Err(error) if self.work.loose && is_absence(&error) => return Ok(()),
+            handle => handle.map_err(failed)?,
+        };
         let now = Facts::from(&rustix::fs::fstat(&handle).map_err(|error| failed(error.into()))?);
+        // Nothing is to be taken back of what took the place of the entry that was changed:
+        // a file's mode would meet somebody's directory.
+        let is_itself = |entry: &Entry| {
+            let stamp = entry.stamp;
+            stamp.is_none_or(|stamp| stamp.same_entry(&now.stamp()))
+        };
+        if self.work.loose && !(is_itself(old) && is_itself(new)) {
+            return Ok(());
+        }
         // The permissions may have been set already by a process that was killed
         // before it could say so: then only identity is left to compare.
         let as_planned = old.stamp.is_some_and(|stamp| {

@@ -8,14 +8,14 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::{AtFlags, CWD, Mode};
 
 use crate::entries::Walker;
 use crate::error::TreeError;
-use crate::facts::Facts;
+use crate::facts::{Facts, Kind};
 use crate::journal::{Journal, Results, Stage, Work};
 use crate::plan::{Act, Content, Entry, Node, Stamp};
-use crate::tree::{Tree, facts_at, os};
+use crate::tree::{Tree, facts_at, handle_at, os};
 use crate::{ApplyError, Bounds, Phase, PlanError, Progress, RelativePath, Step, content, host};
 
 /// Shows how far the work is.
@@ -169,6 +169,7 @@ impl Engine {
         let mut builder = Builder {
             engine: self,
             links: HashMap::new(),
+            made: HashMap::new(),
             place: None,
         };
         let mut prepared: Vec<Option<Stamp>> = Vec::with_capacity(self.work.steps.len());
@@ -271,7 +272,7 @@ impl Engine {
     pub fn remove_temporaries(&self) -> Result<(), ApplyError> {
         for (index, step) in self.work.steps.iter().enumerate() {
             if let Act::Replace { .. } = step.act {
-                host::remove_all(&self.tree, &self.temporary(index, step))?;
+                host::remove_all(&self.tree, &self.temporary(index, step), None)?;
             }
         }
         Ok(())
@@ -318,8 +319,10 @@ impl Engine {
 /// Builds new content under temporary names.
 struct Builder<'a> {
     engine: &'a Engine,
-    /// Where the first name of each group of hard links is.
-    links: HashMap<u64, RelativePath>,
+    /// Where the first name of each group of hard links is, and its inode.
+    links: HashMap<u64, (RelativePath, (u64, u64))>,
+    /// The inodes of the directories that were made, until they have their permissions.
+    made: HashMap<RelativePath, (u64, u64)>,
     /// The directory last worked in, still open.
     place: Option<(RelativePath, OwnedFd)>,
 }
@@ -344,11 +347,15 @@ impl Builder<'_> {
             .filter(|entry| entry.node == Node::Directory)
         {
             let path = temporary.concat(&entry.beneath);
-            let dressed = self
-                .engine
-                .tree
-                .handle(&path)
-                .and_then(|handle| host::dress(&handle, entry));
+            let made = self.made.remove(&path);
+            let handle = self.engine.tree.handle(&path).and_then(|handle| {
+                let now = Facts::from(&rustix::fs::fstat(&handle)?).identity();
+                let is_ours = made == Some(now);
+                is_ours
+                    .then_some(handle)
+                    .ok_or_else(host::replaced_meanwhile)
+            });
+            let dressed = handle.and_then(|handle| host::dress(&handle, entry));
             dressed.map_err(|error| self.engine.failed("cannot write", &path, error))?;
         }
         let facts = self.engine.tree.facts(&temporary);
@@ -368,11 +375,15 @@ impl Builder<'_> {
             Node::Directory => {
                 rustix::fs::mkdirat(&place, os(name), Mode::from_raw_mode(0o700))
                     .map_err(|error| failed(error.into()))?;
+                let made = facts_at(place.as_fd(), name).map_err(failed)?;
+                let made = made.filter(|made| made.kind == Kind::Directory);
+                let made = made.ok_or_else(|| failed(host::replaced_meanwhile()))?;
+                self.made.insert(path.clone(), made.identity());
             }
             Node::Symlink { target } => {
                 rustix::fs::symlinkat(os(&target.0), &place, os(name))
                     .map_err(|error| failed(error.into()))?;
-                let handle = self.engine.tree.handle(path);
+                let handle = handle_at(place.as_fd(), name);
                 handle
                     .and_then(|handle| host::dress(&handle, entry))
                     .map_err(failed)?;
@@ -381,9 +392,12 @@ impl Builder<'_> {
                 if !self.link(place.as_fd(), name, entry) {
                     let file = host::create_file(place.as_fd(), name).map_err(failed)?;
                     let file = self.engine.fill(File::from(file), content, path)?;
-                    host::dress(&OwnedFd::from(file), entry).map_err(failed)?;
+                    let file = OwnedFd::from(file);
+                    host::dress(&file, entry).map_err(failed)?;
                     if let Some(group) = entry.link {
-                        self.links.insert(group, path.clone());
+                        let made = rustix::fs::fstat(&file);
+                        let made = Facts::from(&made.map_err(|error| failed(error.into()))?);
+                        self.links.insert(group, (path.clone(), made.identity()));
                     }
                 }
             }
@@ -398,13 +412,17 @@ impl Builder<'_> {
     /// possible a copy does.
     fn link(&self, place: BorrowedFd<'_>, name: &[u8], entry: &Entry) -> bool {
         let known = entry.link.and_then(|group| self.links.get(&group));
-        let Some(known) = known else {
+        let Some((known, identity)) = known else {
             return false;
         };
-        let Ok(from) = self.engine.tree.place_of(known) else {
+        let Ok(from) = self.engine.tree.handle(known) else {
             return false;
         };
-        rustix::fs::linkat(from, os(known.name()), place, os(name), AtFlags::empty()).is_ok()
+        let now = rustix::fs::fstat(&from).map(|now| Facts::from(&now).identity());
+        // By its descriptor: a name could be that of another file by now.
+        let (from, follow) = (host::by_handle(&from), AtFlags::SYMLINK_FOLLOW);
+        now.is_ok_and(|now| now == *identity)
+            && rustix::fs::linkat(CWD, from, place, os(name), follow).is_ok()
     }
 }
 

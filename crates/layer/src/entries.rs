@@ -2,16 +2,17 @@
 //! a checkpoint (to be restored) and of a layer (to be applied).
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::access_list::{access, mode_without};
 use crate::change::Source;
 use crate::error::TreeError;
-use crate::facts::{Facts, Kind};
+use crate::facts::{Facts, Kind, Xattrs, xattrs};
 use crate::path::Bytes;
 use crate::plan::{Content, Entry, Node};
-use crate::read::{Found, Reader, list_with_kinds, xattrs_at};
-use crate::tree::{Tree, file_at};
+use crate::read::{Found, Reader};
+use crate::tree::{Tree, file_at, names_in};
 use crate::unreadable::is_locked;
 use crate::{Bounds, Change, PlanError, RelativePath};
 
@@ -43,7 +44,7 @@ impl Walker {
     /// All of what is at a path of the host, to be kept in the journal.
     pub fn host(&mut self, tree: &Tree, top: &RelativePath) -> Result<Vec<Entry>, PlanError> {
         self.all(tree, top, |walker, path, facts| {
-            let key = (facts.device, facts.inode);
+            let key = facts.identity();
             let known = walker.linked.get(&key).copied();
             let number = known.unwrap_or_else(|| walker.number());
             if facts.links > 1 {
@@ -66,27 +67,41 @@ impl Walker {
         mut content: impl FnMut(&mut Self, &RelativePath, &Facts) -> Content,
     ) -> Result<Vec<Entry>, PlanError> {
         let mut entries = Vec::new();
-        let mut waiting = vec![top.clone()];
-        while let Some(path) = waiting.pop() {
+        let mut waiting = vec![(top.clone(), None)];
+        while let Some((path, within)) = waiting.pop() {
             self.looked += 1;
             if self.looked > self.bounds.entries_max {
                 let entries_max = self.bounds.entries_max;
                 return Err(PlanError::TooManyEntries { entries_max });
             }
-            let facts = present(tree, &path)?;
+            let (opened, facts) = open(tree, &path, within)?;
             let content = match facts.kind {
                 Kind::File => content(self, &path, &facts),
                 _ => Content::Untouched,
             };
-            let mut entry = self.describe(tree, &path, &facts, content)?;
+            let mut entry = self.describe(tree, &path, &opened, &facts, content)?;
             entry.beneath = path.beneath(top).unwrap_or_default();
             if entry.node == Node::Directory {
-                let inside = list_with_kinds(tree, &path)?;
-                waiting.extend(inside.into_iter().rev().map(|(inner, _)| inner));
+                let inside = paths_in(&opened, &path);
+                let inside = inside.map_err(|error| tree.error("cannot read", &path, error))?;
+                let within = Some(facts.identity());
+                waiting.extend(inside.into_iter().rev().map(|inner| (inner, within)));
             }
             entries.push(entry);
         }
         Ok(entries)
+    }
+
+    /// One entry of a directory, and the same one opened, for its content.
+    pub fn opened(
+        &mut self,
+        tree: &Tree,
+        path: &RelativePath,
+        within: Option<(u64, u64)>,
+    ) -> Result<(Entry, OwnedFd), TreeError> {
+        let (opened, facts) = open(tree, path, within)?;
+        let entry = self.describe(tree, path, &opened, &facts, Content::Untouched)?;
+        Ok((entry, opened))
     }
 
     /// One entry, without what lies beneath it.
@@ -96,20 +111,27 @@ impl Walker {
         path: &RelativePath,
         content: Content,
     ) -> Result<Entry, TreeError> {
-        let facts = present(tree, path)?;
-        self.describe(tree, path, &facts, content)
+        let (opened, facts) = open(tree, path, None)?;
+        self.describe(tree, path, &opened, &facts, content)
     }
 
+    /// All that is said of an entry is read of the same inode, by its descriptor: its mode
+    /// and owner must never be given to what took its place.
     fn describe(
         &self,
         tree: &Tree,
         path: &RelativePath,
+        opened: &OwnedFd,
         facts: &Facts,
         content: Content,
     ) -> Result<Entry, TreeError> {
         let failed = |error| tree.error("cannot read", path, error);
         let bytes_max = self.bounds.xattr_bytes_max;
-        let notes = xattrs_at(tree, path, facts.kind, None, bytes_max).map_err(failed)?;
+        let notes = match facts.kind {
+            Kind::File | Kind::Directory => xattrs(opened, None, bytes_max).map_err(failed)?,
+            // Symbolic links carry none of a user's.
+            _ => Xattrs::default(),
+        };
         let mut xattrs = notes.own;
         xattrs.extend(notes.lists);
         // The person's directory may itself be part of someone's overlay.
@@ -124,7 +146,7 @@ impl Walker {
             },
             Kind::Directory => Node::Directory,
             Kind::Symlink => Node::Symlink {
-                target: Bytes(tree.link_target(path).map_err(failed)?),
+                target: Bytes(target_of(opened).map_err(failed)?),
             },
             _ => Node::Special,
         };
@@ -142,6 +164,28 @@ impl Walker {
             stamp: Some(facts.stamp()),
         })
     }
+}
+
+fn open(
+    tree: &Tree,
+    path: &RelativePath,
+    within: Option<(u64, u64)>,
+) -> Result<(OwnedFd, Facts), TreeError> {
+    let opened = tree.entry(path, within);
+    opened.map_err(|error| tree.error("cannot read", path, error))
+}
+
+/// The paths of what is in an open directory, sorted.
+pub(crate) fn paths_in(opened: &OwnedFd, path: &RelativePath) -> io::Result<Vec<RelativePath>> {
+    let names = names_in(opened.as_fd())?;
+    Ok(names
+        .iter()
+        .filter_map(|name| path.join(name).ok())
+        .collect())
+}
+
+fn target_of(link: &OwnedFd) -> io::Result<Vec<u8>> {
+    Ok(rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes())
 }
 
 fn present(tree: &Tree, path: &RelativePath) -> Result<Facts, TreeError> {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
+use crate::EntryKind;
 use crate::layer::XattrFlavour;
 use crate::path::Bytes;
 use crate::plan::Stamp;
@@ -22,6 +23,21 @@ pub(crate) enum Kind {
     CharacterDevice,
     BlockDevice,
     Unknown,
+}
+
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            FileType::Fifo => Self::Fifo,
+            FileType::Socket => Self::Socket,
+            FileType::CharacterDevice => Self::CharacterDevice,
+            FileType::BlockDevice => Self::BlockDevice,
+            FileType::Unknown => Self::Unknown,
+        }
+    }
 }
 
 /// One entry's metadata.
@@ -46,18 +62,8 @@ pub(crate) struct Facts {
 #[allow(clippy::unnecessary_cast)]
 impl From<&Stat> for Facts {
     fn from(stat: &Stat) -> Self {
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Directory,
-            FileType::Symlink => Kind::Symlink,
-            FileType::Fifo => Kind::Fifo,
-            FileType::Socket => Kind::Socket,
-            FileType::CharacterDevice => Kind::CharacterDevice,
-            FileType::BlockDevice => Kind::BlockDevice,
-            FileType::Unknown => Kind::Unknown,
-        };
         Self {
-            kind,
+            kind: Kind::from(FileType::from_raw_mode(stat.st_mode)),
             mode: stat.st_mode & 0o7777,
             uid: stat.st_uid,
             gid: stat.st_gid,
@@ -83,6 +89,21 @@ impl Facts {
             links: self.links,
             modified: self.modified,
             changed: self.changed,
+        }
+    }
+
+    /// Which inode it is.
+    pub fn identity(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    /// Whether it is of a kind that can be taken over and back.
+    pub fn is(&self, kind: &EntryKind) -> bool {
+        match kind {
+            EntryKind::File => self.kind == Kind::File,
+            EntryKind::Directory => self.kind == Kind::Directory,
+            EntryKind::Symlink { .. } => self.kind == Kind::Symlink,
+            EntryKind::Special => false,
         }
     }
 

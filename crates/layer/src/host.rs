@@ -10,7 +10,7 @@ use crate::RelativePath;
 use crate::access_list::{access, is_listed, mode_without};
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
-use crate::plan::{Entry, Node};
+use crate::plan::{Entry, Node, Stamp};
 use crate::tree::{Tree, facts_at, names_in, os};
 
 /// Moves an entry to a name that is free.
@@ -57,30 +57,37 @@ pub(crate) fn swap(place: BorrowedFd<'_>, fresh: &[u8], name: &[u8]) -> io::Resu
 }
 
 /// Removes an entry and all beneath it, never following a link and never leaving
-/// the file system. Nothing being there is fine.
-pub(crate) fn remove_all(tree: &Tree, top: &RelativePath) -> Result<(), TreeError> {
-    let mut directories = vec![top.clone()];
+/// the file system. Nothing being there is fine; what is there must be `expected`, where
+/// that is known, and each directory the one that was looked at.
+pub(crate) fn remove_all(
+    tree: &Tree,
+    top: &RelativePath,
+    expected: Option<&Stamp>,
+) -> Result<(), TreeError> {
     let mut emptied = Vec::new();
     let failed = |path: &RelativePath, error: io::Error| tree.error("cannot remove", path, error);
     let facts = tree.facts(top).map_err(|error| failed(top, error))?;
-    match facts.map(|facts| facts.kind) {
-        None => return Ok(()),
-        Some(Kind::Directory) => {}
-        Some(_) => {
-            return remove_one(tree, top, AtFlags::empty()).map_err(|error| failed(top, error));
-        }
+    let Some(facts) = facts else {
+        return Ok(());
+    };
+    if expected.is_some_and(|expected| !expected.same_entry(&facts.stamp())) {
+        return Err(failed(top, replaced_meanwhile()));
     }
-    while let Some(path) = directories.pop() {
-        let directory = open_up(tree, &path).map_err(|error| failed(&path, error))?;
+    if facts.kind != Kind::Directory {
+        return remove_one(tree, top, AtFlags::empty()).map_err(|error| failed(top, error));
+    }
+    let mut directories = vec![(top.clone(), facts)];
+    while let Some((path, seen)) = directories.pop() {
+        let directory = open_up(tree, &path, &seen).map_err(|error| failed(&path, error))?;
         for name in names_in(directory.as_fd()).map_err(|error| failed(&path, error))? {
             let Ok(inner) = path.join(&name) else {
                 continue;
             };
             let facts =
                 facts_at(directory.as_fd(), &name).map_err(|error| failed(&inner, error))?;
-            match facts.map(|facts| facts.kind) {
+            match facts {
                 None => {}
-                Some(Kind::Directory) => directories.push(inner),
+                Some(facts) if facts.kind == Kind::Directory => directories.push((inner, facts)),
                 Some(_) => rustix::fs::unlinkat(&directory, os(&name), AtFlags::empty())
                     .map_err(|error| failed(&inner, error.into()))?,
             }
@@ -101,14 +108,24 @@ fn remove_one(tree: &Tree, path: &RelativePath, flags: AtFlags) -> io::Result<()
     }
 }
 
-/// Opens a directory that is to be emptied, with the right to do so.
-fn open_up(tree: &Tree, path: &RelativePath) -> io::Result<OwnedFd> {
+/// Opens a directory that is to be emptied, with the right to do so: the very one that
+/// was seen there.
+fn open_up(tree: &Tree, path: &RelativePath, seen: &Facts) -> io::Result<OwnedFd> {
     let handle = tree.handle(path)?;
     let facts = Facts::from(&rustix::fs::fstat(&handle)?);
-    if facts.mode & 0o700 != 0o700 && facts.kind == Kind::Directory {
+    if facts.kind != Kind::Directory || facts.identity() != seen.identity() {
+        return Err(replaced_meanwhile());
+    }
+    if facts.mode & 0o700 != 0o700 {
         let _ = rustix::fs::chmod(by_handle(&handle), Mode::from_raw_mode(0o700));
     }
-    tree.directory(path)
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&handle, c".", flags, Mode::empty())?)
+}
+
+/// Something else is there than what was looked at.
+pub(crate) fn replaced_meanwhile() -> io::Error {
+    io::Error::other("something else took its place meanwhile")
 }
 
 /// Makes an empty file that nobody else can have made.
@@ -123,9 +140,13 @@ pub(crate) fn create_file(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<Owne
 }
 
 /// Gives a new entry its owner, attributes, permissions and times, in this order:
-/// a change of owner clears special bits, attributes change the other times.
+/// a change of owner clears special bits, attributes change the other times. What is
+/// meant for one kind of entry is given to no other.
 pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
     let now = Facts::from(&rustix::fs::fstat(handle)?);
+    if !entry.node.is(now.kind) {
+        return Err(replaced_meanwhile());
+    }
     give_owner(handle, &now, entry)?;
     if let Node::Symlink { .. } = entry.node {
         return Ok(rustix::fs::utimensat(
@@ -149,6 +170,9 @@ pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
 /// Changes an existing entry's owner, attributes and permissions.
 pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<()> {
     let now = Facts::from(&rustix::fs::fstat(handle)?);
+    if !old.node.is(now.kind) || !new.node.is(now.kind) {
+        return Err(replaced_meanwhile());
+    }
     give_owner(handle, &now, new)?;
     if let Node::Symlink { .. } = old.node {
         return Ok(());

@@ -2,7 +2,7 @@
 //! touched keeps its times, also when the directory that it lies in moves or is put
 //! in the place of another: only the directories' own identity tells.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -17,6 +17,8 @@ use crate::{RelativePath, escape};
 pub(crate) struct Places {
     /// Inodes of directories, by path.
     pub inodes: HashMap<RelativePath, u64>,
+    /// Inodes of what could not be copied.
+    pub uncopied: HashSet<u64>,
     /// When it was complete, by the kernel's clock for files.
     pub finished: Option<SystemTime>,
 }
@@ -48,6 +50,11 @@ impl Manifest {
         writeln!(self.out, "{original} {copy} {name}")
     }
 
+    /// Notes something of which there is no copy.
+    pub fn add_uncopied(&mut self, original: u64) -> io::Result<()> {
+        writeln!(self.out, "uncopied {original}")
+    }
+
     /// Ends it with the time at which the checkpoint was complete.
     pub fn finish(mut self, (seconds, nanoseconds): (i64, u32)) -> io::Result<()> {
         writeln!(self.out, "finished {seconds} {nanoseconds}")?;
@@ -68,6 +75,8 @@ pub(crate) fn read(checkpoint: &Path, whose: Whose) -> Places {
         };
         if let Some(time) = line.strip_prefix("finished ") {
             places.finished = parse_time(time);
+        } else if let Some(inode) = line.strip_prefix("uncopied ") {
+            places.uncopied.extend(inode.parse::<u64>());
         } else if let Some((path, original, copy)) = parse(&line) {
             let inode = match whose {
                 Whose::Original => original,

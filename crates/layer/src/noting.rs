@@ -2,12 +2,13 @@
 //! only that is the run's to take back, and only while it is as it was left.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
 use crate::path::Bytes;
 use crate::plan::{Act, Entry, Stamp};
-use crate::{Conflict, Plan, RelativePath, Step};
+use crate::{ChangeSet, Conflict, Opened, Plan, RelativePath, Step};
 
 /// What [`crate::plan_restore`] would have put back at the end of the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -16,6 +17,12 @@ pub struct EndNote {
     steps: BTreeMap<RelativePath, Left>,
     /// What could not be taken back then either.
     refused: BTreeSet<RelativePath>,
+    /// What could not be read for its permissions, as it was.
+    #[serde(default)]
+    locked: BTreeMap<RelativePath, Stamp>,
+    /// When it was noted, in seconds and nanoseconds.
+    #[serde(default)]
+    at: (i64, u32),
 }
 
 /// What a run left at a path.
@@ -39,22 +46,36 @@ struct LeftEntry {
 }
 
 impl EndNote {
-    /// Takes down what the plan that leads back from the end of the run finds there.
+    /// Takes down what the plan that leads back from the end of the run finds there, and
+    /// what was found of which it could not be planned; `at` is now.
     #[must_use]
-    pub fn of(plan: &Plan) -> Self {
+    pub fn of(plan: &Plan, set: &ChangeSet, at: SystemTime) -> Self {
+        let at = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let steps = plan.steps.iter();
         Self {
             steps: steps
                 .filter_map(|step| Some((step.path.clone(), Left::of(step)?)))
                 .collect(),
             refused: plan.refused.iter().map(|it| it.path.clone()).collect(),
+            locked: set.locked.clone(),
+            at: (
+                i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
+                at.subsec_nanos(),
+            ),
         }
     }
 
+    pub(crate) fn locked(&self) -> &BTreeMap<RelativePath, Stamp> {
+        &self.locked
+    }
+
     /// Leaves of a plan that leads back from now what takes back the run's own
-    /// changes. Where the directory is no more as the run left it is a conflict.
+    /// changes, those among them that had to be `opened` up to be read. Where the directory
+    /// is no more as the run left it is a conflict.
     #[must_use]
-    pub fn narrow(&self, mut plan: Plan) -> Plan {
+    pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> Plan {
         let mut changed = BTreeSet::new();
         plan.steps.retain(|step| {
             let Some(now) = Left::of(step) else {
@@ -64,12 +85,19 @@ impl EndNote {
                 return true;
             }
             let met = self.met_by(step);
-            changed.extend(met.iter().copied());
+            changed.extend(met.iter().map(|path| (*path).clone()));
+            if met.is_empty() && opened.meets(&step.path) {
+                let mut found = step.found_entries().iter();
+                if found.any(|entry| opened.changed_after(entry, self.at)) {
+                    changed.insert(step.path.clone());
+                }
+                return true;
+            }
             !met.is_empty()
         });
         plan.conflicts
             .extend(changed.into_iter().map(|path| Conflict {
-                path: path.clone(),
+                path,
                 why: "it changed since the run ended".into(),
             }));
         plan.refused.retain(|refusal| {

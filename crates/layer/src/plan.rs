@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::{Facts, Kind};
 use crate::path::Bytes;
 use crate::{Refusal, RelativePath};
 
@@ -151,6 +152,18 @@ pub enum StepAction {
     Rename,
 }
 
+impl Node {
+    /// Whether an entry of this kind is what is meant.
+    pub(crate) fn is(&self, kind: Kind) -> bool {
+        match self {
+            Self::File { .. } => kind == Kind::File,
+            Self::Directory => kind == Kind::Directory,
+            Self::Symlink { .. } => kind == Kind::Symlink,
+            Self::Special => !matches!(kind, Kind::File | Kind::Directory | Kind::Symlink),
+        }
+    }
+}
+
 impl Plan {
     /// Whether there is nothing to do.
     #[must_use]
@@ -206,6 +219,15 @@ impl Step {
         }
     }
 
+    /// What the step finds, as it was planned.
+    pub(crate) fn found_entries(&self) -> &[Entry] {
+        match &self.act {
+            Act::Replace { old, .. } => old,
+            Act::Facts { old, .. } => std::slice::from_ref(old),
+            Act::Rename { .. } => &[],
+        }
+    }
+
     pub(crate) fn new_entries(&self) -> &[Entry] {
         match &self.act {
             Act::Replace { new, .. } => new,
@@ -215,6 +237,17 @@ impl Step {
 }
 
 impl Entry {
+    /// Whether it describes the inode that was looked at.
+    pub(crate) fn is_of(&self, facts: &Facts) -> bool {
+        self.stamp
+            .is_some_and(|stamp| stamp.same_entry(&facts.stamp()))
+    }
+
+    /// Whether what is given to the one may be given to the other.
+    pub(crate) fn is_of_the_kind_of(&self, other: &Self) -> bool {
+        std::mem::discriminant(&self.node) == std::mem::discriminant(&other.node)
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         match self.node {
             Node::File { bytes, .. } => bytes,

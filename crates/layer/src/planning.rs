@@ -38,6 +38,8 @@ pub fn plan_apply(
     Ok(planner.plan)
 }
 
+const REPLACED: &str = "something else took its place while it was looked at";
+
 pub(crate) struct Planner<'a> {
     pub paths: &'a LayerPaths,
     pub selection: &'a Selection,
@@ -232,6 +234,10 @@ impl<'a> Planner<'a> {
         facts: &Facts,
     ) -> Result<(), PlanError> {
         if let Some(old) = self.old_entries(&top.path)? {
+            if !old.first().is_some_and(|old| old.is_of(facts)) {
+                self.refuse(&top.path, REPLACED);
+                return Ok(());
+            }
             let new = self.new_entries(top, group, Some((facts, &old)));
             self.push(&top.path, Act::Replace { old, new });
         }
@@ -296,10 +302,8 @@ impl<'a> Planner<'a> {
             self.conflict(&top.path, "it is gone outside");
             return Ok(());
         };
-        let other_type = top.before.as_ref().is_some_and(|before| {
-            matches!(before.kind, EntryKind::Directory) != (facts.kind == Kind::Directory)
-        });
-        if other_type {
+        let before = top.before.as_ref();
+        if before.is_some_and(|before| !facts.is(&before.kind)) {
             self.refuse(&top.path, "it is of another type outside now");
             return Ok(());
         }
@@ -319,7 +323,13 @@ impl<'a> Planner<'a> {
                 return Ok(());
             }
         };
+        // The second look may have met something else than the first.
+        if !old.is_of(&facts) {
+            self.refuse(&top.path, REPLACED);
+            return Ok(());
+        }
         match layer_entry(&self.reader, &self.root, top, &top.path, Some(&facts), 0) {
+            Ok(new) if !new.is_of_the_kind_of(&old) => self.refuse(&top.path, REPLACED),
             Ok(mut new) => {
                 new.node = old.node.clone();
                 new.mode |= facts.mode & 0o7000;
@@ -418,32 +428,6 @@ impl<'a> Planner<'a> {
         if let (Some(old), Node::File { .. }) = (old, &entry.node) {
             let lists = old.xattrs.iter().filter(|(name, _)| is_list(&name.0));
             entry.xattrs.extend(lists.cloned());
-        }
-    }
-
-    /// Whether the host has, on its own, come to what the layer has.
-    fn is_identical(&self, change: &Change, facts: &Facts) -> bool {
-        let (tree, at) = self.reader.place_of(&change.path, &change.source);
-        let Ok(Some(after)) = tree.facts(at) else {
-            return false;
-        };
-        if after.kind != facts.kind || after.mode != facts.mode {
-            return false;
-        }
-        match facts.kind {
-            Kind::File => {
-                let both = self.reader.before.file(&change.path).and_then(|(host, _)| {
-                    let (layer, _) = tree.file(at)?;
-                    Ok(after.bytes == facts.bytes
-                        && crate::content::equal(&host, &layer, facts.bytes)?)
-                });
-                both.unwrap_or(false)
-            }
-            Kind::Symlink => {
-                let host = self.reader.before.link_target(&change.path).ok();
-                host.is_some() && host == tree.link_target(at).ok()
-            }
-            _ => false,
         }
     }
 

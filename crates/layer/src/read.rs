@@ -25,6 +25,9 @@ use crate::{
 /// clock that programs read. Only a time from a checkpoint's own record is exact.
 const TICK_MAX: Duration = Duration::from_millis(20);
 
+pub(crate) const UNCOPIED: &str =
+    "it was there before the run and could not be copied then, so it stays as it is";
+
 /// Reads everything that differs between the two trees, except for the permissions
 /// of the roots themselves.
 ///
@@ -327,6 +330,12 @@ impl Reader {
                     self.descend_only(visit, path, &found, before.map(|(_, at)| at), visits);
                     return Ok(());
                 }
+                let is_live = matches!(self.shape, Shape::Live(_));
+                if is_live && self.places.uncopied.contains(&found.facts.inode) {
+                    self.refuse(&path, UNCOPIED);
+                    self.set.uncopied.insert(path);
+                    return Ok(());
+                }
                 self.compare(visit, path, before, found, visits)
             }
         }
@@ -422,7 +431,12 @@ impl Reader {
     }
 
     pub fn refuse_unreadable(&mut self, path: &RelativePath, error: &io::Error) {
-        self.set.is_locked |= is_permission(error);
+        if is_permission(error) {
+            self.set.is_locked = true;
+            let facts = self.after.facts(path).ok().flatten();
+            let stamp = facts.map(|facts| (path.clone(), facts.stamp()));
+            self.set.locked.extend(stamp);
+        }
         self.refuse(
             path,
             &format!("it cannot be read, so what is in it is not known: {error}"),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::plan::{Act, Content};
 use crate::planning::Planner;
+use crate::read::UNCOPIED;
 use crate::{
     AfterTree, Change, ChangeKind, ChangeSet, LayerPaths, Plan, PlanError, RelativePath, Selection,
 };
@@ -46,6 +47,12 @@ pub fn plan_restore(
         if within || !planner.is_selected(change) {
             continue;
         }
+        // What cannot be brought back is not removed with what it lies in.
+        let mut uncopied = changes.uncopied.iter();
+        if uncopied.any(|path| path.starts_with(&change.path)) {
+            planner.refuse(&change.path, UNCOPIED);
+            continue;
+        }
         let taken = planner.restore_one(change);
         match taken {
             Ok(()) => {}
@@ -77,10 +84,16 @@ impl Planner<'_> {
                 old: self.walker.host(host, path)?,
                 new: self.walker.checkpoint(checkpoint, path)?,
             },
-            ChangeKind::Mode => Act::Facts {
-                old: Box::new(self.walker.one(host, path, Content::Untouched)?),
-                new: Box::new(self.walker.one(checkpoint, path, Content::Untouched)?),
-            },
+            ChangeKind::Mode => {
+                let old = self.walker.one(host, path, Content::Untouched)?;
+                let new = self.walker.one(checkpoint, path, Content::Untouched)?;
+                if !old.is_of_the_kind_of(&new) {
+                    self.refuse(path, "it is of another type outside now");
+                    return Ok(());
+                }
+                let (old, new) = (Box::new(old), Box::new(new));
+                Act::Facts { old, new }
+            }
             ChangeKind::Renamed { .. } => return Ok(()),
         };
         self.push(path, act);

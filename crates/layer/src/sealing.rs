@@ -1,16 +1,23 @@
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use crate::RelativePath;
 use crate::control::reason;
+use crate::facts::Kind;
+use crate::tree::{Tree, kinds_in};
 
 /// How many control files are made read-only one by one at most.
 const SEALED_MAX: usize = 1_000;
 /// How many directories are looked through for them at most.
 const DIRECTORIES_MAX: usize = 200_000;
 /// What tools fill with others' projects, whose control files nobody runs.
-const FILLED_BY_TOOLS: [&str; 5] = ["node_modules", "target", ".venv", "venv", "__pycache__"];
+const FILLED_BY_TOOLS: [&[u8]; 5] = [
+    b"node_modules",
+    b"target",
+    b".venv",
+    b"venv",
+    b"__pycache__",
+];
 
 /// The control files of a directory cannot all be found or are too many.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +47,10 @@ pub enum SealError {
 /// [`SealError`] when there are too many to be sure.
 pub fn control_paths(directory: &Path) -> Result<Vec<PathBuf>, SealError> {
     let mut found = Vec::new();
-    let mut waiting = vec![directory.to_path_buf()];
+    let Ok(tree) = Tree::open(directory) else {
+        return Ok(found);
+    };
+    let mut waiting = vec![RelativePath::root()];
     let mut directories = 0;
     while let Some(current) = waiting.pop() {
         directories += 1;
@@ -48,20 +58,21 @@ pub fn control_paths(directory: &Path) -> Result<Vec<PathBuf>, SealError> {
             return Err(SealError::TooLarge(directory.to_path_buf()));
         }
         // What the person cannot read, the program cannot either.
-        let Ok(entries) = fs::read_dir(&current) else {
+        let opened = tree.directory(&current);
+        let Ok(entries) = opened.and_then(|opened| kinds_in(opened.as_fd())) else {
             continue;
         };
-        for entry in entries.flatten() {
-            let path = entry.path();
-            let Ok(kind) = entry.file_type() else {
+        for (name, kind) in entries {
+            let Ok(path) = current.join(&name) else {
                 continue;
             };
-            if kind.is_symlink() {
+            if kind == Kind::Symlink {
                 continue;
             }
-            if is_control(directory, &path, kind.is_dir()) {
-                found.push(path);
-            } else if kind.is_dir() && !is_filled_by_tools(&path) {
+            let is_directory = kind == Kind::Directory;
+            if reason(&path, is_directory, false).is_some() {
+                found.push(directory.join(path.as_os_str()));
+            } else if is_directory && !FILLED_BY_TOOLS.contains(&name.as_slice()) {
                 waiting.push(path);
             }
             if found.len() > SEALED_MAX {
@@ -71,15 +82,4 @@ pub fn control_paths(directory: &Path) -> Result<Vec<PathBuf>, SealError> {
     }
     found.sort();
     Ok(found)
-}
-
-fn is_control(directory: &Path, path: &Path, is_directory: bool) -> bool {
-    let relative = path.strip_prefix(directory).unwrap_or(path);
-    RelativePath::new(relative.as_os_str().as_bytes())
-        .is_ok_and(|relative| reason(&relative, is_directory, false).is_some())
-}
-
-fn is_filled_by_tools(path: &Path) -> bool {
-    path.file_name()
-        .is_some_and(|name| FILLED_BY_TOOLS.iter().any(|known| name == *known))
 }

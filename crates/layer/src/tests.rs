@@ -6,6 +6,7 @@ mod kinds;
 mod modes;
 mod names;
 mod races;
+mod racing;
 mod random;
 mod support;
 mod unreadable;

@@ -147,6 +147,37 @@ impl Tree {
         file_at(place.as_fd(), path.name())
     }
 
+    /// Opens an entry so that all that is read of it is read of one and the same, whatever
+    /// takes its place meanwhile. `within` is the directory that it has to be in.
+    pub fn entry(
+        &self,
+        path: &RelativePath,
+        within: Option<(u64, u64)>,
+    ) -> io::Result<(OwnedFd, Facts)> {
+        if path.is_root() {
+            let root = self.directory(path)?;
+            let facts = Facts::from(&rustix::fs::fstat(&root)?);
+            return Ok((root, facts));
+        }
+        let place = self.place_of(path)?;
+        let identity = Facts::from(&rustix::fs::fstat(&place)?).identity();
+        if within.is_some_and(|within| within != identity) {
+            return Err(io::Error::other("its directory was replaced meanwhile"));
+        }
+        let (place, name) = (place.as_fd(), path.name());
+        let seen = facts_at(place, name)?.ok_or(Errno::NOENT)?;
+        let opened = match seen.kind {
+            Kind::File => OwnedFd::from(file_at(place, name)?.0),
+            Kind::Directory => open_beneath(place, name, OFlags::RDONLY | OFlags::DIRECTORY)?,
+            _ => handle_at(place, name)?,
+        };
+        let facts = Facts::from(&rustix::fs::fstat(&opened)?);
+        if facts.kind != seen.kind {
+            return Err(io::Error::other("it was replaced meanwhile"));
+        }
+        Ok((opened, self.corrected(facts)))
+    }
+
     /// The target of a symbolic link.
     pub fn link_target(&self, path: &RelativePath) -> io::Result<Vec<u8>> {
         let place = self.place_of(path)?;
@@ -168,14 +199,7 @@ impl Tree {
         if path.is_root() {
             return self.place(path);
         }
-        let place = self.place_of(path)?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(
-            place,
-            OsStr::from_bytes(path.name()),
-            flags,
-            Mode::empty(),
-        )?)
+        handle_at(self.place_of(path)?.as_fd(), path.name())
     }
 
     fn open_stretched(&self, path: &RelativePath, last: OFlags) -> io::Result<OwnedFd> {
@@ -240,6 +264,12 @@ pub(crate) fn facts_at(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<
     }
 }
 
+/// Opens an entry by name, whatever it is, without any effect on it.
+pub(crate) fn handle_at(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(place, os(name), flags, Mode::empty())?)
+}
+
 /// Opens a regular file by name.
 pub(crate) fn file_at(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<(File, Facts)> {
     let name = OsStr::from_bytes(name);
@@ -273,6 +303,27 @@ pub(crate) fn names_in(directory: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     }
     names.sort_unstable();
     Ok(names)
+}
+
+/// The names in an open directory with their types, in the order in which it has them.
+pub(crate) fn kinds_in(directory: BorrowedFd<'_>) -> io::Result<Vec<(Vec<u8>, Kind)>> {
+    let mut found = Vec::new();
+    let mut buffer = vec![MaybeUninit::<u8>::uninit(); 32 << 10];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        // Not every file system tells it here.
+        let kind = match Kind::from(entry.file_type()) {
+            Kind::Unknown => facts_at(directory, name)?.map(|facts| facts.kind),
+            known => Some(known),
+        };
+        found.extend(kind.map(|kind| (name.to_vec(), kind)));
+    }
+    Ok(found)
 }
 
 /// Whether an error says that there is nothing at a path: no entry, or something

@@ -1,10 +1,13 @@
-//! Whether the directory still is as an apply left it. What another run changed and an
-//! undo put back has other times and inodes, but the content is the same.
+//! Whether the directory still is as an apply left it, or is already as one would leave
+//! it. What another run changed and an undo put back has other times and inodes, but the
+//! content is the same.
 
 use crate::content;
 use crate::engine::Engine;
+use crate::facts::{Facts, Kind};
 use crate::plan::{Act, Content, Entry, Node, Stamp};
-use crate::{RelativePath, Step};
+use crate::planning::Planner;
+use crate::{Change, RelativePath, Step};
 
 /// `inverted` holds what is there now, `planned` what was there after `step`.
 pub(crate) fn is_unchanged(
@@ -65,4 +68,31 @@ fn holds_content(engine: &Engine, step: &Step, now: &Entry, content: &Content, b
     };
     let as_long = written.metadata().is_ok_and(|facts| facts.len() == bytes);
     as_long && content::equal(&there, &written, bytes).unwrap_or(false)
+}
+
+impl Planner<'_> {
+    /// Whether the host has, on its own, come to what the layer has.
+    pub fn is_identical(&self, change: &Change, facts: &Facts) -> bool {
+        let (tree, at) = self.reader.place_of(&change.path, &change.source);
+        let Ok(Some(after)) = tree.facts(at) else {
+            return false;
+        };
+        if after.kind != facts.kind || after.mode != facts.mode {
+            return false;
+        }
+        match facts.kind {
+            Kind::File => {
+                let both = self.reader.before.file(&change.path).and_then(|(host, _)| {
+                    let (layer, _) = tree.file(at)?;
+                    Ok(after.bytes == facts.bytes && content::equal(&host, &layer, facts.bytes)?)
+                });
+                both.unwrap_or(false)
+            }
+            Kind::Symlink => {
+                let host = self.reader.before.link_target(&change.path).ok();
+                host.is_some() && host == tree.link_target(at).ok()
+            }
+            _ => false,
+        }
+    }
 }

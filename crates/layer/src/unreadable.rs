@@ -5,7 +5,7 @@
 //! loses nothing. Only a layer at rest is opened up, and before a program goes on in
 //! it, the modes are put back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::host::by_handle;
-use crate::tree::{Tree, facts_at, names_in, os};
+use crate::tree::{Tree, facts_at, handle_at, is_absence, names_in};
 use crate::{AfterTree, Bounds, LayerPaths, RelativePath, escape};
 
 /// The modes of what was opened up, by inode: a layer lies on one file system.
@@ -77,7 +77,20 @@ pub(crate) fn open_up(paths: &LayerPaths, bounds: &Bounds) -> Result<bool, TreeE
     let handle = top.root().try_clone_to_owned();
     let handle = handle.map_err(|error| failed(&root, error))?;
     notes.unlock(vec![(root.clone(), handle, itself)])?;
-    let mut waiting = vec![root];
+    unlock_beneath(&top, &mut notes, root, bounds, |_| true)?;
+    Ok(!notes.opened.is_empty())
+}
+
+/// Opens up what lies beneath a directory and may be.
+pub(crate) fn unlock_beneath(
+    top: &Tree,
+    notes: &mut Notes,
+    from: RelativePath,
+    bounds: &Bounds,
+    may: impl Fn(&Facts) -> bool,
+) -> Result<(), TreeError> {
+    let failed = |path: &RelativePath, error| top.error("cannot open up", path, error);
+    let mut waiting = vec![from];
     let mut looked: u64 = 0;
     while let Some(path) = waiting.pop() {
         if path.depth() >= bounds.depth_max || looked > bounds.entries_max {
@@ -94,8 +107,9 @@ pub(crate) fn open_up(paths: &LayerPaths, bounds: &Bounds) -> Result<bool, TreeE
             let (Ok(Some(facts)), Ok(inner)) = (found, path.join(&name)) else {
                 continue;
             };
-            if is_locked(facts.kind, facts.mode) && facts.uid == geteuid().as_raw() {
-                let handle = handle_at(&directory, &name).map_err(|error| failed(&inner, error))?;
+            if is_locked(facts.kind, facts.mode) && is_own(&facts) && may(&facts) {
+                let handle =
+                    handle_at(directory.as_fd(), &name).map_err(|error| failed(&inner, error))?;
                 locked.push((inner.clone(), handle, facts));
             }
             if facts.kind == Kind::Directory {
@@ -104,7 +118,11 @@ pub(crate) fn open_up(paths: &LayerPaths, bounds: &Bounds) -> Result<bool, TreeE
         }
         notes.unlock(locked)?;
     }
-    Ok(notes.count > 0)
+    Ok(())
+}
+
+fn is_own(facts: &Facts) -> bool {
+    facts.uid == geteuid().as_raw()
 }
 
 /// Gives everything that was opened up the mode back that the program gave it, for
@@ -113,7 +131,18 @@ pub(crate) fn open_up(paths: &LayerPaths, bounds: &Bounds) -> Result<bool, TreeE
 /// # Errors
 /// When an entry cannot be given its mode back; what is noted stays noted.
 pub fn restore_modes(after: &Path) -> Result<(), TreeError> {
-    let noted = lines(after)?;
+    give_back(after, after, |_, _, _| true)
+}
+
+/// Gives back the modes that are noted beside a directory to the entries of another, as
+/// far as they are there and may get them; `may` is told the mode that they were opened
+/// up with.
+pub(crate) fn give_back(
+    noted_beside: &Path,
+    after: &Path,
+    may: impl Fn(&RelativePath, &Facts, u32) -> bool,
+) -> Result<(), TreeError> {
+    let noted = lines(noted_beside)?;
     if noted.is_empty() {
         return Ok(());
     }
@@ -121,37 +150,32 @@ pub fn restore_modes(after: &Path) -> Result<(), TreeError> {
     // From the bottom up: a directory that is closed again hides what is in it.
     for line in noted.iter().rev() {
         let failed = |error| tree.error("cannot give back the permissions of", &line.path, error);
-        let handle = tree.handle(&line.path).map_err(failed)?;
+        let handle = match tree.handle(&line.path) {
+            Err(error) if is_absence(&error) => continue,
+            handle => handle.map_err(failed)?,
+        };
         let facts = rustix::fs::fstat(&handle).map_err(|error| failed(error.into()))?;
-        if Facts::from(&facts).inode == line.inode {
+        let facts = Facts::from(&facts);
+        let opened = line.mode | needed(facts.kind);
+        if facts.inode == line.inode && may(&line.path, &facts, opened) {
             rustix::fs::chmod(by_handle(&handle), Mode::from_raw_mode(line.mode))
                 .map_err(|error| failed(error.into()))?;
         }
     }
-    let path = beside(after);
+    let path = beside(noted_beside);
     fs::remove_file(&path).map_err(|error| TreeError::new("cannot remove", path.display(), error))
 }
 
-fn handle_at(directory: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(
-        directory,
-        os(name),
-        flags,
-        Mode::empty(),
-    )?)
-}
-
 /// The notes being written; others who would open the same layer up wait.
-struct Notes {
+pub(crate) struct Notes {
     file: File,
     path: PathBuf,
-    /// Entries opened up.
-    count: u64,
+    /// What was opened up, with its inodes.
+    pub opened: BTreeMap<RelativePath, u64>,
 }
 
 impl Notes {
-    fn open(after: &Path) -> Result<Self, TreeError> {
+    pub fn open(after: &Path) -> Result<Self, TreeError> {
         let path = beside(after);
         let failed = |error| TreeError::new("cannot write", path.display(), error);
         let mut options = File::options();
@@ -167,13 +191,16 @@ impl Notes {
         Ok(Self {
             file,
             path,
-            count: 0,
+            opened: BTreeMap::new(),
         })
     }
 
     /// Notes the modes on the disk, then opens the entries up. The handles lead to
     /// exactly the entries that were looked at.
-    fn unlock(&mut self, entries: Vec<(RelativePath, OwnedFd, Facts)>) -> Result<(), TreeError> {
+    pub fn unlock(
+        &mut self,
+        entries: Vec<(RelativePath, OwnedFd, Facts)>,
+    ) -> Result<(), TreeError> {
         let mut text = String::new();
         let mut locked = Vec::new();
         for (path, handle, _) in entries {
@@ -184,10 +211,10 @@ impl Notes {
             let now = rustix::fs::statat(&handle, "", flags).map_err(failed)?;
             let now = Facts::from(&now);
             // By now another process may have been here.
-            if is_locked(now.kind, now.mode) && now.uid == geteuid().as_raw() {
+            if is_locked(now.kind, now.mode) && is_own(&now) {
                 let name = escape::record(path.as_bytes());
                 text.push_str(&format!("{} {:o} {name}\n", now.inode, now.mode));
-                locked.push((path, handle, now.mode | needed(now.kind)));
+                locked.push((path, handle, now));
             }
         }
         if locked.is_empty() {
@@ -197,10 +224,11 @@ impl Notes {
         written
             .and_then(|()| self.file.sync_data())
             .map_err(|error| TreeError::new("cannot write", self.path.display(), error))?;
-        for (path, handle, mode) in locked {
-            rustix::fs::chmod(by_handle(&handle), Mode::from_raw_mode(mode))
+        for (path, handle, now) in locked {
+            let mode = Mode::from_raw_mode(now.mode | needed(now.kind));
+            rustix::fs::chmod(by_handle(&handle), mode)
                 .map_err(|error| TreeError::new("cannot open up", &path, error))?;
-            self.count += 1;
+            self.opened.insert(path, now.inode);
         }
         Ok(())
     }

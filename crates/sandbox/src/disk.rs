@@ -5,9 +5,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ pub(crate) struct DiskWatch {
     next_look: Instant,
     last_count: Instant,
     next_count: Instant,
+    /// Whether something was hidden from the last count.
+    was_hidden: bool,
 }
 
 impl DiskWatch {
@@ -58,6 +61,7 @@ impl DiskWatch {
             next_look: now + LOOK_INTERVAL,
             last_count: now,
             next_count: now,
+            was_hidden: false,
         }
     }
 
@@ -95,9 +99,12 @@ impl DiskWatch {
         }
         let mut count = Count::of(&self.layers, self.bytes_max, self.inodes_max);
         if let Some(launcher) = self.launcher {
-            count.add_deleted(&processes_of(launcher));
+            count.add_deleted(&processes_of(launcher), &self.devices());
         }
-        if count.hidden {
+        let is_hidden = count.hidden || count.passing;
+        let was_hidden = std::mem::replace(&mut self.was_hidden, is_hidden);
+        // What is on its way for a moment can be counted the next time.
+        if count.hidden || (count.passing && was_hidden) {
             // What cannot be counted is as much as the whole file system has lost.
             let (bytes, inodes) = self.lost().unwrap_or_default();
             count.bytes = count.bytes.max(bytes);
@@ -113,6 +120,12 @@ impl DiskWatch {
         } else {
             None
         }
+    }
+
+    /// The devices that layers lie on.
+    fn devices(&self) -> Vec<u64> {
+        let facts = self.layers.iter().filter_map(|layer| layer.metadata().ok());
+        facts.map(|facts| facts.dev()).collect()
     }
 
     /// The most bytes and inodes that one of the file systems has lost since the start.
@@ -142,8 +155,10 @@ impl DiskWatch {
 struct Count {
     bytes: u64,
     inodes: u64,
-    /// Whether a directory was there that could not be read.
+    /// Whether something was there that could not be looked at.
     hidden: bool,
+    /// Whether a descriptor was on its way through a socket.
+    passing: bool,
 }
 
 impl Count {
@@ -207,27 +222,70 @@ impl Count {
         Ok(())
     }
 
-    /// Files without a name that these processes hold open, each once.
-    fn add_deleted(&mut self, pids: &[u32]) {
+    /// Files without a name that these processes hold open, each once. A process that
+    /// cannot be inspected may hold any; its threads may each hold others.
+    fn add_deleted(&mut self, pids: &[u32], devices: &[u64]) {
         let mut seen = HashSet::new();
-        let lists = pids.iter().map(|pid| format!("/proc/{pid}/fd"));
-        for path in lists.filter_map(|list| fs::read_dir(list).ok()).flatten() {
-            let Some(path) = path.ok().map(|entry| entry.path()) else {
-                continue;
+        for task in pids.iter().flat_map(|pid| tasks_of(*pid)) {
+            match self.add_deleted_of(&task, devices, &mut seen) {
+                Err(error) if !is_gone(&error) && is_alive(&task) => self.hidden = true,
+                Err(_) | Ok(()) => {}
+            }
+        }
+    }
+
+    fn add_deleted_of(
+        &mut self,
+        task: &Path,
+        devices: &[u64],
+        seen: &mut HashSet<(u64, u64)>,
+    ) -> io::Result<()> {
+        for entry in fs::read_dir(task.join("fd"))? {
+            let entry = entry?;
+            let path = entry.path();
+            let facts = match fs::metadata(&path) {
+                Err(error) if is_gone(&error) => continue,
+                other => other?,
             };
-            let Ok(facts) = fs::metadata(&path) else {
-                continue;
-            };
+            if facts.file_type().is_socket() {
+                let told = match fs::read_to_string(task.join("fdinfo").join(entry.file_name())) {
+                    Err(error) if is_gone(&error) => continue,
+                    other => other?,
+                };
+                let mut lines = told.lines();
+                let waiting = lines.find_map(|line| line.strip_prefix("scm_fds:"));
+                self.passing |= waiting.is_some_and(|count| count.trim() != "0");
+            }
             let is_deleted = facts.is_file() && facts.nlink() == 0;
-            if is_deleted && !is_in_memory(&path) && seen.insert((facts.dev(), facts.ino())) {
+            let is_on_disk = devices.contains(&facts.dev()) || !is_in_memory(&path);
+            if is_deleted && is_on_disk && seen.insert((facts.dev(), facts.ino())) {
                 self.inodes += 1;
                 self.bytes += facts.blocks() * BLOCK_BYTES;
             }
         }
+        Ok(())
     }
 }
 
-/// Files in memory count as memory.
+/// Where /proc tells of each thread of a process.
+fn tasks_of(pid: u32) -> Vec<PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"));
+    let entries = entries.into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Whether a task has memory still: what one that has ended had open is closed.
+fn is_alive(task: &Path) -> bool {
+    fs::read_to_string(task.join("statm")).is_ok_and(|sizes| !sizes.starts_with("0 "))
+}
+
+/// Whether what was to be looked at has ended or was closed meanwhile.
+fn is_gone(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::NOENT | Errno::SRCH))
+}
+
+/// Files in memory count as memory, but where a layer lies there itself.
 fn is_in_memory(path: &Path) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const HUGETLBFS: u64 = 0x9584_58f6;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Mode;
@@ -10,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::mountinfo::parse_mounts;
 use crate::owners::some_ids;
-use crate::trial::{Trial, can_copy, try_namespaces};
+use crate::trial::{Trial, can_copy, is_in_first_user_namespace, try_namespaces};
 use crate::{MountPoint, SandboxError};
 
 /// The facts that a boundary is built on.
@@ -83,7 +84,7 @@ impl Host {
                 ))),
             };
         }
-        if self.uid == 0 {
+        if self.is_root {
             return Ok(Mode::Full);
         }
         match what_forbids_namespaces(&self.mounts) {
@@ -95,6 +96,13 @@ impl Host {
                 ));
             }
             Some(_) => {}
+        }
+        if is_root_to_the_kernel(self.uid) {
+            return Err(SandboxError::Kernel(
+                "no user namespaces can be made here, and a fence does not hold this user, who \
+                 is root to the kernel, in a user namespace with few ids"
+                    .to_owned(),
+            ));
         }
         if self.landlock < FENCE_LANDLOCK {
             return Err(SandboxError::Kernel(format!(
@@ -139,7 +147,9 @@ fn what_forbids_namespaces(mounts: &[MountPoint]) -> Option<Trial> {
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         "1",
     ) || covers_processes(mounts)
-        || is_confined();
+        || is_confined()
+        // The limits of the namespaces that this one lies in count too, and are not told.
+        || !is_in_first_user_namespace();
     let is_forbidden = says("/proc/sys/user/max_user_namespaces", "0")
         || says("/proc/sys/kernel/unprivileged_userns_clone", "0");
     match (is_doubtful, is_forbidden) {
@@ -167,6 +177,17 @@ fn root_maps_ids() -> bool {
             (false, true) => can_copy(Namespaces::USER),
             (true, _) => some_ids().is_ok(),
         }
+}
+
+/// Whether a user of this namespace is the kernel's user 0, who owns files of the kernel's
+/// that ask for no capability. A settings file is always that user's, and has the number
+/// that this namespace gives it.
+fn is_root_to_the_kernel(uid: u32) -> bool {
+    match std::fs::metadata("/proc/sys/kernel/core_pattern") {
+        Ok(facts) => facts.uid() == uid,
+        // Where it cannot be told, somebody called root may be.
+        Err(_) => uid == 0,
+    }
 }
 
 /// Whether this process may be in a chroot, where the kernel makes no user namespaces: its

@@ -49,7 +49,7 @@ pub use native::{Native, assemble};
 pub use outside::{Flows, OUTSIDE, Outside, Refused};
 pub use owners::unmapped_mounts;
 pub use placement::{
-    FencePlace, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
+    FencePlace, FurtherIds, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
 };
 pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size, Witness};

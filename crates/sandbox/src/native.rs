@@ -22,7 +22,7 @@ use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::session::{Assembled, Lines, last_words};
 use crate::{
-    Host, Placement, Running, SandboxError, Size, Subordinate, WorkspacePlace, fence, tree,
+    FurtherIds, Host, Placement, Running, SandboxError, Size, WorkspacePlace, fence, tree,
 };
 
 /// What the native backend needs besides the grant.
@@ -151,8 +151,8 @@ fn launch(
         refuse_unheld_swap(native, &boundary.limits, groups)?;
         socket::send(launcher.line.as_fd(), b"g", &[])
             .map_err(SandboxError::host("the launcher is gone"))?;
-        if let Some(subordinate) = &native.placement.subordinate {
-            map_ids(&launcher, subordinate)?;
+        if let Some(further) = &native.placement.further {
+            map_ids(&launcher, further)?;
         }
         Ok(lines)
     });
@@ -176,17 +176,18 @@ fn other_user(identity: Identity) -> Option<(u32, u32)> {
     }
 }
 
-/// Maps the further ids of a user, once the launcher has made what they are for.
-fn map_ids(launcher: &Launcher, subordinate: &Subordinate) -> Result<(), SandboxError> {
+/// Maps the further ids of a user, once the launcher has made what they are for. With
+/// that goes what it holds until its sandbox is gone.
+fn map_ids(launcher: &Launcher, further: &FurtherIds) -> Result<(), SandboxError> {
     let map = || -> std::io::Result<()> {
         let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
         let (got, _) = socket::receive(launcher.line.as_fd(), &mut buffer)?;
         let message = buffer.get(..got).unwrap_or_default();
         match Report::from_bytes(message) {
-            Ok(Report::Started { pid }) => subordinate.map(pid)?,
+            Ok(Report::Started { pid }) => further.subordinate.map(pid)?,
             _ => return Err(std::io::Error::other("the launcher has made no process")),
         }
-        socket::send(launcher.line.as_fd(), b"m", &[])
+        socket::send(launcher.line.as_fd(), b"m", &[further.mark.as_fd()])
     };
     map().map_err(SandboxError::host("further ids cannot be mapped"))
 }
@@ -331,7 +332,7 @@ fn identity(
         None if root => Identity::Root {
             uid,
             gid,
-            ranged: native.placement.subordinate.is_some(),
+            ranged: native.placement.further.is_some(),
         },
         None => Identity::Own { uid, gid },
         Some(base) => Identity::Shifted {

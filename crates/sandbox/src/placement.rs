@@ -1,6 +1,8 @@
 use std::fs::DirBuilder;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use atoll_model::Mode;
@@ -17,7 +19,7 @@ pub struct Placement {
     /// As host root: the kernel's id for the id 0 inside.
     pub base: Option<u32>,
     /// As an ordinary user who is root inside: further ids, if there are any.
-    pub subordinate: Option<Subordinate>,
+    pub further: Option<FurtherIds>,
     /// As host root: mounts whose owners cannot be mapped. What lies there is shown
     /// with the owners that it has.
     pub unmapped: Vec<PathBuf>,
@@ -35,6 +37,16 @@ impl Placement {
             None => Mode::Full,
         }
     }
+}
+
+/// An ordinary user's further ids, as one run has them.
+#[derive(Clone, Debug)]
+pub struct FurtherIds {
+    /// Which they are.
+    pub subordinate: Subordinate,
+    /// What is locked by this open file: the launcher holds it too, until the sandbox is
+    /// gone. Nobody takes over before that what these ids have written.
+    pub mark: Arc<OwnedFd>,
 }
 
 /// Directories of Atoll's own for a program in a fence, which sees the host's tree.
@@ -90,7 +102,8 @@ pub const IDS: u32 = 65_536;
 #[must_use]
 pub fn identity_base(name: &str) -> u32 {
     const BLOCKS: u32 = 4_095;
-    // FNV-1a: any spread will do, two runs at once in one block harm nothing.
+    // FNV-1a: any spread will do. Two runs at once in one block reach nothing of each
+    // other's; without user namespaces they share what the kernel limits by user.
     let hash = name.bytes().fold(2_166_136_261_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
     });

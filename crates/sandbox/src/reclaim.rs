@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use atoll_sys::credentials;
-use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fstat, openat, statat};
 
 use crate::Subordinate;
 
@@ -19,10 +19,11 @@ pub const RECLAIM: &str = "__reclaim";
 
 const CLONE_NEWUSER: i32 = 0x1000_0000;
 
-/// Gives everything below these directories to the user. Nothing may write there any more.
+/// Gives everything below these directories to the user. Nothing should write there any
+/// more; whatever does cannot lead this out of them.
 ///
 /// # Errors
-/// The kernel's, or what the programs that map ids say.
+/// The kernel's, or what the programs that map ids say; a directory that is moved meanwhile.
 pub fn reclaim(directories: &[PathBuf], subordinate: &Subordinate) -> io::Result<()> {
     let mut child = Command::new("/proc/self/exe")
         .arg(RECLAIM)
@@ -60,7 +61,7 @@ pub fn reclaim_inside(directories: &[OsString]) -> u8 {
         io::stdout().flush()?;
         io::stdin().read_exact(&mut [0])?;
         for directory in directories {
-            give_back(File::open(directory)?.into())?;
+            give_back(&File::open(directory)?.into())?;
         }
         Ok(())
     };
@@ -68,30 +69,39 @@ pub fn reclaim_inside(directories: &[OsString]) -> u8 {
 }
 
 /// Walks down and up again with one open directory: a program that nobody trusts has
-/// written it, and it may be deeper than any path is long. Links are not followed.
-fn give_back(top: OwnedFd) -> io::Result<()> {
-    let mut here = top;
-    let mut waiting = vec![take_all(&here)?];
-    while let Some(directories) = waiting.last_mut() {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match directories.pop() {
-            Some(name) => {
-                here = openat(&here, &name, flags, Mode::empty())?;
-                waiting.push(take_all(&here)?);
-            }
-            None => {
-                waiting.pop();
-                if !waiting.is_empty() {
-                    here = openat(&here, "..", flags, Mode::empty())?;
-                }
+/// written it, and it may be deeper than any path is long. Links are not followed, and on
+/// the way up each directory has to be the one that led down: one that was moved meanwhile
+/// would lead past the top, and so to files of others.
+pub(crate) fn give_back(top: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // The top stays open: while it does, no other directory gets its number.
+    let mut here = top.try_clone()?;
+    let mut waiting = vec![(which(&here)?, take_all(&here)?)];
+    while let Some((_, directories)) = waiting.last_mut() {
+        if let Some(name) = directories.pop() {
+            here = openat(&here, &name, flags, Mode::empty())?;
+            waiting.push((which(&here)?, take_all(&here)?));
+            continue;
+        }
+        waiting.pop();
+        if let Some((above, _)) = waiting.last() {
+            here = openat(&here, "..", flags, Mode::empty())?;
+            if which(&here)? != *above {
+                return Err(io::Error::other("a directory was moved meanwhile"));
             }
         }
     }
     Ok(())
 }
 
+/// What tells a directory from any other.
+fn which(directory: &OwnedFd) -> io::Result<(u64, u64)> {
+    let facts = fstat(directory)?;
+    Ok((facts.st_dev, facts.st_ino))
+}
+
 /// Takes everything in one directory; returns the directories in it.
-fn take_all(directory: &OwnedFd) -> io::Result<Vec<CString>> {
+pub(crate) fn take_all(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut directories = Vec::new();
     for entry in Dir::read_from(directory.as_fd())? {
         let entry = entry?;

@@ -7,6 +7,7 @@ mod host;
 mod leftovers;
 mod mountinfo;
 mod placement;
+mod reclaim;
 mod session;
 mod tree;
 

@@ -30,6 +30,9 @@ pub enum Trial {
     NoProc,
     /// This kernel has no overlayfs, or none for ordinary users.
     NoOverlay,
+    /// The system's directories cannot be shown in them: this is the root of a user
+    /// namespace, to whom the kernel does not give a part of what is mounted.
+    NoSystem,
 }
 
 /// What the process that tries ends with.
@@ -38,6 +41,7 @@ const NO_RIGHTS: u8 = 1;
 const NO_MOUNTS: u8 = 2;
 const NO_PROC: u8 = 3;
 const NO_OVERLAY: u8 = 4;
+const NO_SYSTEM: u8 = 5;
 
 impl fmt::Display for Trial {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,6 +52,10 @@ impl fmt::Display for Trial {
             Self::NoMounts => to.write_str("nothing can be mounted in them"),
             Self::NoProc => to.write_str("/proc cannot be mounted in them"),
             Self::NoOverlay => to.write_str("this kernel mounts no overlayfs in them"),
+            Self::NoSystem => to.write_str(
+                "the system's directories cannot be shown in them, because this root is one of a \
+                 user namespace",
+            ),
         }
     }
 }
@@ -65,6 +73,7 @@ pub fn try_namespaces(unmapped: bool) -> Trial {
         rustix::process::getegid().as_raw(),
     ];
     let maps = ids.map(|id| format!("{id} {id} 1").into_bytes());
+    let is_first = is_in_first_user_namespace();
     let kinds = if unmapped {
         Namespaces::ALL_BUT_USER
     } else {
@@ -74,7 +83,7 @@ pub fn try_namespaces(unmapped: bool) -> Trial {
         Err(error) => Trial::NoNamespaces(error),
         Ok(Side::Child) => {
             let ended = if unmapped {
-                use_rights()
+                use_rights(is_first)
             } else {
                 map_ids(&maps).and_then(|()| use_namespaces(LAYERS))
             };
@@ -107,6 +116,7 @@ fn from_status(status: u8) -> Trial {
         NO_MOUNTS => Trial::NoMounts,
         NO_PROC => Trial::NoProc,
         NO_OVERLAY => Trial::NoOverlay,
+        NO_SYSTEM => Trial::NoSystem,
         // Whatever else ended it has shown no rights.
         _ => Trial::NoRights,
     }
@@ -119,9 +129,16 @@ fn map_ids([users, groups]: &[Vec<u8>; 2]) -> Result<(), u8> {
     written(c"/proc/self/gid_map", groups)
 }
 
-/// As root without a user namespace: the program is to be somebody else.
-fn use_rights() -> Result<(), u8> {
+/// As root without a user namespace of its own: the program is to be somebody else. Parts
+/// of one overlay of the whole root stand for the system's directories, which the root of
+/// a user namespace does not get from the kernel.
+fn use_rights(is_first: bool) -> Result<(), u8> {
     use_namespaces(c"lowerdir=/proc/lower:/proc/upper")?;
+    if !is_first {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let layers = c"lowerdir=/:/proc/upper";
+        mount(c"overlay", c"/proc/top", c"overlay", flags, layers).map_err(|_| NO_SYSTEM)?;
+    }
     let (uid, gid) = (FIRST_ID, FIRST_ID);
     atoll_sys::credentials::become_user(uid, gid).map_err(|_| NO_RIGHTS)
 }
@@ -145,6 +162,16 @@ fn use_namespaces(layers: &CStr) -> Result<(), u8> {
         rustix::fs::mkdir(name, Mode::RWXU).map_err(|_| NO_MOUNTS)?;
     }
     mount(c"overlay", c"/proc/top", c"overlay", flags, layers).map_err(|_| NO_OVERLAY)
+}
+
+/// Whether this is the user namespace that the kernel started with: its number is the
+/// same everywhere (PROC_USER_INIT_INO in include/linux/proc_ns.h).
+pub(crate) fn is_in_first_user_namespace() -> bool {
+    match std::fs::read_link("/proc/self/ns/user") {
+        Ok(name) => name.as_os_str() == "user:[4026531837]",
+        // A kernel without user namespaces has only the first.
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 fn write(path: &CStr, text: &[u8]) -> Result<(), Errno> {

@@ -197,10 +197,12 @@ static int slow_connect(void) {
 }
 
 // The last copy of a socket that lingers is whoever holds one for a moment.
-static void *close_shared(void *unused) {
+// This one's own number: by the time it is run there may be another socket, and whoever
+// writes to that one would wait for its end itself.
+static void *close_shared(void *number) {
     usleep(rand() % 300);
-    close(slow_socket);
-    return unused;
+    close((int)(long)number);
+    return 0;
 }
 
 static int slow_close(void) {
@@ -218,7 +220,7 @@ static int slow_close(void) {
         fcntl(slow_socket, F_SETFL, O_NONBLOCK);
         while (send(slow_socket, block, sizeof block, MSG_NOSIGNAL) > 0) {}
         pthread_t thread;
-        pthread_create(&thread, 0, close_shared, 0);
+        pthread_create(&thread, 0, close_shared, (void *)(long)slow_socket);
         bind(slow_socket, (void *)&nowhere, sizeof nowhere);
         double before = now();
         struct sockaddr_in any = at_port(0);

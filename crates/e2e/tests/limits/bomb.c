@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -63,15 +64,17 @@ static void *wait_long(void *unused) {
     return unused;
 }
 
-static int take_thread(void) {
+static int start_thread(void *(*run)(void *), void *told) {
     pthread_t thread;
     pthread_attr_t small;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 64 << 10);
-    int error = pthread_create(&thread, &small, wait_long, NULL);
+    int error = pthread_create(&thread, &small, run, told);
     errno = error;
     return error == 0;
 }
+
+static int take_thread(void) { return start_thread(wait_long, NULL); }
 
 static int take_memory(void) {
     char *taken = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -123,6 +126,115 @@ static int take_region(void) {
     return 1;
 }
 
+// A file in memory without a name.
+static int open_memory(int mib) {
+    int file = memfd_create("taken", 0);
+    while (file >= 0 && mib-- > 0) {
+        if (write(file, block, MIB) != MIB) {
+            return -1;
+        }
+    }
+    return file;
+}
+
+// Such files in a process that nobody may look into, and mapped nowhere.
+static int take_opaque(void) { return prctl(PR_SET_DUMPABLE, 0) == 0 && open_memory(1) >= 0; }
+
+// Sends a file through a socket from which nobody takes it, and closes it.
+static int let_fly(int file) {
+    static int ends[2] = {-1, -1};
+    if (ends[0] < 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) {
+        return 0;
+    }
+    char space[CMSG_SPACE(sizeof file)] = {0};
+    struct iovec word = {"f", 1};
+    struct msghdr message = {.msg_iov = &word,
+                             .msg_iovlen = 1,
+                             .msg_control = space,
+                             .msg_controllen = sizeof space};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof file);
+    memcpy(CMSG_DATA(header), &file, sizeof file);
+    return file >= 0 && sendmsg(ends[0], &message, MSG_NOSIGNAL) == 1 && close(file) == 0;
+}
+
+static int take_flying(void) { return let_fly(open_memory(8)); }
+
+// Shared memory of which the pages stay while no process has them in view.
+static int take_unseen(void) {
+    char *taken = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (taken == MAP_FAILED) {
+        return 0;
+    }
+    memset(taken, 1, MIB);
+    return madvise(taken, MIB, MADV_DONTNEED) == 0;
+}
+
+// Shared memory under a name of the program's choice.
+static int take_named(void) {
+    char *taken = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (taken == MAP_FAILED) {
+        return 0;
+    }
+    memset(taken, 1, MIB);
+    // Kernels without names have nothing to hide it by.
+    prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, taken, MIB, "harmless");
+    return 1;
+}
+
+// A process whose first thread has ended, and whose second one takes 16 MiB.
+static int leaderless[2];
+
+static void *take_alone(void *unused) {
+    pause_ms(20);
+    for (int number = 0; number < 16; number++) {
+        take_memory();
+    }
+    if (write(leaderless[1], "t", 1) == 1) {
+        pause_ms(60000);
+    }
+    _exit(0);
+    return unused;
+}
+
+static int take_leaderless(void) {
+    char told;
+    if (pipe(leaderless)) {
+        return 0;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        close(leaderless[0]);
+        if (!start_thread(take_alone, NULL)) {
+            _exit(1);
+        }
+        pthread_exit(NULL);
+    }
+    close(leaderless[1]);
+    errno = ENOMEM;
+    int done = child > 0 && read(leaderless[0], &told, 1) == 1;
+    close(leaderless[0]);
+    return done;
+}
+
+// A thread with descriptors of its own, among them files in memory.
+static void *hold_apart(void *told) {
+    int done = close_range(10000, 10000, CLOSE_RANGE_UNSHARE) == 0 && open_memory(8) >= 0;
+    if (write(*(int *)told, done ? "t" : "f", 1) == 1) {
+        pause_ms(60000);
+    }
+    return NULL;
+}
+
+static int take_apart(void) {
+    int ends[2];
+    char told = 'f';
+    return !pipe(ends) && start_thread(hold_apart, &ends[1]) &&
+           read(ends[0], &told, 1) == 1 && told == 't';
+}
+
 static int append(const char *path, int *file) {
     if (*file < 0) {
         *file = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -149,6 +261,35 @@ static int take_deleted(void) {
         unlink("bomb-deleted");
     }
     return done && fdatasync(file) == 0;
+}
+
+// The same in a process that nobody may look into.
+static int take_deleted_opaque(void) { return prctl(PR_SET_DUMPABLE, 0) == 0 && take_deleted(); }
+
+// Without a name, and on its way through a socket.
+static int take_deleted_flying(void) {
+    int file = open("bomb-flying", O_WRONLY | O_CREAT | O_EXCL, 0600);
+    int done = file >= 0 && unlink("bomb-flying") == 0 && write(file, block, MIB) == MIB;
+    return done && fdatasync(file) == 0 && let_fly(file);
+}
+
+// In a thread that has descriptors of its own.
+static void *hold_deleted(void *told) {
+    int done = close_range(10000, 10000, CLOSE_RANGE_UNSHARE) == 0 && take_deleted();
+    for (int number = 1; done && number < 40; number++) {
+        done = take_deleted();
+    }
+    if (write(*(int *)told, done ? "t" : "f", 1) == 1) {
+        pause_ms(60000);
+    }
+    return NULL;
+}
+
+static int take_deleted_apart(void) {
+    int ends[2];
+    char told = 'f';
+    return !pipe(ends) && start_thread(hold_deleted, &ends[1]) &&
+           read(ends[0], &told, 1) == 1 && told == 't';
 }
 
 // In a directory that its owner may not look into either.
@@ -354,7 +495,12 @@ static const struct {
 } KINDS[] = {
     {"processes", take_process},     {"threads", take_thread},
     {"memory", take_memory},         {"regions", take_region},
-    {"shares", take_share},
+    {"shares", take_share},          {"opaque", take_opaque},
+    {"flying", take_flying},         {"unseen", take_unseen},
+    {"named", take_named},           {"leaderless", take_leaderless},
+    {"apart", take_apart},           {"deleted-opaque", take_deleted_opaque},
+    {"deleted-flying", take_deleted_flying},
+    {"deleted-apart", take_deleted_apart},
     {"tmp", take_tmp},               {"disk", take_disk},
     {"deleted", take_deleted},       {"hidden", take_hidden},
     {"files", take_file},

@@ -41,7 +41,7 @@ fn spec(operations: Vec<Operation>) -> Spec {
     }
 }
 
-fn source(path: &Path) -> Source {
+pub(super) fn source(path: &Path) -> Source {
     let facts = path.symlink_metadata().unwrap();
     Source {
         path: path.as_os_str().as_bytes().to_vec(),
@@ -50,7 +50,7 @@ fn source(path: &Path) -> Source {
     }
 }
 
-fn directory(path: &str) -> Operation {
+pub(super) fn directory(path: &str) -> Operation {
     Operation::Directory {
         path: path.into(),
         mode: 0o755,
@@ -58,7 +58,7 @@ fn directory(path: &str) -> Operation {
     }
 }
 
-fn writable(path: &str, from: &Path) -> Operation {
+pub(super) fn writable(path: &str, from: &Path) -> Operation {
     Operation::Writable {
         path: path.into(),
         source: source(from),
@@ -67,14 +67,22 @@ fn writable(path: &str, from: &Path) -> Operation {
 }
 
 /// Builds a tree in namespaces of its own and looks at it from within.
-fn built(operations: Vec<Operation>, look: impl FnOnce(Result<(), Failure>)) {
+pub(super) fn built(operations: Vec<Operation>, look: impl FnOnce(Result<(), Failure>)) {
+    within(|| {
+        mount::make_all_private().unwrap();
+        let made = tree::build(&spec(operations), None);
+        let entered = made.map(|root| mount::become_root(&root).unwrap());
+        look(entered);
+    });
+}
+
+/// Does something in namespaces of its own.
+pub(super) fn within(body: impl FnOnce()) {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         super::skipped("a tree is built by whoever has rights over the namespaces");
         return;
     }
-    let guarded =
-        |body: &mut dyn FnMut()| -> u8 { u8::from(catch_unwind(AssertUnwindSafe(body)).is_err()) };
-    let mut look = Some(look);
+    let mut body = Some(body);
     // Two processes, so that the one that makes namespaces is single-threaded.
     let pid = process::fork(|| match process::divide(Namespaces::ALL_BUT_USER, None) {
         Err(_) => 3,
@@ -86,13 +94,8 @@ fn built(operations: Vec<Operation>, look: impl FnOnce(Result<(), Failure>)) {
             u8::from(change != Change::Exited(0))
         }
         Ok(Side::Child) => {
-            let status = guarded(&mut || {
-                mount::make_all_private().unwrap();
-                let made = tree::build(&spec(operations.clone()), None);
-                let entered = made.map(|root| mount::become_root(&root).unwrap());
-                look.take().unwrap()(entered);
-            });
-            process::exit_now(status)
+            let ended = catch_unwind(AssertUnwindSafe(|| body.take().unwrap()()));
+            process::exit_now(u8::from(ended.is_err()))
         }
     })
     .unwrap();

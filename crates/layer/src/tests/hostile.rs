@@ -406,7 +406,7 @@ fn deep_trees_and_odd_modes() {
     assert!(found.facts(&at.join(b"end").unwrap()).unwrap().is_some());
     undo(&stand.journal(), false).unwrap();
     assert_eq!(snapshot(&stand.host(), false).len(), 1);
-    crate::host::remove_all(&tree, &path("top")).unwrap();
+    crate::host::remove_all(&tree, &path("top"), None).unwrap();
     let bounds = Bounds {
         entries_max: 3,
         ..Bounds::default()

@@ -9,16 +9,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use std::{fs, io};
 
-use rustix::fs::{RenameFlags, renameat_with};
-
+use super::racing::{Numbers, facts, race, seed};
 use super::support::*;
-use crate::tree::Tree;
+use crate::engine::Engine;
+use crate::entries::Walker;
+use crate::journal::{Journal, Work};
+use crate::path::Bytes;
+use crate::plan::{Act, Content, Entry, Node};
+use crate::tree::{Tree, path_bytes};
 use crate::*;
 
 /// Entries that change places, each with its directory: directories, files, and links
@@ -45,37 +49,20 @@ const SOUGHT: [&str; 9] = [
     "out1",
     "out0/f0",
 ];
+/// A file and a directory that take each other's place.
+const KINDS: [(&str, &str); 2] = [("", "f0"), ("", "d0")];
+/// The modes that directories and files have, and those that files are to get.
+const DIRECTORY_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
+const CHANGED_MODE: u32 = 0o600;
+/// What files are to be marked with, as an extended attribute.
+const MARK: &str = "user.mark";
+/// A control file, of which there are some outside and none inside.
+const CONTROL: &str = ".envrc";
 const INSIDE: &str = "inside";
 const OUTSIDE: &str = "outside";
-const MOVERS: u64 = 2;
-
-/// Numbers that follow from a seed (xorshift), so that a failure can be had again.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % end as u64).unwrap()
-    }
-}
-
-fn seed() -> u64 {
-    let named = std::env::var("ATOLL_RACES_SEED").ok();
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let seed = named.map_or(now.unwrap().as_micros() as u64, |text| {
-        text.parse().unwrap()
-    });
-    println!("ATOLL_RACES_SEED={seed}");
-    seed
-}
-
-/// How long one race goes on.
-fn length() -> Duration {
-    let is_night = std::env::var_os("ATOLL_NIGHTLY").is_some();
-    Duration::from_secs(if is_night { 120 } else { 2 })
-}
+/// How often a race is run at most until it had both outcomes.
+const RACES_MAX: u64 = 10;
 
 /// The same names inside and outside, so that whoever is led out finds what was sought.
 fn fill(top: &Path, content: &str) {
@@ -87,6 +74,14 @@ fn fill(top: &Path, content: &str) {
     }
     for file in ["f0", "f1"] {
         fs::write(top.join(file), content).unwrap();
+    }
+    for (path, _) in facts(top) {
+        let mode = if path.is_dir() {
+            DIRECTORY_MODE
+        } else {
+            FILE_MODE
+        };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 }
 
@@ -104,6 +99,9 @@ impl Arena {
         fill(&outside, OUTSIDE);
         symlink(outside.join("d0"), host.join("out0")).unwrap();
         symlink("../outside", host.join("out1")).unwrap();
+        for directory in ["", "d0", "d0/sub"] {
+            fs::write(outside.join(directory).join(CONTROL), OUTSIDE).unwrap();
+        }
         let own = facts(&host).values().map(|one| one[0] as u64).collect();
         let outside = facts(&outside);
         Self {
@@ -125,67 +123,18 @@ impl Arena {
     }
 
     /// Has `act` go on while entries change places; answers how often they did.
-    fn race(&self, seed: u64, mut act: impl FnMut(&mut Numbers)) -> u64 {
-        let (stop, moves) = (AtomicBool::new(false), AtomicU64::new(0));
-        // By their descriptors, or who moves would be led out itself.
-        let open = |(directory, name)| (fs::File::open(self.host().join(directory)), name);
-        let moved = MOVED.map(open).map(|(file, name)| (file.unwrap(), name));
-        std::thread::scope(|scope| {
-            for mover in 1..=MOVERS {
-                let (stop, moves, moved) = (&stop, &moves, &moved);
-                scope.spawn(move || {
-                    let mut numbers = Numbers(seed.wrapping_mul(2 * mover + 1) | 1);
-                    while !stop.load(Ordering::Relaxed) {
-                        let (from, one) = &moved[numbers.below(moved.len())];
-                        let (to, other) = &moved[numbers.below(moved.len())];
-                        let exchange = RenameFlags::EXCHANGE;
-                        if renameat_with(from, *one, to, *other, exchange).is_ok() {
-                            moves.fetch_add(1, Ordering::Relaxed);
-                        }
-                    }
-                });
-            }
-            let (mut numbers, begun) = (Numbers(seed | 1), Instant::now());
-            let acted = std::panic::AssertUnwindSafe(|| {
-                while begun.elapsed() < length() {
-                    act(&mut numbers);
-                }
-            });
-            let ended = std::panic::catch_unwind(acted);
-            stop.store(true, Ordering::Relaxed);
-            ended.unwrap();
-        });
-        moves.load(Ordering::Relaxed)
+    fn race(&self, seed: u64, act: impl FnMut(&mut Numbers)) -> u64 {
+        self.race_of(&MOVED, seed, act)
     }
-}
 
-/// What there is below a directory, links as themselves: inode, mode, owner, size, links,
-/// times.
-fn facts(top: &Path) -> BTreeMap<PathBuf, [i64; 8]> {
-    let mut found = BTreeMap::new();
-    let mut waiting = vec![top.to_path_buf()];
-    while let Some(path) = waiting.pop() {
-        let one = fs::symlink_metadata(&path).unwrap();
-        if one.is_dir() {
-            waiting.extend(
-                fs::read_dir(&path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
-        }
-        let numbers = [
-            one.ino() as i64,
-            i64::from(one.mode()),
-            i64::from(one.uid()),
-            one.size() as i64,
-            one.nlink() as i64,
-            one.mtime() ^ one.mtime_nsec(),
-            one.ctime(),
-            one.ctime_nsec(),
-        ];
-        found.insert(path, numbers);
+    fn race_of(
+        &self,
+        moved: &[(&str, &'static str)],
+        seed: u64,
+        act: impl FnMut(&mut Numbers),
+    ) -> u64 {
+        race(&self.host(), moved, seed, act)
     }
-    found
 }
 
 /// What was read is what a file of the tree's own holds.
@@ -193,11 +142,26 @@ fn expect_own(text: &str, by: &str) {
     assert_eq!(text, INSIDE, "{by} was led out");
 }
 
-/// Everything in a copy is of the tree's own: no file holds what lies outside.
+/// Everything in a copy is of the tree's own: no file holds what lies outside. And what was
+/// meant for a file (its mode, its mark) has never met a directory.
 fn expect_own_copy(copy: &Path, by: &str) {
     for path in facts(copy).keys() {
-        if fs::symlink_metadata(path).unwrap().is_file() {
+        let found = fs::symlink_metadata(path).unwrap();
+        let mode = found.mode() & 0o7777;
+        if found.is_file() {
             expect_own(&fs::read_to_string(path).unwrap(), by);
+            let known = mode == FILE_MODE || mode == CHANGED_MODE;
+            assert!(known, "{by}: the file {path:?} has {mode:o}");
+        } else if found.is_dir() {
+            // What was being prepared when its directory moved away stays behind.
+            let is_prepared = path.to_string_lossy().contains("/.atoll-") && mode == 0o700;
+            let is_known = mode == DIRECTORY_MODE || is_prepared;
+            assert!(is_known, "{by}: the directory {path:?} has {mode:o}");
+            let marked = rustix::fs::lgetxattr_query(path, MARK);
+            assert!(
+                marked.is_err(),
+                "{by}: the directory {path:?} has a file's mark"
+            );
         }
     }
 }
@@ -247,20 +211,62 @@ fn what_is_found_by_a_path_is_the_trees_own_whatever_moves() {
     assert!(arena.is_untouched());
 }
 
-#[test]
-fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
-    let (arena, seed) = (Arena::new(), seed());
-    let (host, layer) = (arena.host(), arena.place.path().join("layer"));
-    // What the program has made of its copy: all modes changed, some files removed and added.
-    let finished = checkpoint(&host, &layer, IdShift::None, &mut |_| {})
+/// A copy of the arena in which a program has changed all files' modes and marks.
+fn changed_copy(arena: &Arena) -> (PathBuf, SystemTime) {
+    let layer = arena.place.path().join("layer");
+    let finished = checkpoint(&arena.host(), &layer, IdShift::None, &mut |_| {})
         .unwrap()
         .finished;
     for file in facts(&layer).keys().filter(|path| path.is_file()) {
-        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(CHANGED_MODE)).unwrap();
+        rustix::fs::lsetxattr(file, MARK, b"file", rustix::fs::XattrFlags::empty()).unwrap();
     }
-    fs::write(layer.join("d0/sub/new"), INSIDE).unwrap();
-    fs::write(layer.join("d1/new"), INSIDE).unwrap();
-    fs::remove_file(layer.join("d1/sub/f1")).unwrap();
+    (layer, finished)
+}
+
+/// Applies and takes back what is in a copy, over whatever changed outside; answers
+/// whether it was done. `look` comes at every step.
+fn apply_and_undo(
+    arena: &Arena,
+    (layer, finished): &(PathBuf, SystemTime),
+    round: u64,
+    look: &dyn Fn(&str),
+) -> bool {
+    let paths = LayerPaths {
+        before: arena.host(),
+        after: AfterTree::Copy {
+            path: layer.clone(),
+            finished: *finished,
+        },
+        since: SystemTime::now(),
+        ids: IdShift::None,
+    };
+    let force = Selection {
+        force: true,
+        ..everything()
+    };
+    let planned = changes(&paths, &Bounds::default())
+        .ok()
+        .and_then(|set| plan_apply(&paths, &set, &force).ok());
+    let journal = arena.place.path().join(format!("journal{round}"));
+    let done = planned.is_some_and(|plan| apply(plan, &journal, &mut |_| look("apply")).is_ok());
+    look("what was applied or taken back");
+    if done {
+        let _ = undo(&journal, true);
+        look("undo");
+    }
+    done
+}
+
+#[test]
+fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
+    let (arena, seed) = (Arena::new(), seed());
+    let host = arena.host();
+    // What the program has made of its copy besides: some files removed and added.
+    let layer = changed_copy(&arena);
+    fs::write(layer.0.join("d0/sub/new"), INSIDE).unwrap();
+    fs::write(layer.0.join("d1/new"), INSIDE).unwrap();
+    fs::remove_file(layer.0.join("d1/sub/f1")).unwrap();
     let (mut round, mut done, mut refused, mut copies) = (0, 0, 0, 0);
     let moves = arena.race(seed, |numbers| {
         round += 1;
@@ -269,54 +275,109 @@ fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
             if checkpoint(&host, &copy, IdShift::None, &mut |_| {}).is_ok() {
                 copies += 1;
             }
-            open_up(&copy);
             expect_own_copy(&copy, "checkpoint");
-            let _ = control_paths(&host);
             fs::remove_dir_all(&copy).unwrap();
             return;
         }
-        let paths = LayerPaths {
-            before: host.clone(),
-            after: AfterTree::Copy {
-                path: layer.clone(),
-                finished,
-            },
-            since: SystemTime::now(),
-            ids: IdShift::None,
-        };
-        let force = Selection {
-            force: true,
-            ..everything()
-        };
-        let planned = changes(&paths, &Bounds::default())
-            .ok()
-            .and_then(|set| plan_apply(&paths, &set, &force).ok());
-        let journal = arena.place.path().join(format!("journal{round}"));
-        match planned.map(|plan| apply(plan, &journal, &mut |_| {})) {
-            Some(Ok(_)) => {
-                done += 1;
-                let _ = undo(&journal, true);
-            }
-            Some(Err(_)) | None => refused += 1,
+        match apply_and_undo(&arena, &layer, round, &|_| {}) {
+            true => done += 1,
+            false => refused += 1,
         }
         assert!(arena.is_untouched(), "round {round}");
     });
     println!("{done} applied, {refused} refused, {copies} copies, {moves} moves");
     assert!(done + refused > 3 && moves > 500);
     assert!(arena.is_untouched());
-    open_up(&host);
     expect_own_copy(&host, "apply");
 }
 
-/// A mode that was meant for a file may have met the directory that took its place, and
-/// been copied with it.
-fn open_up(top: &Path) {
-    fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
-    for entry in fs::read_dir(top).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() {
-            open_up(&entry.path());
+/// What is meant for a file changes files, and what is looked at is what is changed: a
+/// directory that takes the file's place at that moment keeps its mode.
+#[test]
+fn a_mode_never_meets_what_took_the_place_of_what_it_was_for() {
+    let (arena, seed) = (Arena::new(), seed());
+    let layer = changed_copy(&arena);
+    for file in facts(&layer.0).keys().filter(|path| path.is_file()) {
+        if *file != layer.0.join("f0") {
+            fs::remove_file(file).unwrap();
+            fs::remove_file(arena.host().join(file.strip_prefix(&layer.0).unwrap())).unwrap();
         }
     }
+    let directory = fs::File::open(arena.host().join("d0")).unwrap();
+    let expect_its_own_mode = |by: &str| {
+        let mode = directory.metadata().unwrap().mode() & 0o7777;
+        assert_eq!(mode, DIRECTORY_MODE, "{by} met the directory");
+        let marked = rustix::fs::fgetxattr_query(&directory, MARK);
+        assert!(marked.is_err(), "{by} marked the directory");
+    };
+    let (mut round, mut done) = (0, 0);
+    for more in 0..RACES_MAX {
+        let moves = arena.race_of(&KINDS, seed.wrapping_add(more), |_| {
+            round += 1;
+            let applied = apply_and_undo(&arena, &layer, round, &expect_its_own_mode);
+            done += u64::from(applied);
+        });
+        println!("{done} of {round} applied, {moves} moves");
+        if done > 0 && round > done && moves > 500 {
+            break;
+        }
+    }
+    assert!(done > 0 && round > done, "nothing was applied, or all");
+    expect_own_copy(&arena.host(), "apply");
+}
+
+/// A look by name and an act by name, which is what must not be: the directory gets what
+/// was meant for the file.
+#[test]
+fn a_look_by_name_is_led_to_another_kind_by_the_same_race() {
+    let (arena, seed) = (Arena::new(), seed());
+    let place = fs::File::open(arena.host()).unwrap();
+    let directory = fs::File::open(arena.host().join("d0")).unwrap();
+    let mut met = 0;
+    let _ = arena.race_of(&KINDS, seed, |_| {
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let seen = rustix::fs::statat(&place, "f0", flags).unwrap();
+        if rustix::fs::FileType::from_raw_mode(seen.st_mode).is_file() {
+            let mode = rustix::fs::Mode::from_raw_mode(CHANGED_MODE);
+            let _ = rustix::fs::chmodat(&place, "f0", mode, rustix::fs::AtFlags::empty());
+        }
+        met += u64::from(directory.metadata().unwrap().mode() & 0o7777 == CHANGED_MODE);
+    });
+    assert!(met > 0, "no directory got a file's mode");
+}
+
+#[test]
+fn control_files_are_found_in_the_workspace_alone_whatever_moves() {
+    let (arena, seed) = (Arena::new(), seed());
+    let mut rounds = 0;
+    let moves = arena.race(seed, |_| {
+        rounds += 1;
+        assert_eq!(control_paths(&arena.host()), Ok(Vec::new()));
+    });
+    assert!(rounds > 20 && moves > 500, "{rounds} rounds, {moves} moves");
+    // Where there is one it is found.
+    fs::write(arena.host().join(CONTROL), INSIDE).unwrap();
+    assert_eq!(control_paths(&arena.host()).unwrap().len(), 1);
+}
+
+/// Who looks for them by plain paths is led out by the same race.
+#[test]
+fn a_search_by_plain_paths_is_led_out_by_the_same_race() {
+    let (arena, seed) = (Arena::new(), seed());
+    let mut led_out = 0;
+    let _ = arena.race(seed, |_| {
+        let mut waiting = vec![arena.host()];
+        while let Some(directory) = waiting.pop() {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            for entry in entries {
+                led_out += u64::from(entry.file_name() == CONTROL);
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    waiting.push(entry.path());
+                }
+            }
+        }
+    });
+    assert!(led_out > 0, "nothing outside was found");
 }
 
 /// By plain paths the same race leads out: reading finds what lies outside, and changing
@@ -334,4 +395,150 @@ fn plain_paths_are_led_out_by_the_same_race() {
     });
     assert!(led_out > 0, "nothing outside was read");
     assert!(!arena.is_untouched(), "nothing outside was changed");
+}
+
+/// Work of one step, as it stands in a journal, with the person's directory open.
+fn engine(place: &Path, act: Act, at: &str, loose: bool) -> Engine {
+    let host = match place.ends_with("journal") {
+        true => place.with_file_name("host"),
+        false => place.join("host"),
+    };
+    let facts = fs::metadata(&host).unwrap();
+    let work = Work {
+        root: Bytes(path_bytes(&host)),
+        root_identity: (facts.dev(), facts.ino()),
+        content: Bytes(path_bytes(&host)),
+        tag: "tag".into(),
+        loose,
+        steps: vec![Step {
+            path: path(at),
+            act,
+        }],
+    };
+    Engine::begin(Journal::open(&place.join("journal"), true).unwrap(), work).unwrap()
+}
+
+fn described(host: &Path, at: &str) -> Entry {
+    let tree = Tree::open(host).unwrap();
+    let mut walker = Walker::new(Bounds::default());
+    walker.one(&tree, &path(at), Content::Untouched).unwrap()
+}
+
+/// Between a swap and the look at what was swapped out somebody puts a file over the new
+/// content: theirs is the newest, and the one that stays.
+#[test]
+fn what_is_put_over_new_content_survives_the_swap_back() {
+    let place = Stand::bare();
+    let host = place.path().join("host");
+    fs::create_dir_all(&host).unwrap();
+    fs::write(host.join("file"), "original").unwrap();
+    let old = described(&host, "file");
+    let act = Act::Replace {
+        old: vec![old.clone()],
+        new: vec![old],
+    };
+    for is_newest_theirs in [true, false] {
+        let engine = engine(place.path(), act.clone(), "file", false);
+        let step = &engine.work.steps[0];
+        let temporary = engine.temporary(0, step);
+        // As after the swap: what was there, changed meanwhile, is aside.
+        fs::write(at(&host, &temporary), "changed meanwhile").unwrap();
+        fs::write(host.join("new"), "new content").unwrap();
+        let prepared = described(&host, "new").stamp;
+        fs::rename(host.join("new"), host.join("file")).unwrap();
+        if is_newest_theirs {
+            fs::write(host.join("theirs"), "newest").unwrap();
+            fs::rename(host.join("theirs"), host.join("file")).unwrap();
+        }
+        let directory = engine.tree.place_of(&step.path).unwrap();
+        let back = engine.swap_back(step, &temporary, directory.as_fd(), prepared);
+        back.unwrap();
+        let expected = match is_newest_theirs {
+            true => ["newest", "changed meanwhile"],
+            false => ["changed meanwhile", "new content"],
+        };
+        let found = [host.join("file"), at(&host, &temporary)];
+        let found = found.map(|path| fs::read_to_string(path).unwrap());
+        assert_eq!(found, expected);
+        drop(engine);
+        fs::remove_dir_all(place.path().join("journal")).unwrap();
+    }
+}
+
+/// What somebody writes while their directory is taken back is in no journal: it stays.
+#[test]
+fn what_is_written_while_something_is_taken_back_stays() {
+    let place = Stand::bare();
+    let host = place.path().join("host");
+    let cases: [(&[Edit], &str); 3] = [
+        (&[], "original"),
+        (&[append("file", ", newer")], "applied, newer"),
+        (&[write("other", "newer"), rename("other", "file")], "newer"),
+    ];
+    for (edits, expected) in cases {
+        perform(&host, &[write("file", "original")]);
+        let mut original = described(&host, "file");
+        let kept = place.path().join("journal/kept/1");
+        perform(&host, &[remove("file"), write("file", "applied")]);
+        let applied = described(&host, "file");
+        let Node::File { content, .. } = &mut original.node else {
+            unreachable!();
+        };
+        *content = Content::Outer { number: 1 };
+        let act = Act::Replace {
+            old: vec![applied],
+            new: vec![original],
+        };
+        let outer = engine(place.path(), act.clone(), "file", false);
+        fs::write(kept, "original").unwrap();
+        let within = engine(&place.path().join("journal"), act, "file", true);
+        perform(&host, edits);
+        within.run(&mut |_| {}).unwrap();
+        let found = fs::read_to_string(host.join("file")).unwrap();
+        assert_eq!(found, expected, "{edits:?}");
+        assert_eq!(fs::read_dir(&host).unwrap().count(), 1, "{edits:?}");
+        drop((outer, within));
+        fs::remove_dir_all(place.path().join("journal")).unwrap();
+        fs::remove_dir_all(&host).unwrap();
+    }
+}
+
+/// Taking back gives a mode back to what lost it, and to nothing that took its place.
+#[test]
+fn taking_back_leaves_alone_what_took_the_place_of_a_file() {
+    let place = Stand::bare();
+    let host = place.path().join("host");
+    let cases: [(&[Edit], u32); 3] = [
+        (&[], FILE_MODE),
+        (
+            &[remove("file"), directory("file"), mode("file", 0o751)],
+            0o751,
+        ),
+        (
+            &[
+                write("other", "x"),
+                mode("other", 0o640),
+                rename("other", "file"),
+            ],
+            0o640,
+        ),
+    ];
+    for (edits, expected) in cases {
+        perform(&host, &[write("file", "text"), mode("file", FILE_MODE)]);
+        let original = described(&host, "file");
+        perform(&host, &[mode("file", CHANGED_MODE)]);
+        let changed = described(&host, "file");
+        let act = Act::Facts {
+            old: Box::new(changed),
+            new: Box::new(original),
+        };
+        let engine = engine(place.path(), act, "file", true);
+        perform(&host, edits);
+        engine.run(&mut |_| {}).unwrap();
+        let found = fs::metadata(host.join("file")).unwrap().mode() & 0o7777;
+        assert_eq!(found, expected, "{edits:?}");
+        drop(engine);
+        fs::remove_dir_all(place.path().join("journal")).unwrap();
+        fs::remove_dir_all(&host).unwrap();
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use super::support::*;
 use crate::*;
@@ -239,4 +240,160 @@ fn in_live_mode_nothing_is_opened_up_and_what_stays_is_told() {
     assert_eq!(paths_of(&set.refused), unread);
     let plan = plan_restore(&stand.paths, &set, &everything()).unwrap();
     assert_eq!(paths_of(&plan.refused), unread);
+}
+
+/// A live run that has ended: what it left is noted.
+fn ended(before: &[Edit], edits: &[Edit]) -> (Stand, EndNote) {
+    let stand = Stand::live(before, edits);
+    let set = stand.changes();
+    let plan = plan_restore(&stand.paths, &set, &everything()).unwrap();
+    let note = EndNote::of(&plan, &set, SystemTime::now());
+    // What changes from here on is later for the kernel's clock too.
+    std::thread::sleep(Duration::from_millis(50));
+    (stand, note)
+}
+
+fn open_up(stand: &Stand, note: &EndNote) -> Opened {
+    let set = stand.changes();
+    Opened::up(&stand.paths, &set, Some(note), &Bounds::default()).unwrap()
+}
+
+fn plan_back(stand: &Stand, note: &EndNote, opened: &Opened) -> Plan {
+    let plan = plan_restore(&stand.paths, &stand.changes(), &everything()).unwrap();
+    note.narrow(plan, opened)
+}
+
+fn modes_as_left(stand: &Stand) {
+    for (name, mode) in [
+        ("closed", 0),
+        ("blind", 0o300),
+        ("old", 0),
+        ("silent", 0o200),
+    ] {
+        assert_eq!(mode_of(stand.host().join(name)), mode, "{name}");
+    }
+}
+
+#[test]
+fn what_a_live_run_made_unreadable_is_taken_back_with_the_rest() {
+    if !as_ordinary_user("what_a_live_run_made_unreadable_is_taken_back_with_the_rest") {
+        return;
+    }
+    let untouched = snapshot(&Stand::live(&before(), &[]).host(), false);
+    for is_killed_first in [false, true] {
+        let (stand, note) = ended(&before(), &edits());
+        let opened = open_up(&stand, &note);
+        let opened = match is_killed_first {
+            false => opened,
+            // The next one gives back what it left open, and opens it up again.
+            true => open_up(&stand, &note),
+        };
+        let plan = plan_back(&stand, &note, &opened);
+        assert_eq!((paths_of(&plan.refused), plan.conflicts.len()), (vec![], 0));
+        apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+        opened.settle(&[]).unwrap();
+        assert_same("taken back", &untouched, &snapshot(&stand.host(), false));
+        assert!(!stand.place.path().join("copy.modes").exists());
+    }
+}
+
+#[test]
+fn what_was_opened_up_and_not_taken_back_is_closed_again() {
+    if !as_ordinary_user("what_was_opened_up_and_not_taken_back_is_closed_again") {
+        return;
+    }
+    let (stand, note) = ended(&before(), &edits());
+    let opened = open_up(&stand, &note);
+    assert_eq!(mode_of(stand.host().join("closed/inner/deep")), 0o400);
+    opened.close().unwrap();
+    modes_as_left(&stand);
+    // Of what was refused in the end the same is true.
+    let closed = Refusal {
+        path: path("closed/inner/deep"),
+        why: String::new(),
+    };
+    open_up(&stand, &note).settle(&[closed]).unwrap();
+    assert_eq!(mode_of(stand.host().join("closed")), 0);
+    assert_eq!(mode_of(stand.host().join("old")), 0o500);
+}
+
+#[test]
+fn what_changed_after_a_live_run_is_not_opened_up_or_taken_back() {
+    if !as_ordinary_user("what_changed_after_a_live_run_is_not_opened_up_or_taken_back") {
+        return;
+    }
+    let (stand, note) = ended(&before(), &edits());
+    // The person wrote where one may without reading, and opened up something else.
+    fs::write(stand.host().join("blind/later"), "mine").unwrap();
+    let closed = stand.host().join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let opened = open_up(&stand, &note);
+    assert_eq!(mode_of(closed.join("inner")), 0);
+    let plan = plan_back(&stand, &note, &opened);
+    let conflicts: Vec<_> = plan
+        .conflicts
+        .iter()
+        .map(|it| it.path.to_string())
+        .collect();
+    assert_eq!(conflicts, ["blind"]);
+    assert!(
+        plan.steps
+            .iter()
+            .all(|step| !step.path.starts_with(&path("closed")))
+    );
+    opened.close().unwrap();
+    assert_eq!(mode_of(&closed), 0o700);
+}
+
+/// What could not be read when the run began is in no checkpoint: whatever the program did
+/// with it, it is not opened up and not removed.
+#[test]
+fn what_could_not_be_copied_before_a_live_run_is_never_taken_back() {
+    if !as_ordinary_user("what_could_not_be_copied_before_a_live_run_is_never_taken_back") {
+        return;
+    }
+    let private = [write("private/own", "mine"), mode("private", 0)];
+    let all = [before(), private.to_vec()].concat();
+    let cases: [(&[Edit], &str); 4] = [
+        (&[mode("private", 0o300), mode("private", 0)], "private"),
+        (&[mode("private", 0o700)], "private"),
+        (
+            &[
+                directory("n"),
+                mode("private", 0o700),
+                rename("private", "n/p"),
+            ],
+            "n/p",
+        ),
+        (
+            &[
+                directory("n"),
+                mode("private", 0o700),
+                rename("private", "n/p"),
+                mode("n/p", 0),
+                mode("n", 0),
+            ],
+            "n/p",
+        ),
+    ];
+    for (edits, at) in cases {
+        let (stand, note) = ended(&all, edits);
+        let left = mode_of(stand.host().join(at.split('/').next().unwrap()));
+        let opened = open_up(&stand, &note);
+        let plan = plan_back(&stand, &note, &opened);
+        let refused = plan.refused.clone();
+        assert!(!refused.is_empty(), "{edits:?}");
+        apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+        opened.settle(&refused).unwrap();
+        assert_eq!(
+            mode_of(stand.host().join(at.split('/').next().unwrap())),
+            left
+        );
+        for closed in [at.split('/').next().unwrap(), at] {
+            let closed = stand.host().join(closed);
+            fs::set_permissions(closed, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let own = stand.host().join(at).join("own");
+        assert_eq!(fs::read(own).unwrap(), b"mine", "{edits:?}");
+    }
 }

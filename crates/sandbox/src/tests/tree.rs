@@ -57,7 +57,7 @@ impl World {
             workspace,
             layers: Vec::new(),
             base: None,
-            subordinate: None,
+            further: None,
             unmapped: Vec::new(),
             empty: self.path("empty"),
             fence: None,

@@ -260,6 +260,7 @@ fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
         ),
         Trial::NoNamespaces(error) => fixes::forbidden(facts, holding, &error.to_string()),
         Trial::NoRights => fixes::forbidden(facts, holding, "they give no rights"),
+        Trial::NoSystem => fixes::forbidden(facts, holding, "the system cannot be shown in them"),
     };
     // Without them a fence is left, if Landlock is able to hold one.
     let is_fenced = matches!(holding.mode, Ok(Mode::Fence));
@@ -420,7 +421,7 @@ fn limits(holding: &Holding) -> Vec<Finding> {
             (_, by) if by.ends_with("in part") => (
                 Grade::Weaker,
                 Some(
-                    "what no process maps and what the kernel keeps for pipes, sockets and page tables is not counted, the rest from time to time",
+                    "what the kernel keeps for pipes, sockets and page tables is not counted, the rest from time to time",
                 ),
             ),
             (_, _) => (Grade::Good, None),
