@@ -9,7 +9,7 @@ use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome, WorkspaceMode};
 use atoll_policy::Rules;
-use atoll_sandbox::{Flows, Refused};
+use atoll_sandbox::Flows;
 use atoll_store::{Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
@@ -25,6 +25,7 @@ use crate::nesting;
 use crate::not_started;
 use crate::output::Output;
 use crate::question;
+use crate::reached::{network_json, traffic, unreached};
 use crate::render::{self, Afterwards, Denied};
 
 /// Whether nothing of the run is kept, and nobody asks what it changed. In a fence
@@ -393,21 +394,6 @@ fn denied(outcome: &Outcome, all: &[LayerChanges]) -> Vec<Denied> {
     list
 }
 
-/// Something outside that was not reached, and what would let it be.
-fn unreached(refused: &Refused) -> Denied {
-    let flow = &refused.flow;
-    let to = match flow.port {
-        0 => flow.host.clone(),
-        port => format!("{}:{port}", flow.host),
-    };
-    let to = printable(to.as_bytes());
-    Denied {
-        what: format!("reaching {to}: {}", printable(refused.why.as_bytes())),
-        times: refused.count,
-        limit: None,
-    }
-}
-
 fn refusal_line(path: &[u8], why: &str) -> String {
     format!("taking over {}: {why}", printable(path))
 }
@@ -423,30 +409,6 @@ fn planted(record: &RunRecord, all: &[LayerChanges]) -> Vec<Vec<u8>> {
     all.iter()
         .flat_map(|one| one.set.changes.iter().filter_map(|it| changed(one, it)))
         .collect()
-}
-
-/// What it sent and got, if it reached anything.
-fn traffic(flows: &Flows) -> Option<render::Traffic> {
-    (flows.made > 0).then_some(render::Traffic {
-        connections: flows.made,
-        up_bytes: flows.up_bytes,
-        down_bytes: flows.down_bytes,
-    })
-}
-
-fn network_json(flows: &Flows) -> serde_json::Value {
-    let refused = |one: &Refused| {
-        json!({
-            "host": one.flow.host, "port": one.flow.port, "why": one.why, "times": one.count,
-        })
-    };
-    json!({
-        "connections": flows.made,
-        "up-bytes": flows.up_bytes,
-        "down-bytes": flows.down_bytes,
-        "refused": flows.refused.iter().map(refused).collect::<Vec<_>>(),
-        "failure": flows.failure,
-    })
 }
 
 fn planted_warning(record: &RunRecord, planted: &[Vec<u8>]) -> String {

@@ -21,6 +21,7 @@ mod nesting;
 mod not_started;
 mod output;
 mod question;
+mod reached;
 pub mod render;
 mod review;
 mod run;

@@ -353,9 +353,9 @@ END"#;
     fs::write(internet.join("internet.py"), INTERNET).unwrap();
     let place = internet.display();
     let command = format!(
-        "exec python3 '{place}/internet.py' '{place}' sh -c '\"$ATOLL\" run --discard --live --allow example.com:7 -- sh -c \"$0\" & \
+        "exec python3 '{place}/internet.py' '{place}' sh -c '\"$ATOLL\" run --discard --live --allow example.com:7 -- sh -c \"$0\" 9</etc/passwd & \
          run=$!; until test -e connected; do sleep 0.05; done; \
-         kill -KILL $(pgrep -P $run -x atoll-egress); wait $run' \"$@\""
+         p=$(pgrep -P $run -x atoll-egress); ls -l /proc/$p/fd | grep passwd; kill -KILL $p; wait $run' \"$@\""
     );
     let outcome = world.network_shell(&command).arg("sh").arg(script).run();
     let said = outcome.out();

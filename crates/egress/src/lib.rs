@@ -106,7 +106,10 @@ const LINE: i32 = 3;
 /// All that a process of its own does. Returns its exit status.
 #[must_use]
 pub fn program() -> u8 {
-    let line = process::set_name(c"atoll-egress").and_then(|()| descriptor::inherited(LINE));
+    // What else whoever started Atoll had open is not for this process.
+    let line = descriptor::close_from(LINE as u32 + 1)
+        .and_then(|()| process::set_name(c"atoll-egress"))
+        .and_then(|()| descriptor::inherited(LINE));
     let line = line.map_err(at("its line"));
     // Nobody reads what it would say: whoever started it sees the line's end.
     u8::from(line.and_then(run).is_err())

@@ -447,14 +447,7 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         deny_sockets: from.flag()?,
         deny_set_id: from.flag()?,
         deny_memory_programs: from.flag()?,
-        funnel: {
-            let present = from.flag()?;
-            let connections_max = from.u32()?;
-            if present != (connections_max > 0) {
-                return Err(Malformed::Tag);
-            }
-            present.then_some(Funnel { connections_max })
-        },
+        funnel: read_funnel(from)?,
         terminal: {
             let present = from.flag()?;
             let terminal = Terminal {
@@ -470,6 +463,15 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         environment: texts(from)?,
         directory: from.text()?,
     })
+}
+
+fn read_funnel(from: &mut Reader<'_>) -> Result<Option<Funnel>, Malformed> {
+    let present = from.flag()?;
+    let connections_max = from.u32()?;
+    if present != (connections_max > 0) {
+        return Err(Malformed::Tag);
+    }
+    Ok(present.then_some(Funnel { connections_max }))
 }
 
 fn write_identity(out: &mut Writer, identity: Identity) {

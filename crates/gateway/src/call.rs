@@ -1,10 +1,11 @@
+use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
 use atoll_model::{Attempt, Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Departing, Flows, Host, Native, Outside, SandboxError, Size, Starting,
-    assemble, detect_groups,
+    Assembled, Attachment, Departing, FlowNews, Flows, Host, Native, Outside, SandboxError, Size,
+    Starting, assemble, detect_groups,
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
@@ -13,6 +14,7 @@ use atoll_store::{
 use serde_json::{Value, json};
 
 use crate::describe::describe;
+use crate::flows;
 use crate::place::{Placed, place};
 use crate::{PlaceError, ranged};
 
@@ -210,27 +212,29 @@ impl Prepared {
             assembled,
         } = self;
         let run = record.run.clone();
-        let mut unrecorded = None;
+        let unrecorded = RefCell::new(None);
         // What cannot be recorded is not let go on.
-        let mut witness = |attempt: &Attempt| {
-            let recorded = request.ledger.record_attempt(&run, attempt);
+        let noted = |recorded: Result<(), LedgerError>| {
+            let mut unrecorded = unrecorded.borrow_mut();
             if let Err(error) = recorded {
                 unrecorded.get_or_insert(error);
             }
             unrecorded.is_none()
         };
+        let ledger = request.ledger;
+        let mut witness = |attempt: &Attempt| noted(ledger.record_attempt(&run, attempt).map(drop));
+        let mut record_flow = |news: &FlowNews<'_>| noted(flows::record(ledger, &run, news));
         let network = armed.grant().boundary().network.clone();
-        let mut outside = Outside::new(&run, request.ledger, &network);
+        let mut outside = Outside::new(&network, &mut record_flow);
         let attended = assembled
             .start(armed)
             .and_then(|running| running.attend(attachment, &mut witness, &mut outside));
         let flows = outside.finish();
-        let attended = match unrecorded {
+        let attended = match unrecorded.into_inner() {
             Some(error) => Err(error.into()),
             None => attended.map_err(CallError::from),
         };
-        let told = attended.and_then(|attended| Ok((attended, flows?)));
-        let ((outcome, departing), flows) = match told {
+        let (outcome, departing) = match attended {
             Ok(attended) => attended,
             Err(error) => {
                 fail(request, record)?;

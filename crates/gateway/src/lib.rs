@@ -11,6 +11,7 @@ mod call;
 mod describe;
 mod fallback;
 mod fencing;
+mod flows;
 mod place;
 mod ranged;
 mod resuming;

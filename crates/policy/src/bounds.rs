@@ -161,6 +161,7 @@ pub(crate) fn deny_variables(rules: &mut Rules, denials: &mut Denials) {
 
 /// What is optional and denied is left out; what is needed and denied is a refusal.
 pub(crate) fn deny_places(rules: &mut Rules, denials: Denials) {
+    rules.network.deny.extend(denials.network);
     let home = rules.host.home.clone();
     rules.denied_places = denials
         .places

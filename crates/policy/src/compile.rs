@@ -85,7 +85,6 @@ pub fn compile(
     }
     settle_workspace(&mut rules);
     settle_places(&mut rules, draft)?;
-    rules.network.deny.append(&mut denials.network);
     deny_variables(&mut rules, &mut denials);
     request::apply(&mut rules, requested)?;
     bound_by_organisation(&mut rules, organisation, requested)?;

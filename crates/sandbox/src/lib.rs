@@ -46,7 +46,7 @@ pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
-pub use outside::{Flows, OUTSIDE, Outside, Refused};
+pub use outside::{FlowNews, Flows, OUTSIDE, Outside, Recorder, Refused};
 pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, FurtherIds, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,

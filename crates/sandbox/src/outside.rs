@@ -2,7 +2,7 @@
 //! process that carries them is started when the first one comes, and nothing it wants
 //! to send on goes before it is on disk.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -10,15 +10,11 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use atoll_model::RunId;
+use crate::Carrier;
 use atoll_model::network::{
     Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, Network,
 };
-use atoll_store::{Durability, Ledger, LedgerError};
 use atoll_sys::{descriptor, process, socket};
-use serde_json::{Value, json};
-
-use crate::Carrier;
 
 /// How long the carrier may take to end once there is nothing more to carry.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -35,6 +31,31 @@ const SIGKILL: i32 = 9;
 /// The name by which this program is started to carry connections, by the line at its
 /// descriptor 3: whoever starts sandboxes with a network has to do so when called this.
 pub const OUTSIDE: &CStr = c"atoll-egress";
+
+/// What is to be recorded of a run's connections. What opens has to be on disk before
+/// this returns; the rest need not.
+#[derive(Clone, Copy, Debug)]
+pub enum FlowNews<'a> {
+    /// This is about to happen.
+    Opened {
+        /// Stands for it.
+        id: u64,
+        /// What it is.
+        flow: &'a Flow,
+    },
+    /// It has ended.
+    Closed {
+        /// What stood for it.
+        id: u64,
+        /// How.
+        end: &'a FlowEnd,
+    },
+    /// Something was refused.
+    Refused(&'a Refused),
+}
+
+/// Who records: whether it is recorded. What is not is not let go on.
+pub type Recorder<'a> = &'a mut dyn FnMut(&FlowNews<'_>) -> bool;
 
 /// Something that a program did not reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,15 +84,14 @@ pub struct Flows {
 }
 
 /// The recording side.
-#[derive(Debug)]
 pub struct Outside<'a> {
-    run: &'a RunId,
-    ledger: &'a Ledger,
+    record: Recorder<'a>,
     network: &'a Network,
     state: State,
-    open: HashMap<u64, Flow>,
+    open: HashSet<u64>,
     flows: Flows,
-    unrecorded: Option<LedgerError>,
+    /// Something could not be recorded.
+    is_unrecorded: bool,
 }
 
 #[derive(Debug)]
@@ -87,15 +107,14 @@ enum State {
 impl<'a> Outside<'a> {
     /// For a run's network.
     #[must_use]
-    pub fn new(run: &'a RunId, ledger: &'a Ledger, network: &'a Network) -> Self {
+    pub fn new(network: &'a Network, record: Recorder<'a>) -> Self {
         Self {
-            run,
-            ledger,
+            record,
             network,
             state: State::None,
-            open: HashMap::new(),
+            open: HashSet::new(),
             flows: Flows::default(),
-            unrecorded: None,
+            is_unrecorded: false,
         }
     }
 
@@ -112,16 +131,17 @@ impl<'a> Outside<'a> {
     }
 
     /// Takes one report, and records what it tells.
-    fn hear(&mut self, message: &[u8]) -> Result<(), LedgerError> {
+    fn hear(&mut self, message: &[u8]) {
         let Ok(report) = serde_json::from_slice::<FlowReport>(message) else {
-            self.fail("what carried them said something unknown".to_owned());
-            return Ok(());
+            return self.fail("what carried them said something unknown".to_owned());
         };
         match report {
             FlowReport::Open { id, flow } => {
-                self.record("flow.opened", opened(id, &flow), Durability::Durable)?;
+                if !self.recorded(&FlowNews::Opened { id, flow: &flow }) {
+                    return;
+                }
                 self.flows.made = self.flows.made.saturating_add(1);
-                self.open.insert(id, flow);
+                self.open.insert(id);
                 let told = match &self.state {
                     State::Carrying { line, .. } => order(line, FlowOrder::Recorded { id }),
                     State::None | State::Listening(_) => true,
@@ -130,36 +150,36 @@ impl<'a> Outside<'a> {
                     self.end_carrier();
                     self.fail("what carried them did not listen any more".to_owned());
                 }
-                Ok(())
             }
-            FlowReport::Closed { id, end } => match self.open.remove(&id) {
-                None => Ok(()),
-                Some(_) => self.close(id, &end),
-            },
+            FlowReport::Closed { id, end } => {
+                if self.open.remove(&id) {
+                    self.close(id, &end);
+                }
+            }
             FlowReport::Refused { flow, why, count } => self.refuse(Refused { flow, why, count }),
         }
     }
 
-    fn close(&mut self, id: u64, end: &FlowEnd) -> Result<(), LedgerError> {
+    fn close(&mut self, id: u64, end: &FlowEnd) {
         self.flows.up_bytes = self.flows.up_bytes.saturating_add(end.up_bytes);
         self.flows.down_bytes = self.flows.down_bytes.saturating_add(end.down_bytes);
-        self.record("flow.closed", closed(id, end), Durability::Buffered)
+        self.recorded(&FlowNews::Closed { id, end });
     }
 
-    fn refuse(&mut self, refused: Refused) -> Result<(), LedgerError> {
-        self.record("flow.refused", refusal(&refused), Durability::Buffered)?;
+    fn refuse(&mut self, refused: Refused) {
+        self.recorded(&FlowNews::Refused(&refused));
         let is_same = |one: &&mut Refused| one.flow == refused.flow && one.why == refused.why;
         if let Some(known) = self.flows.refused.iter_mut().find(is_same) {
             known.count = refused.count;
         } else if self.flows.refused.len() < REFUSED_MAX {
             self.flows.refused.push(refused);
         }
-        Ok(())
     }
 
-    fn record(&self, kind: &str, body: Value, durability: Durability) -> Result<(), LedgerError> {
-        let recorded = self.ledger.record_flow(self.run, kind, &body, durability);
-        recorded.map(drop)
+    /// Whether it is recorded.
+    fn recorded(&mut self, news: &FlowNews<'_>) -> bool {
+        self.is_unrecorded |= !(self.record)(news);
+        !self.is_unrecorded
     }
 
     /// Takes every report that is there. Whether there can be more.
@@ -175,23 +195,21 @@ impl<'a> Outside<'a> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 Err(_) => return false,
             };
-            if let Err(error) = self.hear(message.get(..got).unwrap_or_default()) {
-                self.unrecorded.get_or_insert(error);
+            self.hear(message.get(..got).unwrap_or_default());
+            if self.is_unrecorded {
                 return false;
             }
         }
     }
 
     /// Ends what carries, once it has told everything. Nothing is carried after this.
-    ///
-    /// # Errors
-    /// What could not be recorded.
-    pub fn finish(mut self) -> Result<Flows, LedgerError> {
+    #[must_use]
+    pub fn finish(mut self) -> Flows {
         if let State::Carrying { line, .. } = &self.state {
             let _ = order(line, FlowOrder::End);
         }
         let until = Instant::now() + FAREWELL;
-        while self.unrecorded.is_none() && self.hear_all() && Instant::now() < until {
+        while !self.is_unrecorded && self.hear_all() && Instant::now() < until {
             let State::Carrying { line, .. } = &self.state else {
                 break;
             };
@@ -200,17 +218,14 @@ impl<'a> Outside<'a> {
             let _ = descriptor::wait_readable([Some(line.as_fd())], Some(left));
         }
         self.end_carrier();
-        for id in mem::take(&mut self.open).into_keys() {
+        for id in mem::take(&mut self.open) {
             let end = FlowEnd {
                 failure: Some("nobody told of its end".to_owned()),
                 ..FlowEnd::default()
             };
-            self.close(id, &end)?;
+            self.close(id, &end);
         }
-        match self.unrecorded.take() {
-            Some(error) => Err(error),
-            None => Ok(mem::take(&mut self.flows)),
-        }
+        mem::take(&mut self.flows)
     }
 
     fn end_carrier(&mut self) {
@@ -255,7 +270,7 @@ impl Carrier for Outside<'_> {
             }
         }
         // What cannot be recorded is not let go on.
-        self.unrecorded.is_none()
+        !self.is_unrecorded
     }
 }
 
@@ -300,50 +315,4 @@ fn order(line: &OwnedFd, order: FlowOrder) -> bool {
         }
         std::thread::sleep(ORDER_PAUSE);
     }
-}
-
-fn flow_body(flow: &Flow) -> Value {
-    let mut body = json!({ "kind": flow.kind, "host": flow.host });
-    if let Some(body) = body.as_object_mut() {
-        if flow.port != 0 {
-            body.insert("port".to_owned(), flow.port.into());
-        }
-        if let Some(address) = flow.address {
-            body.insert("address".to_owned(), address.to_string().into());
-        }
-        if let Some(rule) = &flow.rule {
-            body.insert("rule".to_owned(), rule.as_str().into());
-        }
-    }
-    body
-}
-
-fn opened(id: u64, flow: &Flow) -> Value {
-    let mut body = flow_body(flow);
-    if let Some(body) = body.as_object_mut() {
-        body.insert("flow".to_owned(), id.into());
-    }
-    body
-}
-
-fn closed(id: u64, end: &FlowEnd) -> Value {
-    let mut body = json!({
-        "flow": id,
-        "up_bytes": end.up_bytes,
-        "down_bytes": end.down_bytes,
-        "duration_us": end.duration_us,
-    });
-    if let (Some(body), Some(failure)) = (body.as_object_mut(), &end.failure) {
-        body.insert("failure".to_owned(), failure.as_str().into());
-    }
-    body
-}
-
-fn refusal(refused: &Refused) -> Value {
-    let mut body = flow_body(&refused.flow);
-    if let Some(body) = body.as_object_mut() {
-        body.insert("why".to_owned(), refused.why.as_str().into());
-        body.insert("count".to_owned(), refused.count.into());
-    }
-    body
 }

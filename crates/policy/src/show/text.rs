@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use atoll_model::network::Destination;
 use atoll_model::{Access, LimitKey, Limits, View, ViewKind, format_bytes};
 
 use crate::origin::{Origin, Sourced};
@@ -34,6 +35,7 @@ impl Rules {
         out.0.push('\n');
         self.top(&mut out);
         self.places(&mut out);
+        self.reach(&mut out);
         self.variables(&mut out);
         self.limits(&mut out);
         self.rights(&mut out);
@@ -47,7 +49,9 @@ impl Rules {
         let mode = quoted(workspace_name(self.workspace.value));
         out.value("workspace", &mode, &self.workspace.origin);
         out.flag("forbid-live", &self.forbid_live);
-        out.value("network", &quoted("none"), &Origin::BuiltIn);
+        if self.network.allow.is_empty() && self.network.deny.is_empty() {
+            out.value("network", &quoted("none"), &Origin::BuiltIn);
+        }
     }
 
     fn places(&self, out: &mut Profile) {
@@ -72,6 +76,14 @@ impl Rules {
         out.flag("keep-caches", &self.keep_caches);
         out.section("files");
         out.list("read", of(ViewKind::Input).map(|view| self.absolute(view)));
+        out.end_section();
+    }
+
+    fn reach(&self, out: &mut Profile) {
+        let text = |to: &Sourced<Destination>| (to.value.to_string(), to.origin.clone());
+        out.section("network");
+        out.list("allow", self.network.allow.iter().map(text));
+        out.list("deny", self.network.deny.iter().map(text));
         out.end_section();
     }
 

@@ -45,6 +45,7 @@ workspace = "live"
 home.keep-caches = true
 home.layer = ["a b"]
 files.read = ["~/notes", "/srv/x"]
+network = { allow = ["a.example", "*.b.example:22,8000-8080", "[2001:db8::/32]:*"], deny = ["*:25"] }
 environment.set = { A = 't\ "', B = "l\nb" }
 limits = { memory = 5234567, cpu = 1.5, idle = "1h30m500ms", disk = "1500K" }
 programs.execute = ["/usr/bin", "~/bin"]
