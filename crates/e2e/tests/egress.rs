@@ -355,7 +355,7 @@ END"#;
     let command = format!(
         "exec python3 '{place}/internet.py' '{place}' sh -c '\"$ATOLL\" run --discard --live --allow example.com:7 -- sh -c \"$0\" 9</etc/passwd & \
          run=$!; until test -e connected; do sleep 0.05; done; \
-         p=$(pgrep -P $run -x atoll-egress); ls -l /proc/$p/fd | grep passwd; kill -KILL $p; wait $run' \"$@\""
+         p=$(pgrep -P $run -x atoll-egress); ls -l /proc/$p/fd | grep passwd; grep -q \"^Seccomp:.2\" /proc/$p/status || echo unfiltered; kill -KILL $p; wait $run' \"$@\""
     );
     let outcome = world.network_shell(&command).arg("sh").arg(script).run();
     let said = outcome.out();

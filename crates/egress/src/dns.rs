@@ -68,6 +68,8 @@ pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -
         edns.set_max_payload(PAYLOAD_BYTES);
         if let Some((_, reason)) = &refused {
             let mut told = PROHIBITED.to_be_bytes().to_vec();
+            // Not where the rule is written: that is a path of the host's.
+            let reason = reason.split(" by ").next().unwrap_or_default();
             told.extend_from_slice(format!("Atoll: {reason}").as_bytes());
             edns.options_mut()
                 .insert(EdnsOption::Unknown(EXTENDED_ERROR, told));

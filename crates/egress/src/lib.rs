@@ -10,6 +10,7 @@
 //! [`run`].
 
 mod dns;
+mod filter;
 mod hello;
 mod line;
 mod names;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use atoll_model::network::{Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowKind, HostName, Network};
 use atoll_sys::landlock::{self, Holds, Ruleset};
-use atoll_sys::{credentials, descriptor, process, socket};
+use atoll_sys::{credentials, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::system_conf::read_system_conf;
@@ -187,7 +188,8 @@ fn confine() -> io::Result<()> {
     credentials::forbid_inspection()?;
     credentials::forbid_new_privileges()?;
     credentials::keep_capabilities(0)?;
-    Ruleset::new(landlock::version()?, Holds::AllButPorts)?.enter()
+    Ruleset::new(landlock::version()?, Holds::AllButPorts)?.enter()?;
+    seccomp::install(&filter::filter(), "egress-filter")
 }
 
 async fn serve(

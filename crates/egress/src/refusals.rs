@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use atoll_model::network::{Flow, FlowReport, NO_RULE, Unreachable};
+use atoll_model::network::{Flow, FlowKind, FlowReport, NO_RULE, Unreachable};
 
 /// How many different refusals are kept apart; further ones are not told of by name.
 const REFUSALS_MAX: usize = 1024;
@@ -38,8 +38,22 @@ impl Refusals {
 
     /// What is still to be told at the end.
     pub(crate) fn rest(self) -> impl Iterator<Item = FlowReport> {
+        let further = FlowReport::Refused {
+            flow: Flow {
+                kind: FlowKind::Name,
+                host: "(others)".to_owned(),
+                address: None,
+                port: 0,
+                rule: None,
+            },
+            why: format!("more than {REFUSALS_MAX} different refusals"),
+            count: self.further,
+        };
+        let further = (self.further > 0).then_some(further);
         let repeated = self.counts.into_iter().filter(|(_, count)| *count > 1);
-        repeated.map(|((flow, why), count)| FlowReport::Refused { flow, why, count })
+        let repeated =
+            repeated.map(|((flow, why), count)| FlowReport::Refused { flow, why, count });
+        repeated.chain(further)
     }
 }
 

@@ -239,9 +239,14 @@ fn refusals_are_told_of_once_and_counted() {
         refusals.count(flow(port), "so".to_owned());
     }
     let rest: Vec<FlowReport> = refusals.rest().collect();
-    let [FlowReport::Refused { count: 3, .. }] = &rest[..] else {
+    let [
+        FlowReport::Refused { count: 3, .. },
+        FlowReport::Refused { count: others, .. },
+    ] = &rest[..]
+    else {
         panic!("{rest:?}");
     };
+    assert_eq!(*others, 5_000 - 1 - (1_024 - 2));
 }
 
 proptest! {

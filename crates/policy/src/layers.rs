@@ -6,9 +6,9 @@ use atoll_model::{LimitKey, WorkspaceMode};
 use crate::SourceFile;
 use crate::document::{Document, Section};
 use crate::error::Problem;
-use crate::network::parse_destination;
+use crate::network::parse_denied;
 use crate::origin::Sourced;
-use crate::places::{Place, parse_denied, parse_in_home};
+use crate::places::{Place, parse_denied as parse_denied_place, parse_in_home};
 use crate::profile::parse_profile_name;
 use crate::settings::{
     Author, SyscallSettings, TerminalSettings, only_tightened, parse_workspace, read_limits,
@@ -92,9 +92,9 @@ impl Denials {
             return Self::default();
         };
         let home = document.list(&mut section, "home-read", parse_in_home);
-        let files = document.list(&mut section, "files", parse_denied);
+        let files = document.list(&mut section, "files", parse_denied_place);
         let environment = document.list(&mut section, "environment", Pattern::parse);
-        let network = document.list(&mut section, "network", parse_destination);
+        let network = document.list(&mut section, "network", parse_denied);
         document.end(section, &["home-read", "files", "environment", "network"]);
         let home = home.map(|list| list.value).unwrap_or_default();
         let mut places: Vec<Sourced<Place>> = home

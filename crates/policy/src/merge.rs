@@ -7,6 +7,7 @@ use atoll_model::{Access, Keep, Layering, View, ViewKind};
 use crate::bounds::narrow_workspace;
 use crate::error::{Problem, ProfileError};
 use crate::home::{HomePlace, HomeUse};
+use crate::network::NetworkSettings;
 use crate::origin::{Origin, Sourced};
 use crate::places::{Place, SYSTEM, forbidden_here};
 use crate::refusal::reason;
@@ -110,7 +111,23 @@ pub(crate) fn merge_project(
     if let Some(narrower) = settings.execute.take() {
         narrow_programs(rules, draft, narrower);
     }
+    settings.network = narrow_network(rules, settings.network);
     merge_profile(rules, draft, settings)
+}
+
+/// What a project's file says of the network only takes away: of what it would allow only
+/// a notice is left.
+fn narrow_network(rules: &mut Rules, settings: NetworkSettings) -> NetworkSettings {
+    let (narrowed, ignored) = settings.narrowed();
+    for one in ignored {
+        let text = format!(
+            "reaching {} is not allowed by a project's file: --allow {} does, or a profile of \
+             your own",
+            one.value, one.value
+        );
+        rules.notice(text, one.origin);
+    }
+    narrowed
 }
 
 fn narrow_programs(rules: &mut Rules, draft: &mut Draft, narrower: Sourced<Vec<Sourced<Place>>>) {

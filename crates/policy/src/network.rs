@@ -1,7 +1,7 @@
 //! What a program may reach: `network` in files, `--allow` and `--deny`.
 
 use atoll_model::Reason;
-use atoll_model::network::{Destination, Network, NetworkRule};
+use atoll_model::network::{Destination, Network, NetworkRule, Ports};
 
 use crate::document::{Complaint, Document, Section};
 use crate::error::ProfileError;
@@ -44,15 +44,24 @@ impl NetworkSettings {
         let Some(mut section) = document.section(top, "network", "network") else {
             return Self::default();
         };
-        let mut list = |key| document.list(&mut section, key, parse_destination);
-        let lists = ["allow", "deny"].map(&mut list);
-        let [allow, deny] = lists.map(|list| list.map(|list| list.value).unwrap_or_default());
+        let allow = document.list(&mut section, "allow", parse_destination);
+        let deny = document.list(&mut section, "deny", parse_denied);
+        let [allow, deny] =
+            [allow, deny].map(|list| list.map(|list| list.value).unwrap_or_default());
         document.end(section, &["allow", "deny"]);
         Self {
             none: false,
             allow,
             deny,
         }
+    }
+}
+
+impl NetworkSettings {
+    /// Without what it would allow, which is returned beside.
+    pub(crate) fn narrowed(mut self) -> (Self, Vec<Sourced<Destination>>) {
+        let ignored = std::mem::take(&mut self.allow);
+        (self, ignored)
     }
 }
 
@@ -77,6 +86,15 @@ pub(crate) fn parse_destination(text: &str) -> Result<Destination, Complaint> {
              \"192.0.2.0/24:5432\", \"[2001:db8::1]:443\"",
         )
     })
+}
+
+/// The same for what may not be: without ports, none of them.
+pub(crate) fn parse_denied(text: &str) -> Result<Destination, Complaint> {
+    let mut denied = parse_destination(text)?;
+    if denied.ports == Ports::Web {
+        denied.ports = Ports::All;
+    }
+    Ok(denied)
 }
 
 impl NetworkRules {
@@ -111,9 +129,10 @@ pub(crate) fn apply(
     allow: &[String],
     deny: &[String],
 ) -> Result<(), ProfileError> {
-    let read = |option: &'static str, texts: &[String], origin: Origin| {
+    type Read = fn(&str) -> Result<Destination, Complaint>;
+    let read = |option: &'static str, texts: &[String], origin: Origin, parse: Read| {
         let read = |text: &String| {
-            let destination = parse_destination(text);
+            let destination = parse(text);
             destination
                 .map(|destination| Sourced::new(destination, origin.clone()))
                 .map_err(|complaint| ProfileError::Request {
@@ -126,8 +145,14 @@ pub(crate) fn apply(
         };
         texts.iter().map(read).collect::<Result<Vec<_>, _>>()
     };
-    rules.network.allow.extend(read("--allow", allow, ALLOW)?);
-    rules.network.deny.extend(read("--deny", deny, DENY)?);
+    rules
+        .network
+        .allow
+        .extend(read("--allow", allow, ALLOW, parse_destination)?);
+    rules
+        .network
+        .deny
+        .extend(read("--deny", deny, DENY, parse_denied)?);
     Ok(())
 }
 

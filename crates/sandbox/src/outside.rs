@@ -23,6 +23,10 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const ORDER_PATIENCE: Duration = Duration::from_secs(1);
 const ORDER_PAUSE: Duration = Duration::from_micros(200);
 
+/// How many reports are taken before everything else has its turn: each can wait for
+/// the disk.
+const REPORTS_AT_ONCE_MAX: usize = 16;
+
 /// How many refusals are kept for the run's summary.
 const REFUSED_MAX: usize = 1024;
 
@@ -182,10 +186,11 @@ impl<'a> Outside<'a> {
         !self.is_unrecorded
     }
 
-    /// Takes every report that is there. Whether there can be more.
-    fn hear_all(&mut self) -> bool {
+    /// Takes reports that are there, not all of them where there are many: whoever waits
+    /// for them watches over limits too. Whether there can be more.
+    fn hear_some(&mut self) -> bool {
         let mut message = vec![0_u8; FLOW_MESSAGE_BYTES_MAX];
-        loop {
+        for _ in 0..REPORTS_AT_ONCE_MAX {
             let State::Carrying { line, .. } = &self.state else {
                 return false;
             };
@@ -200,6 +205,7 @@ impl<'a> Outside<'a> {
                 return false;
             }
         }
+        true
     }
 
     /// Ends what carries, once it has told everything. Nothing is carried after this.
@@ -209,7 +215,7 @@ impl<'a> Outside<'a> {
             let _ = order(line, FlowOrder::End);
         }
         let until = Instant::now() + FAREWELL;
-        while !self.is_unrecorded && self.hear_all() && Instant::now() < until {
+        while !self.is_unrecorded && self.hear_some() && Instant::now() < until {
             let State::Carrying { line, .. } = &self.state else {
                 break;
             };
@@ -263,7 +269,7 @@ impl Carrier for Outside<'_> {
             State::Listening(listeners) => self.start(&listeners),
             carrying @ State::Carrying { .. } => {
                 self.state = carrying;
-                if !self.hear_all() {
+                if !self.hear_some() {
                     self.end_carrier();
                     self.fail("what carried them has ended".to_owned());
                 }

@@ -213,7 +213,9 @@ impl Chain {
 
 /// The rules, in their order; everything else passes.
 fn rules(funnel: Funnel) -> Vec<(&'static Chain, Vec<Expression>)> {
-    use Expression::{Count, Differs, IsNew, NoTrack, Protocol, Redirect, Reject, Reset, Verdict};
+    use Expression::{
+        Count, Differs, IsNew, NoTrack, OverRate, Protocol, Redirect, Reject, Reset, Verdict,
+    };
     let answers = [is_protocol(TCP), is_port(SOURCE, funnel.port)].concat();
     let names = [DESTINATION, SOURCE].map(|side| [is_protocol(UDP), is_port(side, DNS)].concat());
     let untracked = [to_loopback_4(), to_loopback_6()].into_iter().chain(names);
@@ -222,9 +224,11 @@ fn rules(funnel: Funnel) -> Vec<(&'static Chain, Vec<Expression>)> {
     let own = own.map(|which| (&NAT, which, vec![Verdict(RETURN)]));
     let first = (&RAW, answers, vec![Verdict(ACCEPT)]);
     let over = vec![Count(funnel.connections_max), Reset];
+    let too_fast = vec![OverRate, Reset];
     let rest = [
         (&RAW, vec![Protocol, Differs(vec![TCP])], vec![Reject]),
         (&FILTER, vec![IsNew], over),
+        (&FILTER, vec![IsNew], too_fast),
     ];
     let caught = (&NAT, is_protocol(TCP), vec![Redirect(funnel.port)]);
     let all = [first].into_iter().chain(untracked).chain(rest).chain(own);
@@ -286,6 +290,8 @@ enum Expression {
     IsNew,
     /// There are more connections than this.
     Count(u32),
+    /// More begin in a second than may.
+    OverRate,
     NoTrack,
     Redirect(u16),
     Reject,
@@ -324,6 +330,12 @@ impl Expression {
             Self::Count(over) => expression(out, b"connlimit\0", |out| {
                 attribute(out, 1, &over.to_be_bytes());
                 attribute(out, 2, &COUNT_OVER.to_be_bytes());
+            }),
+            Self::OverRate => expression(out, b"limit\0", |out| {
+                attribute(out, 1, &NEW_PER_SECOND.to_be_bytes());
+                attribute(out, 2, &1_u64.to_be_bytes());
+                attribute(out, 3, &NEW_AT_ONCE.to_be_bytes());
+                attribute(out, 5, &COUNT_OVER.to_be_bytes());
             }),
             Self::NoTrack => expression(out, b"notrack\0", |_| {}),
             Self::Redirect(port) => {
@@ -382,6 +394,11 @@ fn header(out: &mut Vec<u8>, family: u8) {
     out.extend([family, 0]);
     out.extend(of.to_be_bytes());
 }
+
+/// How many connections can begin in a second, and at once after a pause: those that have
+/// ended are tracked for two minutes more, and are not among those that are counted.
+const NEW_PER_SECOND: u64 = 400;
+const NEW_AT_ONCE: u32 = 2_000;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;

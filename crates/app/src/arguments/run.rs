@@ -105,9 +105,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "HOST[:PORT]", verbatim_doc_comment)]
     pub allow: Vec<String>,
 
-    /// A host that the program may not reach, whatever allows it; as --allow
+    /// A host that the program may not reach by that name, whatever allows it; as --allow
     ///
-    /// A name is still answered where only some of its ports are denied; :* denies all.
+    /// Without ports all are denied. An address of a denied name is denied only where it
+    /// is named too.
     /// Default: what the profile denies.
     /// Example: --allow '*' --deny '*.example.com:*'
     #[arg(long, value_name = "HOST[:PORT]", verbatim_doc_comment)]

@@ -131,12 +131,14 @@ const fn of_4(first: [u8; 4], bits: u8, name: &'static str) -> (u32, u8, &'stati
     (u32::from_be_bytes(first), bits, name)
 }
 
-/// Everything of IPv4 that is not everybody's.
-const SPECIAL_4: [(u32, u8, &str); 16] = [
+/// Everything of IPv4 that is not everybody's (no length is 0).
+const SPECIAL_4: [(u32, u8, &str); 17] = [
     of_4([0, 0, 0, 0], 8, "this host"),
     of_4([10, 0, 0, 0], 8, "a private network"),
     of_4([100, 64, 0, 0], 10, "a carrier's private network"),
     of_4([127, 0, 0, 0], 8, "this host's loopback"),
+    // Microsoft's own, and public by its number.
+    of_4([168, 63, 129, 16], 32, "where a cloud keeps metadata"),
     of_4(
         [169, 254, 0, 0],
         16,

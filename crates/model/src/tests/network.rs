@@ -226,6 +226,8 @@ fn addresses_that_are_not_on_the_internet_need_a_rule_of_their_own() {
         ("127.0.0.1", false),
         ("127.255.255.254", false),
         ("169.254.169.254", false),
+        ("168.63.129.16", false),
+        ("168.63.129.17", true),
         ("172.15.255.255", true),
         ("172.16.0.1", false),
         ("172.31.255.255", false),

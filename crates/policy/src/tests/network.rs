@@ -136,12 +136,12 @@ fn profiles_add_to_what_they_extend_and_none_empties_it() {
         .profile("again", "extends = ['none']\nnetwork.allow = ['c.example']")
         .profile("silent", "extends = ['more']");
     for (profile, expected) in [
-        ("base", &["a.example", "!x.example"][..]),
-        ("more", &["a.example", "b.example", "!x.example"]),
-        ("silent", &["a.example", "b.example", "!x.example"]),
+        ("base", &["a.example", "!x.example:*"][..]),
+        ("more", &["a.example", "b.example", "!x.example:*"]),
+        ("silent", &["a.example", "b.example", "!x.example:*"]),
         // What was denied stays denied.
-        ("none", &["!x.example"]),
-        ("again", &["c.example", "!x.example"]),
+        ("none", &["!x.example:*"]),
+        ("again", &["c.example", "!x.example:*"]),
     ] {
         let network = world.clone().with(profile).boundary().network;
         let listed = listed(&network);
@@ -238,17 +238,24 @@ fn what_a_layer_denies_no_other_one_allows() {
 }
 
 #[test]
-fn a_projects_file_counts_for_the_network_once_it_is_trusted() {
-    let text = "network.allow = ['a.example']";
-    let trusted = world().project(text).boundary().network;
-    assert_eq!(listed(&trusted), [format!("a.example {PROJECT}:1")]);
-    let fresh = world().untrusted_project(text).boundary().network;
-    assert!(fresh.is_empty());
-    let narrowed = world()
-        .profile("p", "network.allow = ['a.example']")
-        .with("p")
-        .project("network = 'none'");
-    assert!(narrowed.boundary().network.is_empty());
+fn a_projects_file_takes_away_of_the_network_and_adds_nothing() {
+    let text = "network.allow = ['a.example', '*:*']";
+    let trusted = world().project(text);
+    assert!(trusted.boundary().network.is_empty());
+    let notices = trusted.rules().notices().to_vec();
+    let told = |notice: &crate::Notice| notice.text.contains("reaching a.example");
+    assert!(notices.iter().any(told), "{notices:?}");
+    let narrowed = || {
+        world()
+            .profile("p", "network.allow = ['a.example', 'b.example']")
+            .with("p")
+    };
+    let none = narrowed().project("network = 'none'");
+    assert!(none.boundary().network.is_empty());
+    let denied = narrowed().project("network.deny = ['a.example']");
+    let network = denied.boundary().network;
+    assert!(network.connection(&host("a.example"), 443).is_err());
+    assert!(network.connection(&host("b.example"), 443).is_ok());
 }
 
 #[test]

@@ -136,6 +136,26 @@ fn other_packets_are_refused_at_once_and_questions_for_names_arrive() {
 }
 
 #[test]
+fn connections_begin_no_faster_than_may_be_tracked() {
+    in_funnel(|[four, _], _| {
+        let mut refused = 0;
+        for _ in 0..4_000 {
+            match TcpStream::connect(address("1.2.3.4:80")) {
+                Ok(client) => drop((client, four.accept().unwrap())),
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > 0);
+        // What stays inside is not among them.
+        let own = TcpListener::bind("127.0.0.1:3000").unwrap();
+        for _ in 0..100 {
+            let _client = TcpStream::connect("127.0.0.1:3000").unwrap();
+            own.accept().unwrap();
+        }
+    });
+}
+
+#[test]
 fn connections_to_the_outside_are_limited_and_ones_inside_are_not() {
     in_funnel(|[four, _], _| {
         let mut held = Vec::new();
