@@ -17,6 +17,10 @@ use atoll_sys::descriptor;
 const PAGE_BYTES: u64 = 4096;
 const BLOCK_BYTES: u64 = 512;
 
+/// How many descriptors are looked at: who looks for longer watches over nothing else
+/// meanwhile. What is beyond counts as hidden.
+const ENTRIES_MAX: usize = 50_000;
+
 /// How often the memory of all processes is added up, milliseconds.
 pub(crate) const WATCH_INTERVAL_MS: u32 = 100;
 /// Every so many looks are close ones where files in memory have grown by a part of the
@@ -97,6 +101,9 @@ impl Watch {
         let before = in_files_of_machine(self.mounts);
         let mut seen = Seen::default();
         for task in alive.iter().flat_map(|(task, _)| tasks(task)) {
+            if seen.entries > ENTRIES_MAX {
+                break;
+            }
             seen.add_open(&task);
         }
         let own: u64 = alive.iter().map(|(task, _)| seen.add_mapped(task)).sum();
@@ -152,6 +159,8 @@ struct Seen {
     mapped_bytes: u64,
     /// Whether something could not be looked at, or is on its way through a socket.
     hidden: bool,
+    /// How many descriptors were looked at.
+    entries: usize,
 }
 
 impl Seen {
@@ -163,6 +172,11 @@ impl Seen {
             return;
         };
         for entry in entries.flatten() {
+            self.entries += 1;
+            if self.entries > ENTRIES_MAX {
+                self.hidden = true;
+                return;
+            }
             let target = fs::read_link(entry.path()).unwrap_or_default();
             let target = target.as_os_str().as_encoded_bytes();
             if target.starts_with(b"/memfd:") {

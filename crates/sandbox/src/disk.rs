@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use atoll_model::LimitHit;
+use atoll_sys::process::share_files;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -26,6 +27,9 @@ const COUNT_SHARE: u32 = 10;
 
 /// The unit of what a file takes (stat(2)).
 const BLOCK_BYTES: u64 = 512;
+/// How many descriptors are looked at: who looks for longer watches over nothing else
+/// meanwhile. What is beyond counts as hidden.
+const ENTRIES_MAX: usize = 200_000;
 /// Where the path from an open directory is this long, the next one is opened: half of
 /// what the kernel takes, so that any name fits behind it.
 const PATH_BYTES_MAX: usize = 2_000;
@@ -159,6 +163,8 @@ struct Count {
     hidden: bool,
     /// Whether a descriptor was on its way through a socket.
     passing: bool,
+    /// How many descriptors were looked at.
+    entries: usize,
 }
 
 impl Count {
@@ -226,7 +232,17 @@ impl Count {
     /// cannot be inspected may hold any; its threads may each hold others.
     fn add_deleted(&mut self, pids: &[u32], devices: &[u64]) {
         let mut seen = HashSet::new();
-        for task in pids.iter().flat_map(|pid| tasks_of(*pid)) {
+        // A process's threads share their descriptors, unless one has asked for its own.
+        let own = |pid: u32, task: &PathBuf| {
+            let name = task.file_name().and_then(OsStr::to_str);
+            let thread = name.and_then(|name| name.parse().ok()).unwrap_or(pid);
+            thread == pid || !share_files(pid, thread)
+        };
+        let of = |pid: u32| tasks_of(pid).into_iter().filter(move |task| own(pid, task));
+        for task in pids.iter().flat_map(|pid| of(*pid)) {
+            if self.entries > ENTRIES_MAX {
+                return;
+            }
             match self.add_deleted_of(&task, devices, &mut seen) {
                 Err(error) if !is_gone(&error) && is_alive(&task) => self.hidden = true,
                 Err(_) | Ok(()) => {}
@@ -242,6 +258,11 @@ impl Count {
     ) -> io::Result<()> {
         for entry in fs::read_dir(task.join("fd"))? {
             let entry = entry?;
+            self.entries += 1;
+            if self.entries > ENTRIES_MAX {
+                self.hidden = true;
+                return Ok(());
+            }
             let path = entry.path();
             let facts = match fs::metadata(&path) {
                 Err(error) if is_gone(&error) => continue,

@@ -380,6 +380,15 @@ pub fn signal(process: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     fine_if_gone(check(sent).map(drop))
 }
 
+/// Whether two threads have the same table of open files (kcmp(2)): not where the kernel
+/// does not tell.
+#[must_use]
+pub fn share_files(one: u32, other: u32) -> bool {
+    const FILES: libc::c_int = 2;
+    // SAFETY: integers only.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, FILES, 0, 0) == 0 }
+}
+
 /// Sends a signal to every process of a group. A group that is gone is fine.
 ///
 /// # Errors
