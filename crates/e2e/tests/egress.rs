@@ -259,7 +259,8 @@ fn a_connection_for_another_host_than_was_asked_for_ends() {
     };
     let _ = with("example.com").outcome.success();
     assert_eq!(first(&world).lines().count(), 1, "the control gets there");
-    let _ = with("evil.example").outcome.success();
+    let other = with("evil.example").outcome.success();
+    let _ = other.says(["reaching example.com:443", "another host"]);
     assert_eq!(first(&world), "", "not a byte of the other");
     let failures = events(&world, "flow.closed");
     let failed = |one: &Value| {

@@ -10,7 +10,7 @@ use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
 use crate::names::Names;
-use crate::refusals::why;
+use crate::refusals::{why, why_inside};
 
 /// How long an answer may be kept, seconds: it stays true for the sandbox's life.
 const TTL_SECONDS: u32 = 300;
@@ -30,8 +30,18 @@ const PAYLOAD_BYTES: u16 = 1232;
 pub(crate) struct Answered {
     /// What goes back, if anything does.
     pub(crate) answer: Option<Vec<u8>>,
-    /// The name that was refused, and why.
-    pub(crate) refused: Option<(String, String)>,
+    /// The name that was refused.
+    pub(crate) refused: Option<RefusedName>,
+}
+
+/// A name that may not be asked for.
+#[derive(Debug)]
+pub(crate) struct RefusedName {
+    pub(crate) name: String,
+    /// Why, for the record.
+    pub(crate) why: String,
+    /// Why, for the program.
+    told: String,
 }
 
 /// Answers a question.
@@ -55,9 +65,9 @@ pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -
             reply.add_query(query.clone());
             match judge(query, network) {
                 Ok(name) => reply_with(&mut reply, query, &name, names),
-                Err((name, reason)) => {
+                Err(refusal) => {
                     reply.metadata.response_code = ResponseCode::Refused;
-                    refused = Some((name, reason));
+                    refused = Some(refusal);
                 }
             }
         }
@@ -66,11 +76,9 @@ pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -
     if asked.edns.is_some() {
         let mut edns = Edns::new();
         edns.set_max_payload(PAYLOAD_BYTES);
-        if let Some((_, reason)) = &refused {
+        if let Some(refusal) = &refused {
             let mut told = PROHIBITED.to_be_bytes().to_vec();
-            // Not where the rule is written: that is a path of the host's.
-            let reason = reason.split(" by ").next().unwrap_or_default();
-            told.extend_from_slice(format!("Atoll: {reason}").as_bytes());
+            told.extend_from_slice(format!("Atoll: {}", refusal.told).as_bytes());
             edns.options_mut()
                 .insert(EdnsOption::Unknown(EXTENDED_ERROR, told));
         }
@@ -83,17 +91,25 @@ pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -
 }
 
 /// The name that is asked for, where it may be reached.
-fn judge(query: &Query, network: &Network) -> Result<HostName, (String, String)> {
+fn judge(query: &Query, network: &Network) -> Result<HostName, RefusedName> {
     let shown = query.name.to_ascii();
     let shown = shown.strip_suffix('.').unwrap_or(&shown);
-    let refusal = |reason: String| (shown.to_owned(), reason);
+    let refusal = |why: String, told: Option<String>| RefusedName {
+        name: shown.to_owned(),
+        told: told.unwrap_or_else(|| why.clone()),
+        why,
+    };
     if query.query_class != DNSClass::IN {
-        return Err(refusal("only names of the internet are known".to_owned()));
+        let why = "only names of the internet are known";
+        return Err(refusal(why.to_owned(), None));
     }
-    let name = HostName::parse(shown).map_err(|error| refusal(error.to_string()))?;
+    let name = HostName::parse(shown).map_err(|error| refusal(error.to_string(), None))?;
     match network.name(&name) {
         Ok(_) => Ok(name),
-        Err(unreachable) => Err(refusal(why(&unreachable))),
+        Err(unreachable) => {
+            let told = why_inside(&unreachable);
+            Err(refusal(why(&unreachable), Some(told)))
+        }
     }
 }
 

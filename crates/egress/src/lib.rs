@@ -277,30 +277,34 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
         if received.is_err() {
             continue;
         }
-        let question = buffer.get(..meta.len).unwrap_or_default();
-        let Some(reply) = answered(&egress, question).await else {
-            continue;
-        };
-        let transmit = Transmit {
-            destination: meta.addr,
-            ecn: None,
-            contents: &reply,
-            segment_size: None,
-            src_ip: meta.dst_ip,
-        };
-        // Who asks again is answered again.
-        let _ = socket.try_io(tokio::io::Interest::WRITABLE, || {
-            state.send(UdpSockRef::from(&socket), &transmit)
-        });
+        let questions = buffer.get(..meta.len).unwrap_or_default();
+        // The kernel joins datagrams of the same length (udp(7), `UDP_GRO`).
+        for question in questions.chunks(meta.stride.max(1)) {
+            let Some(reply) = answered(&egress, question).await else {
+                continue;
+            };
+            let transmit = Transmit {
+                destination: meta.addr,
+                ecn: None,
+                contents: &reply,
+                segment_size: None,
+                src_ip: meta.dst_ip,
+            };
+            // Who asks again is answered again.
+            let _ = socket.try_io(tokio::io::Interest::WRITABLE, || {
+                state.send(UdpSockRef::from(&socket), &transmit)
+            });
+        }
     }
 }
 
 async fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
     let dns::Answered { answer, refused } = dns::answer(question, &egress.network, &egress.names);
-    if let Some((host, why)) = refused {
+    if let Some(refused) = refused {
+        let why = refused.why;
         let flow = Flow {
             kind: FlowKind::Name,
-            host,
+            host: refused.name,
             address: None,
             port: 0,
             rule: None,

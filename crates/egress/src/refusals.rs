@@ -57,6 +57,15 @@ impl Refusals {
     }
 }
 
+/// The same for the program, which is not told where a rule is written: that is a path of
+/// the host's.
+pub(crate) fn why_inside(unreachable: &Unreachable<'_>) -> String {
+    match unreachable {
+        Unreachable::Denied(rule) => format!("{} is denied", rule.to),
+        Unreachable::NoRule | Unreachable::Special(_) => why(unreachable),
+    }
+}
+
 /// Why something cannot be reached, in words.
 pub(crate) fn why(unreachable: &Unreachable<'_>) -> String {
     match unreachable {

@@ -101,7 +101,10 @@ async fn judge(egress: &Egress, program: TcpStream, wanted: Wanted) {
     match addresses {
         Ok(addresses) => connect(egress, program, wanted, flow, addresses).await,
         Err(Nowhere::Refused(why)) => refuse(egress, program, flow, why).await,
-        Err(Nowhere::Unknown(why)) => refuse(egress, program, flow, why).await,
+        Err(Nowhere::Unknown(why)) => {
+            let why = format!("its name leads nowhere: {why}");
+            refuse(egress, program, flow, why).await;
+        }
     }
 }
 
@@ -126,7 +129,15 @@ async fn connect(
         match dialled {
             Ok(server) => {
                 let ended = relay(egress, program, server, &wanted.host).await;
-                return opened.close(&egress.line, ended.bytes, ended.failure).await;
+                let failure = match ended.stopped {
+                    Some(Stop::ForAnother(why)) => {
+                        egress.line.refuse(wanted.flow(), why.clone()).await;
+                        Some(why)
+                    }
+                    Some(Stop::Failed(why)) => Some(why),
+                    None => None,
+                };
+                return opened.close(&egress.line, ended.bytes, failure).await;
             }
             Err(error) => {
                 let failure = format!("the host cannot be reached: {error}");
@@ -138,10 +149,17 @@ async fn connect(
 }
 
 /// How a connection ended.
-#[derive(Default)]
 struct Ended {
     bytes: [u64; 2],
-    failure: Option<String>,
+    stopped: Option<Stop>,
+}
+
+/// Why a connection ended before both sides had ended it.
+enum Stop {
+    /// It was for another host than was asked for.
+    ForAnother(String),
+    /// Something went wrong.
+    Failed(String),
 }
 
 /// Carries bytes both ways, once the first ones are for nobody but who was asked for.
@@ -164,11 +182,12 @@ async fn relay(
             pump(&mut from_program, &mut to_server, up),
             pump(&mut from_server, &mut to_program, down),
         );
-        both.map(drop).map_err(|error| error.to_string())
+        both.map(drop)
+            .map_err(|error| Stop::Failed(error.to_string()))
     };
     let worked = tokio::select! {
         worked = work => worked,
-        () = egress.is_over() => Err("the sandbox ended".to_owned()),
+        () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
     };
     if worked.is_err() {
         reset(server);
@@ -176,7 +195,7 @@ async fn relay(
     }
     Ended {
         bytes: carried.map(AtomicU64::into_inner),
-        failure: worked.err(),
+        stopped: worked.err(),
     }
 }
 
@@ -204,8 +223,8 @@ async fn first_bytes(
     server: &mut TcpStream,
     name: &HostName,
     up: &AtomicU64,
-) -> Result<(), String> {
-    let text = |error: io::Error| error.to_string();
+) -> Result<(), Stop> {
+    let text = |error: io::Error| Stop::Failed(error.to_string());
     let mut bytes = Vec::with_capacity(BLOCK_BYTES);
     // Not by readiness: that may be told when there is nothing to read.
     let mut seen = [0];
@@ -223,13 +242,17 @@ async fn first_bytes(
         let read = timeout(HELLO_PATIENCE, program.read_buf(&mut bytes)).await;
         got = match read {
             Ok(got) => got.map_err(text)?,
-            Err(_) => return Err("the beginning of TLS took too long".to_owned()),
+            Err(_) => {
+                return Err(Stop::Failed(
+                    "the beginning of TLS took too long".to_owned(),
+                ));
+            }
         };
     };
     if hello.is_for_another(name) {
-        return Err(format!(
+        return Err(Stop::ForAnother(format!(
             "the connection is for another host than {name}: {hello:?}"
-        ));
+        )));
     }
     server.write_all(&bytes).await.map_err(text)?;
     up.fetch_add(bytes.len() as u64, Ordering::Relaxed);

@@ -20,12 +20,15 @@ impl Block {
     /// A block; the bits after the first ones have to be zero.
     ///
     /// # Errors
-    /// [`InvalidHost::Address`].
+    /// [`InvalidHost`].
     pub fn new(first: IpAddr, bits: u8) -> Result<Self, InvalidHost> {
         let block = Self { first, bits };
         let is_mapped = first.to_canonical() != first;
-        if is_mapped || bits > width(first) || masked(first, bits) != first {
+        if is_mapped || bits > width(first) {
             return Err(InvalidHost::Address);
+        }
+        if masked(first, bits) != first {
+            return Err(InvalidHost::Bits);
         }
         Ok(block)
     }

@@ -33,6 +33,11 @@ pub enum InvalidHost {
     /// Programs take it for an address, and not all for the same one.
     #[error("it ends in a number, so it is no name; an address has four decimal numbers")]
     Number,
+    /// A block whose first address is not its first.
+    #[error(
+        "after the bits that all its addresses share, those of its first one are 0: 10.0.0.0/8"
+    )]
+    Bits,
     /// Neither a name nor an address.
     #[error("it is no address")]
     Address,

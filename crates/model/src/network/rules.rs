@@ -76,6 +76,9 @@ pub enum InvalidDestination {
     /// Its port is none.
     #[error("a port is a number from 1 to 65535, a range of them like 8000-8080, or '*'")]
     Port,
+    /// A URL.
+    #[error("it is a URL: write its host alone")]
+    Url,
     /// A star somewhere else.
     #[error(
         "'*' stands for all hosts, or for what is beneath a name at its beginning: *.example.com"
@@ -211,6 +214,9 @@ impl FromStr for Destination {
     type Err = InvalidDestination;
 
     fn from_str(text: &str) -> Result<Self, InvalidDestination> {
+        if text.contains("://") {
+            return Err(InvalidDestination::Url);
+        }
         let (host, ports) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (inner, ports) = rest.split_once(']').ok_or(InvalidHost::Address)?;

@@ -155,6 +155,14 @@ fn destinations_are_written_as_they_are_read() {
 }
 
 #[test]
+fn what_is_no_destination_is_told_in_its_own_words() {
+    let told = |text: &str| text.parse::<Destination>().unwrap_err().to_string();
+    assert!(told("https://example.com/path").contains("host alone"));
+    assert!(told("10.0.0.1/8").contains("10.0.0.0/8"));
+    assert!(told("example.com:http").contains("port"));
+}
+
+#[test]
 fn nothing_is_reached_without_a_rule_and_what_is_denied_is_not() {
     let none = rules(&[], &[]);
     assert!(none.is_empty());

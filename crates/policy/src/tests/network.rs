@@ -83,7 +83,7 @@ fn mistakes_about_the_network_have_a_place_and_a_hint() {
         (
             "network.allow = ['example.com', 'https://example.com']",
             (1, 33),
-            "a port is a number",
+            "write its host alone",
         ),
         ("network.allow = ['a b']", (1, 18), "is no destination"),
         ("network.allow = ['']", (1, 18), "is no destination"),
@@ -99,7 +99,11 @@ fn mistakes_about_the_network_have_a_place_and_a_hint() {
         ("network.allow = ['e.com:']", (1, 18), "a port is a number"),
         ("network.allow = ['127.1']", (1, 18), "four decimal numbers"),
         ("network.allow = ['0x7f000001']", (1, 18), "no name"),
-        ("network.allow = ['10.1.2.3/8']", (1, 18), "no address"),
+        (
+            "network.allow = ['10.1.2.3/8']",
+            (1, 18),
+            "those of its first one are 0",
+        ),
         ("network.allow = ['::1']", (1, 18), "[2001:db8::1]:443"),
         ("network.allow = ['bücher.example']", (1, 18), "xn--"),
         ("deny.network = ['a b']", (1, 1), "deny"),
