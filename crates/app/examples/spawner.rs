@@ -139,6 +139,7 @@ impl Many {
                 name: "many".to_owned(),
             },
             command: vec![self.program.clone().into_os_string()],
+            options: Vec::new(),
             workspace: self.workspace.clone(),
             directory: self.workspace.clone(),
             terminal: false,

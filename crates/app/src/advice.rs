@@ -10,7 +10,7 @@ use atoll_layer::{CheckpointError, SealError};
 use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
-use atoll_store::{FileFault, LedgerError, Refused, RunError, StateError};
+use atoll_store::{AuthorityError, FileFault, LedgerError, Refused, RunError, StateError};
 
 use crate::delegation;
 
@@ -102,6 +102,13 @@ impl About<'_> {
                 format!("umount {}; or {ANOTHER_WORKSPACE}", inner.display())
             }
             SandboxError::Unenforceable { .. } => DOCTOR.to_owned(),
+            SandboxError::Roots { .. } => {
+                "name files in PEM under [network] upstream-roots".to_owned()
+            }
+            SandboxError::Publish { port, inside, .. } => format!(
+                "--publish {}:{inside} takes another port of this host",
+                another_port(*port)
+            ),
             SandboxError::AnotherCall => REPORT.to_owned(),
             SandboxError::Kernel(_) => DOCTOR.to_owned(),
             SandboxError::TooLarge(_) => {
@@ -232,6 +239,8 @@ impl About<'_> {
                 )
             }
             PlaceError::State { path, error, .. } => state(error, path),
+            PlaceError::Authority(error) => authority(error),
+            PlaceError::Ledger(error) => ledger(error),
             PlaceError::Run(error) => self.run(error),
         }
     }
@@ -329,5 +338,34 @@ fn on_this_machine(error: &io::Error) -> String {
     text.to_owned()
 }
 
+/// A port like another one that every user may have.
+fn another_port(port: u16) -> u16 {
+    match port {
+        0..1024 => 8000 + port,
+        u16::MAX => port - 1,
+        _ => port + 1,
+    }
+}
+
 #[cfg(test)]
 mod tests;
+
+/// What to do about a certificate authority that cannot be used.
+pub fn authority(error: &AuthorityError) -> String {
+    match error {
+        AuthorityError::File(fault) => match fault.is_out_of_space() {
+            true => GC.to_owned(),
+            false => STATE_ELSEWHERE.to_owned(),
+        },
+        AuthorityError::Unreadable { path, .. } => format!(
+            "mv {0} {0}.broken; the next run makes a new one",
+            path.display()
+        ),
+        AuthorityError::Open { path, .. } => format!(
+            "chmod go= {}; and if someone may have read it: atoll ca rotate --revoke",
+            path.display()
+        ),
+        AuthorityError::Locked { .. } => "start it again".to_owned(),
+        AuthorityError::Certificate(_) => REPORT.to_owned(),
+    }
+}

@@ -5,6 +5,7 @@
 //! at the file system or the environment. The help texts are the reference for
 //! users: each option says its unit, its default and shows an example.
 
+mod authority;
 mod review;
 mod run;
 mod upkeep;
@@ -14,17 +15,21 @@ mod tests;
 
 use std::ffi::{OsStr, OsString};
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as _, CommandFactory, Parser, Subcommand};
 
+pub use authority::{
+    AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
+};
 pub use review::{
     ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,
 };
 pub use run::RunArguments;
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments, LedgerAction,
-    LedgerArguments, ListProfilesArguments, ManArguments, ProfileAction, ProfileArguments,
-    Requirement, ShowLedgerArguments, ShowProfileArguments, TailLedgerArguments, TrustArguments,
+    LedgerArguments, ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction,
+    ProfileArguments, Requirement, ShowLedgerArguments, ShowProfileArguments, TailLedgerArguments,
+    TrustArguments,
 };
 
 /// The status of every error of Atoll's own, wrong usage included.
@@ -75,6 +80,8 @@ pub enum Command {
     #[command(alias = "profiles")]
     Profile(ProfileArguments),
     Trust(TrustArguments),
+    #[command(name = "ca")]
+    Authority(AuthorityArguments),
     #[command(alias = "log")]
     Ledger(LedgerArguments),
     Doctor(DoctorArguments),
@@ -91,7 +98,45 @@ pub fn read(argv: &[OsString]) -> Result<Command, clap::Error> {
     if let Some(Ok(arguments)) = read_run_only(argv) {
         return Ok(Command::Run(Box::new(arguments)));
     }
-    CommandLine::try_parse_from(argv).map(|line| line.command)
+    let read = CommandLine::try_parse_from(argv).map(|line| line.command);
+    read.map_err(with_hint)
+}
+
+/// Options for the network as others call them, and how that is said here.
+const OTHER_OPTIONS: [(&[&str], &str); 2] = [
+    (
+        &["--no-network", "--offline", "--no-net"],
+        "nothing is reached without a rule: leave it out; --deny '*' closes what a profile opens",
+    ),
+    (
+        &[
+            "--network",
+            "--net",
+            "--share-net",
+            "--allow-net",
+            "--allow-network",
+        ],
+        "what may be reached is named: --allow HOST[:PORT], --preset NAME",
+    ),
+];
+
+/// Says what stands for an option that others have.
+fn with_hint(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let name = written.split(['=', ' ']).next().unwrap_or_default();
+    let known = OTHER_OPTIONS
+        .iter()
+        .find(|(names, _)| names.contains(&name));
+    if let Some((_, hint)) = known.filter(|_| error.kind() == ErrorKind::UnknownArgument) {
+        // What is only spelt alike is not meant.
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedValue);
+        let hint = ContextValue::StyledStrs(vec![(*hint).into()]);
+        error.insert(ContextKind::Suggested, hint);
+    }
+    error
 }
 
 /// `atoll run` is started often and measured against programs that take three

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
+use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome, WorkspaceMode};
 use atoll_policy::Rules;
 use atoll_sandbox::Flows;
-use atoll_store::{Ledger, RunRecord, RunState, StateDir};
+use atoll_store::{Event, Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
 
@@ -18,10 +19,12 @@ use crate::arguments::{RunArguments, STATUS_OWN_ERROR};
 use crate::changes::{self, LayerChanges};
 use crate::console::Console;
 use crate::decision::{self, Decision, Work};
+use crate::denied::{cut_output, denied};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
+use crate::hints;
+use crate::learnt;
 use crate::live;
-use crate::nesting;
 use crate::not_started;
 use crate::output::Output;
 use crate::question;
@@ -84,6 +87,8 @@ struct Went {
     removed_sequences: BTreeMap<&'static str, u64>,
     /// What came of its connections.
     flows: Flows,
+    /// The rules that would allow what was learnt of.
+    learnt: Option<Vec<Meant>>,
 }
 
 impl Conclusion<'_> {
@@ -120,6 +125,7 @@ impl Conclusion<'_> {
             groups: changes::grouped(&all),
             removed_sequences,
             flows,
+            learnt: self.learnt(&record)?,
         };
         self.record_denials(&record, &went.denied)?;
         let asks = self.asks(&went);
@@ -146,6 +152,17 @@ impl Conclusion<'_> {
         } else {
             status
         })
+    }
+
+    /// The rules that would allow what was let pass to learn of it.
+    fn learnt(&self, record: &RunRecord) -> Result<Option<Vec<Meant>>, Failure> {
+        if !self.arguments.learn {
+            return Ok(None);
+        }
+        let events: Vec<Event> = Ledger::show(self.state, &record.run)
+            .and_then(|events| events.collect())
+            .doing("what was learnt cannot be read from the ledger")?;
+        Ok(Some(learnt::rules(events.iter())))
     }
 
     /// Whether a person is there to decide, and has something to decide about.
@@ -201,6 +218,7 @@ impl Conclusion<'_> {
             denied: &went.denied,
             attempts: &went.outcome.attempts,
             network: traffic(&went.flows),
+            failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
             afterwards,
@@ -210,6 +228,9 @@ impl Conclusion<'_> {
 
     /// What the summary has no line for.
     fn tell_more(&self, record: &RunRecord, went: &Went) {
+        if let Some(rules) = &went.learnt {
+            self.output.say(&learnt::told(rules));
+        }
         let kills = went.outcome.usage.memory_kills;
         if kills > 0 {
             self.output.warn(&format!(
@@ -234,11 +255,11 @@ impl Conclusion<'_> {
             | Ending::NotExecutable
             | Ending::Interrupted => false,
         };
-        let could_nest = !self.rules.nesting() && self.mode == Mode::Full;
-        if has_failed
-            && could_nest
-            && let Some(hint) = nesting::nesting_hint(record)
-        {
+        let could_nest = has_failed && !self.rules.nesting() && self.mode == Mode::Full;
+        let could_reach = has_failed && !self.rules.reaches_outside();
+        let nests = could_nest.then(|| hints::nesting_hint(record));
+        let reaches = could_reach.then(|| hints::network_hint(record));
+        for hint in [nests, reaches].into_iter().flatten().flatten() {
             self.output.warn(&hint);
         }
         if !went.planted.is_empty() && record.state != RunState::Discarded {
@@ -352,52 +373,6 @@ fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
         .doing(&format!("--json {} cannot be written", path.display()))
 }
 
-/// Output of which not all is kept; all of it was shown.
-fn cut_output(stream: &str) -> Denied {
-    Denied {
-        what: format!("keeping {stream} beyond the limit output"),
-        times: 1,
-        limit: Some(LimitKey::Output),
-    }
-}
-
-/// What a run was denied, as far as Atoll has seen it.
-fn denied(outcome: &Outcome, all: &[LayerChanges]) -> Vec<Denied> {
-    let once = |what: String, limit| Denied {
-        what,
-        times: 1,
-        limit,
-    };
-    let mut list = Vec::new();
-    let kills = outcome.usage.memory_kills;
-    if kills > 0 {
-        list.push(Denied {
-            what: "going beyond the limit memory: the kernel ended a process".to_owned(),
-            times: kills,
-            limit: Some(LimitKey::Memory),
-        });
-    } else if let Ending::Limited { limit } = outcome.ending {
-        let name = render::limit_name(limit);
-        let what = format!("going beyond the limit {name}: Atoll ended the run");
-        list.push(once(what, LimitKey::parse(name).ok()));
-    }
-    let refused = outcome.usage.processes_refused;
-    if refused > 0 {
-        list.push(Denied {
-            what: "starting a process beyond the limit processes".to_owned(),
-            times: refused,
-            limit: Some(LimitKey::Processes),
-        });
-    }
-    let files = changes::refusals(all).map(|(path, why)| once(refusal_line(&path, why), None));
-    list.extend(files);
-    list
-}
-
-fn refusal_line(path: &[u8], why: &str) -> String {
-    format!("taking over {}: {why}", printable(path))
-}
-
 /// Control files that a live run has put into the workspace or changed there.
 fn planted(record: &RunRecord, all: &[LayerChanges]) -> Vec<Vec<u8>> {
     if record.mode != WorkspaceMode::Live {
@@ -473,7 +448,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
         },
         "denied": denied,
         "attempts": attempts,
-        "network": network_json(&went.flows),
+        "network": network_json(&run.rules.network(), &went.flows, went.learnt.as_deref()),
         "denials-not-seen": denials_not_seen(run.rules.nesting()),
         "control-files-in-workspace": planted,
     })

@@ -2,13 +2,14 @@
 //! whatever became of it: never an older one that happens to be kept.
 
 use atoll_model::RunId;
-use atoll_store::{Ledger, RunError, RunRecord, RunState, StateDir, find_run, list_runs};
+use atoll_store::{Event, Ledger, RunError, RunRecord, RunState, StateDir, find_run, list_runs};
 
 use crate::arguments::RUN_LAST;
 use crate::failure::{Doing, Failure};
 
-/// How much of the ledger's end is looked through.
-const EVENTS_MAX: usize = 2_000;
+/// How many events at the ledger's end are looked through, one after the other until what is
+/// wanted is among them: a single run can have written any number.
+const EVENTS: [usize; 3] = [2_000, 100_000, usize::MAX];
 
 /// Finds a run of which something is kept.
 ///
@@ -39,11 +40,11 @@ fn known(state: &StateDir, text: &str, error: &RunError) -> Option<RunId> {
     if wanted.is_empty() || !matches!(error, RunError::NoRuns | RunError::NoMatch { .. }) {
         return None;
     }
-    let events = Ledger::tail(state, EVENTS_MAX).ok()?.filter_map(Result::ok);
-    let runs = events.filter_map(|event| event.run);
-    let is_meant =
-        |run: &RunId| run.as_str().starts_with(&wanted) || run.as_str().ends_with(&wanted);
-    runs.filter(is_meant).last()
+    let is_meant = |event: &Event| {
+        let run = event.run.as_ref().map(RunId::as_str);
+        run.is_some_and(|run| run.starts_with(&wanted) || run.ends_with(&wanted))
+    };
+    newest(state, is_meant).ok()?
 }
 
 /// Finds a run that may live on in the ledger only: discarded, or refused.
@@ -57,11 +58,8 @@ pub fn find_in_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
     let found = if is_last(text) {
         last(state)?
     } else {
-        let opened = Ledger::tail(state, EVENTS_MAX).doing("the ledger cannot be read")?;
-        let known = opened.filter_map(Result::ok).filter_map(|event| event.run);
-        known
-            .filter(|run| !text.is_empty() && run.as_str().contains(text))
-            .last()
+        let contains = |run: &RunId| !text.is_empty() && run.as_str().contains(text);
+        newest(state, |event| event.run.as_ref().is_some_and(contains))?
     };
     found.map_or_else(|| find(state, text), Ok)
 }
@@ -72,24 +70,31 @@ fn is_last(text: &str) -> bool {
 
 /// The run started last, by the ledger.
 fn last(state: &StateDir) -> Result<Option<RunId>, Failure> {
-    let events = Ledger::tail(state, EVENTS_MAX).doing("the ledger cannot be read")?;
-    let started = events
-        .filter_map(Result::ok)
-        .filter(|event| event.kind == "run.opened");
-    Ok(started.filter_map(|event| event.run).last())
+    newest(state, |event| event.kind == "run.opened")
+}
+
+/// The run of the newest event that is meant.
+fn newest(state: &StateDir, is_meant: impl Fn(&Event) -> bool) -> Result<Option<RunId>, Failure> {
+    for count in EVENTS {
+        let events = Ledger::tail(state, count).doing("the ledger cannot be read")?;
+        let meant = events
+            .filter_map(Result::ok)
+            .filter(|event| is_meant(event));
+        if let Some(run) = meant.filter_map(|event| event.run).last() {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
 }
 
 fn gone(state: &StateDir, run: &RunId, is_last: bool) -> Failure {
     let mut became = "was discarded";
-    for event in Ledger::tail(state, EVENTS_MAX).into_iter().flatten() {
-        match event {
-            Ok(event) if event.run.as_ref() == Some(run) => match event.kind.as_str() {
-                "run.collected" => became = "was removed by atoll gc",
-                "run.denied" => became = "was denied",
-                "run.failed" => became = "could not be carried out",
-                "run.interrupted" => became = "was interrupted before anything was kept of it",
-                _ => {}
-            },
+    for event in Ledger::show(state, run).into_iter().flatten().flatten() {
+        match event.kind.as_str() {
+            "run.collected" => became = "was removed by atoll gc",
+            "run.denied" => became = "was denied",
+            "run.failed" => became = "could not be carried out",
+            "run.interrupted" => became = "was interrupted before anything was kept of it",
             _ => {}
         }
     }

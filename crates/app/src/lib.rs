@@ -7,17 +7,20 @@
 
 mod advice;
 pub mod arguments;
+mod authority;
 mod changes;
 mod conclusion;
 mod configuration;
 mod console;
 mod decision;
 mod delegation;
+mod denied;
 pub mod escape;
 mod failure;
 mod finding;
+mod hints;
+mod learnt;
 mod live;
-mod nesting;
 mod not_started;
 mod output;
 mod question;
@@ -40,6 +43,15 @@ use output::Output;
 /// constant would be in the program once for each part that names it.
 pub static LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
 
+/// Whether it is called what carries connections is.
+fn is_outside(name: &OsString) -> bool {
+    let name = name.as_bytes();
+    // A test names there what is left out.
+    #[cfg(feature = "without_defences")]
+    let name = name.split(|byte| *byte == b':').next().unwrap_or_default();
+    name == OUTSIDE.to_bytes()
+}
+
 /// Runs the program with these arguments, its own name first, and returns the
 /// exit status.
 #[must_use]
@@ -49,10 +61,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     {
         return reclaim_inside(directories);
     }
-    if arguments
-        .first()
-        .is_some_and(|name| name.as_bytes() == OUTSIDE.to_bytes())
-    {
+    if arguments.first().is_some_and(is_outside) {
         return atoll_egress::program();
     }
     let command = match arguments::read(&arguments) {
@@ -85,6 +94,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Gc(arguments) => upkeep::gc(&arguments, output),
         Command::Profile(arguments) => upkeep::profile(arguments, output),
         Command::Trust(arguments) => upkeep::trust(&arguments, output),
+        Command::Authority(arguments) => authority::authority(arguments, output),
         Command::Ledger(arguments) => upkeep::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => upkeep::completions(&arguments),

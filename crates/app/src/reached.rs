@@ -1,47 +1,153 @@
 //! What a run has reached outside, and what it has not, for a person and for machines.
 
+use std::ffi::OsString;
+
+use atoll_model::network::{FlowKind, Meant, Network, Published, PublishedPort, place};
+use atoll_policy::network_entry;
 use atoll_sandbox::{Flows, Refused};
 use serde_json::json;
 
 use crate::escape::printable;
+use crate::learnt::as_profile;
 use crate::render::{self, Denied};
+
+/// How much of a path a line shows, characters: a program writes paths as it likes.
+const PATH_SHOWN_MAX: usize = 120;
 
 /// Something outside that was not reached, and what would let it be.
 pub(crate) fn unreached(refused: &Refused) -> Denied {
     let flow = &refused.flow;
-    let to = match flow.port {
-        0 => flow.host.clone(),
-        port => format!("{}:{port}", flow.host),
+    let what = match (&flow.request, flow.port) {
+        (Some(request), port) => {
+            let place = place(request.scheme, &flow.host, port);
+            let path = render::shortened(&request.path, PATH_SHOWN_MAX);
+            format!("{} {place}{path}", request.method)
+        }
+        (None, port) if flow.kind == FlowKind::Published => {
+            format!("a visit to port {port} inside")
+        }
+        (None, 0) => format!("reaching {}", flow.host),
+        (None, port) => format!("reaching {}:{port}", flow.host),
     };
-    let to = printable(to.as_bytes());
+    let what = printable(what.as_bytes());
+    let why = match (flow.limit, place_of_rule(flow.rule.as_deref())) {
+        (Some(_), Some(place)) => format!("{}, in {place}", refused.why),
+        (Some(_) | None, _) => refused.why.clone(),
+    };
+    let is_name = flow.kind == FlowKind::Name;
     Denied {
-        what: format!("reaching {to}: {}", printable(refused.why.as_bytes())),
-        times: refused.count,
+        what: format!("{what}: {}", printable(why.as_bytes())),
+        // A question for a name is asked in several ways, and again.
+        times: if is_name { 1 } else { refused.count },
         limit: None,
     }
 }
 
+/// Where a rule is written, of how it is told.
+fn place_of_rule(rule: Option<&str>) -> Option<&str> {
+    let (_, place) = rule?.rsplit_once(" (")?;
+    place.strip_suffix(')')
+}
+
+/// Variables by which programs are told of a proxy.
+const PROXIES: [&str; 6] = [
+    "https_proxy",
+    "HTTPS_PROXY",
+    "http_proxy",
+    "HTTP_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+];
+
+/// That a proxy of the caller's environment is not used: who sets variables does not say how
+/// everything goes out.
+pub(crate) fn unused_proxy(
+    network: &Network,
+    environment: &[(OsString, OsString)],
+) -> Option<String> {
+    if network.is_empty() || network.upstream.proxy.is_some() {
+        return None;
+    }
+    let is_set = |name: &&&str| {
+        let mut all = environment.iter();
+        all.any(|(one, value)| one == **name && !value.is_empty())
+    };
+    PROXIES.iter().find(is_set).map(|name| {
+        format!(
+            "{name} is set and not used: connections go straight from this host; a profile sends \
+             them through a proxy by upstream-proxy = \"http://HOST:PORT\" under [network]"
+        )
+    })
+}
+
+/// A line for each port that is published.
+pub(crate) fn doors(network: &Network) -> String {
+    let line = |one: &Published| {
+        let PublishedPort { outside, inside } = one.port;
+        format!("atoll: http://127.0.0.1:{outside} leads to port {inside} inside\n")
+    };
+    network.publish.iter().map(line).collect()
+}
+
 /// What it sent and got, if it reached anything.
 pub(crate) fn traffic(flows: &Flows) -> Option<render::Traffic> {
-    (flows.made > 0).then_some(render::Traffic {
+    let Flows {
+        made,
+        requests,
+        published,
+        ..
+    } = *flows;
+    (made > 0 || requests > 0 || published > 0).then_some(render::Traffic {
+        visits: published,
         connections: flows.made,
+        requests: flows.requests,
         up_bytes: flows.up_bytes,
         down_bytes: flows.down_bytes,
     })
 }
 
 /// The same for machines.
-pub(crate) fn network_json(flows: &Flows) -> serde_json::Value {
+pub(crate) fn network_json(
+    network: &Network,
+    flows: &Flows,
+    learnt: Option<&[Meant]>,
+) -> serde_json::Value {
+    let learnt = learnt.map(|rules| {
+        let written = rules.iter().map(network_entry).collect::<Vec<_>>();
+        json!({ "allow": written, "profile": as_profile(rules) })
+    });
     let refused = |one: &Refused| {
-        json!({
+        let mut said = json!({
             "host": one.flow.host, "port": one.flow.port, "why": one.why, "times": one.count,
-        })
+        });
+        if let (Some(said), Some(request)) = (said.as_object_mut(), &one.flow.request) {
+            said.insert("scheme".to_owned(), json!(request.scheme));
+            said.insert("method".to_owned(), json!(request.method));
+            said.insert("path".to_owned(), json!(request.path));
+        }
+        if let (Some(said), Some(limit)) = (said.as_object_mut(), one.flow.limit) {
+            said.insert("limit".to_owned(), json!(limit));
+        }
+        said
     };
     json!({
         "connections": flows.made,
+        "requests": flows.requests,
+        "published": published(&network.publish),
+        "visits": flows.published,
         "up-bytes": flows.up_bytes,
         "down-bytes": flows.down_bytes,
         "refused": flows.refused.iter().map(refused).collect::<Vec<_>>(),
+        "failed": flows.failed.iter().map(refused).collect::<Vec<_>>(),
         "failure": flows.failure,
+        "learnt": learnt,
     })
 }
+
+fn published(ports: &[Published]) -> Vec<serde_json::Value> {
+    let port = |one: &Published| json!({ "port": one.port.outside, "inside": one.port.inside });
+    ports.iter().map(port).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -178,7 +178,7 @@ pub fn counted(number: u64, one: &str, several: &str) -> String {
 }
 
 /// The text, cut to so many characters, with a mark where it was cut.
-fn shortened(text: &str, characters_max: usize) -> String {
+pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
     if text.chars().count() <= characters_max {
         return text.to_owned();
     }

@@ -1,5 +1,6 @@
 //! `atoll run`: from what was typed to a run and the decision about its changes.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -23,6 +24,7 @@ use crate::configuration::{self, Places, PolicyFiles};
 use crate::console::{Console, ConsoleSettings, terminal_size};
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
+use crate::reached;
 use crate::upkeep::requested_profile;
 
 /// Runs a command in a boundary; returns its exit status.
@@ -60,6 +62,7 @@ fn carry_out(
         run: new_run_id(now),
         principal: configuration::principal(),
         command: arguments.command.clone(),
+        options: arguments.boundary_options(),
         workspace,
         directory,
         terminal,
@@ -84,9 +87,7 @@ fn carry_out(
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let attach = |grant: &Grant| {
-        tell_losses(&ledger, output);
-        // The rules' own have been told.
-        tell(grant.notices().iter().skip(rules.notices().len()), output);
+        tell_granted(grant, &ledger, &rules, &environment, output);
         console(grant, &state, &asked, arguments.discard, signals)
     };
     let called = call(&request, starting, attach).map_err(|error| {
@@ -106,6 +107,22 @@ fn carry_out(
     }
     .draw(called)
     .map_err(|failure| failure.about(&asked.run, rules.profile()))
+}
+
+/// Tells what is to be known once it is known that the program will run.
+fn tell_granted(
+    grant: &Grant,
+    ledger: &Ledger,
+    rules: &Rules,
+    environment: &[(OsString, OsString)],
+    output: &Output,
+) {
+    tell_losses(ledger, output);
+    // The rules' own have been told.
+    tell(grant.notices().iter().skip(rules.notices().len()), output);
+    let network = &grant.boundary().network;
+    tell(reached::unused_proxy(network, environment), output);
+    output.say(&reached::doors(network));
 }
 
 /// The rules of what was asked for.
@@ -323,7 +340,11 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
         nesting: arguments.nesting,
         read_only_dirs,
         allow: arguments.allow.clone(),
+        tunnel: arguments.tunnel.clone(),
+        presets: arguments.preset.clone(),
         deny: arguments.deny.clone(),
+        publish: arguments.publish.clone(),
+        learn: arguments.learn,
         limits,
         timeout,
         environment: arguments.env.clone(),

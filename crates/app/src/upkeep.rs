@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
-    ProfileSummary, Requested, RequestedProfile, TrustList, check, compile, digest, list,
+    PresetSummary, ProfileSummary, Requested, RequestedProfile, TrustList, check, compile, digest,
+    list, nearest, presets,
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
@@ -20,8 +21,8 @@ use serde_json::json;
 use crate::advice;
 use crate::arguments::{
     CheckProfileArguments, CompletionsArguments, GcArguments, LedgerAction, LedgerArguments,
-    ListProfilesArguments, ManArguments, ProfileAction, ProfileArguments, ShowLedgerArguments,
-    ShowProfileArguments, TailLedgerArguments, TrustArguments, definition,
+    ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction, ProfileArguments,
+    ShowLedgerArguments, ShowProfileArguments, TailLedgerArguments, TrustArguments, definition,
 };
 use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::escape::printable;
@@ -122,6 +123,7 @@ pub fn profile(arguments: ProfileArguments, output: &Output) -> Result<u8, Failu
         ProfileAction::List(arguments) => list_profiles(&arguments, output),
         ProfileAction::Show(arguments) => show_profile(&arguments, output),
         ProfileAction::Check(arguments) => check_profile(&arguments, output),
+        ProfileAction::Presets(arguments) => show_presets(&arguments, output),
     }
 }
 
@@ -137,6 +139,40 @@ fn list_profiles(arguments: &ListProfilesArguments, output: &Output) -> Result<u
         .iter()
         .map(|one| profile_lines(one, output))
         .collect();
+    output.result(&text);
+    Ok(0)
+}
+
+fn show_presets(arguments: &PresetsArguments, output: &Output) -> Result<u8, Failure> {
+    let mut shown = presets();
+    if let Some(name) = &arguments.name {
+        let known: Vec<&str> = shown.iter().map(|one| one.name).collect();
+        shown.retain(|one| one.name == name);
+        if shown.is_empty() {
+            let failure = Failure::new(format!("there is no preset {name:?}"));
+            return Err(match nearest(name, known.iter().copied()) {
+                Some(meant) => failure.advise(format!("did you mean {meant}?")),
+                None => failure.advise(format!("one of: {}", known.join(", "))),
+            });
+        }
+    }
+    if arguments.json {
+        let json = |one: &PresetSummary| json!({ "name": one.name, "description": one.description, "content": one.content });
+        output.json(&json!(shown.iter().map(json).collect::<Vec<_>>()));
+        return Ok(0);
+    }
+    let text: String = match (&arguments.name, &shown[..]) {
+        (Some(_), [one]) => one.content.to_owned(),
+        (Some(_) | None, all) => {
+            let line = |one: &PresetSummary| {
+                let name = output
+                    .paint
+                    .style(Style::Strong, &format!("{:<12}", one.name));
+                format!("{name} {}\n", one.description)
+            };
+            all.iter().map(line).collect()
+        }
+    };
     output.result(&text);
     Ok(0)
 }

@@ -2,9 +2,12 @@
 //! what was denied on the way and what would allow it, from the ledger's events.
 
 mod boundary;
+mod failed;
 mod remedy;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::event;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,6 +21,7 @@ use crate::conclusion::denials_not_seen;
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
 use crate::finding;
+use crate::learnt;
 use crate::output::Output;
 use crate::render::{self, Paint, Report, Style};
 
@@ -133,6 +137,13 @@ impl Story<'_> {
             report.styled("outcome", &self.ended(), self.ended_style());
             self.tell_attempts(&mut report);
             self.tell_denied(&mut report);
+            for failed in self.failed() {
+                report.styled(
+                    "failed",
+                    &(failed.what.clone() + &failed.often()),
+                    Some(Style::Bad),
+                );
+            }
         }
         for line in self.afterwards() {
             report.line("after", &line);
@@ -140,12 +151,37 @@ impl Story<'_> {
         for command in self.remedies() {
             report.command("allow", &command);
         }
+        self.tell_lines(&mut report);
         if self.event("run.failed").is_some() {
             report.command("more", "atoll doctor");
         }
         report.command("more", &format!("atoll ledger show {}", self.run));
-        report.command("more", &format!("atoll profile show {}", self.profile()));
+        report.command(
+            "more",
+            &format!("atoll profile show {}", self.profile_to_show()),
+        );
         report.finish()
+    }
+
+    /// What a profile would say: not folded, for pasting.
+    fn tell_lines(&self, report: &mut Report) {
+        let lines = self.profile_lines();
+        if !lines.is_empty() {
+            report.line("allow", "or in a profile, under [network]:");
+        }
+        for line in lines {
+            report.command("allow", &line);
+        }
+        let learnt = learnt::rules(self.events.iter());
+        if !learnt.is_empty() {
+            report.line(
+                "learnt",
+                "what passed because of --learn, as rules of a profile:",
+            );
+            for line in learnt::as_profile(&learnt).lines() {
+                report.command("learnt", line);
+            }
+        }
     }
 
     fn asked(&self) -> String {
@@ -332,9 +368,11 @@ impl Story<'_> {
             "failed": self.event("run.failed").map(|event| &event.body),
             "limits-held-by": self.said("run.closed", "/enforcement"),
             "denied": self.denied(),
+            "failed": self.failed().iter().map(|one| json!({ "what": one.what, "times": one.times })).collect::<Vec<_>>(),
             "attempts": self.attempts(),
             "denials-not-seen": denials_not_seen(self.is_nesting()),
             "allow": self.remedies(),
+            "allow-in-profile": self.profile_lines(),
             "events": events,
         })
     }
@@ -347,6 +385,8 @@ fn layer_of(rule: &str) -> &'static str {
         "one of Atoll's own rules, which no profile changes"
     } else if rule.starts_with("--") {
         "the command line"
+    } else if file.starts_with("preset/") {
+        "rules that come with Atoll (--preset, or presets of a profile)"
     } else if file.starts_with("shipped/") {
         "a profile that comes with Atoll"
     } else if file.ends_with("/organisation.toml") {

@@ -16,6 +16,7 @@
 
 mod apparmor;
 mod guest;
+pub mod internet;
 mod invocation;
 mod outcome;
 mod processes;
@@ -38,5 +39,5 @@ pub use tree::{Entry, Kind, expect_same, tree};
 pub use waiting::{BOUND, wait_until};
 pub use world::{
     Avoidable, World, cache, can_be_ordinary_root, fine, id, is_nightly, is_root, make_fifo,
-    program_exists,
+    program_exists, write_program,
 };

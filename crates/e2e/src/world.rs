@@ -214,8 +214,7 @@ impl World {
             "#!/bin/sh\nexec unshare --user --map-user={user} --map-group={group} -- '{}' \"$@\"\n",
             program().display()
         );
-        fs::write(&back, text).unwrap();
-        fs::set_permissions(&back, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&back, &text);
         let own = ["unshare", "--user", "--map-root-user", "--mount", further];
         self.host_shell(script).env("ATOLL", back).under(own)
     }
@@ -233,8 +232,7 @@ impl World {
         let words = IN_A_CHANGED_ROOT.map(|word| format!("'{}'", word.replace('\'', "'\\''")));
         let words = words.join(" ");
         let text = format!("#!/bin/sh\nexec {words} '{}' \"$@\"\n", program.display());
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, &text);
         path
     }
 
@@ -405,6 +403,22 @@ pub fn can_be_ordinary_root() -> bool {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+/// Writes a program that is executed. A process of its own writes it: what a thread of the
+/// tests has open for writing is inherited by what another one starts at that moment, and
+/// until that is a program itself nobody can execute the file (`ETXTBSY`, execve(2)).
+///
+/// # Panics
+/// When that does not work.
+pub fn write_program(path: &Path, text: &str) {
+    let mut command = Command::new("install");
+    command.args(["-m", "755", "/dev/stdin"]).arg(path);
+    let mut writing = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut to = writing.stdin.take().unwrap();
+    to.write_all(text.as_bytes()).unwrap();
+    drop(to);
+    assert!(writing.wait().unwrap().success(), "{}", path.display());
 }
 
 /// Makes a named pipe.

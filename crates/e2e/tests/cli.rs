@@ -765,6 +765,7 @@ fn help_and_version_and_manuals_are_there() {
         "gc",
         "profile",
         "trust",
+        "ca",
         "ledger",
         "doctor",
         "completions",

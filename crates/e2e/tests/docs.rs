@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use std::time::Duration;
 
-use e2e::{World, program_exists};
+use e2e::{World, internet, program_exists};
 
 /// Making the layers of a system takes its time on a cold disk.
 const LONG: Duration = Duration::from_secs(300);
@@ -141,15 +141,10 @@ fn the_commands_about_nesting_work() {
 
 /// Runs a line as a person's shell would, where there is a small internet.
 fn online(world: &World, command: &str) -> String {
-    let internet = world.top().join("internet");
-    let _ = std::fs::remove_dir_all(&internet);
-    std::fs::create_dir(&internet).expect("a directory");
-    let program = include_str!("egress/internet.py");
-    std::fs::write(internet.join("internet.py"), program).expect("a file");
-    let place = internet.display();
     let line = format!("exec 2>&1; atoll() {{ \"$ATOLL\" \"$@\"; }}; {command}");
-    let outer = format!("exec python3 '{place}/internet.py' '{place}' sh -c \"$1\"");
-    let shell = world.network_shell(&outer).arg("sh").arg(line);
+    let shell = internet::on_internet(world, "sh -c \"$1\"")
+        .arg("sh")
+        .arg(line);
     shell.within(LONG).run().out()
 }
 
@@ -212,15 +207,45 @@ fn what_the_page_on_the_network_writes_is_a_profile() {
             "deny www.example.com:*",
         ]
     );
-    // Each host in the table is one.
+    let requests = text
+        .split("```toml")
+        .nth(2)
+        .expect("it has one with requests");
+    let requests = requests.split("```").next().expect("it ends");
+    world.profile("requests", requests);
+    let told = shell(&world, "atoll profile show requests");
+    for line in [
+        "\"GET https://api.example.com/v1/**\"",
+        "paths = [\"/v1/**\", \"/status\"]",
+        "{ to = \"pinned.example.com:443\", carry = \"tunnel\" }",
+        "\"DELETE api.example.com:*\"",
+        "https://pypi.org",
+    ] {
+        assert!(told.contains(line), "{line} is not in {told}");
+    }
+    // Each text in the tables is a rule, or the name of a preset.
     let rows = text.lines().filter(|line| line.starts_with("| `"));
     let hosts: Vec<&str> = rows
         .filter_map(|row| row.split('|').nth(1))
         .flat_map(|cell| cell.split('`').skip(1).step_by(2))
         .collect();
     assert!(hosts.len() >= 7, "{hosts:?}");
+    let presets = text.split("## Presets").nth(1).expect("a section");
+    let presets = presets.split("\n## ").next().expect("its end");
     for host in hosts {
-        let run = format!("atoll run --discard --allow '{host}' -- echo fine");
+        // A limit stands in a table.
+        if host.contains(" = ") {
+            let table = format!("network.allow = [{{ to = \"example.com\", {host} }}]");
+            world.profile("limited", &table);
+            let told = shell(&world, "atoll profile show limited");
+            assert!(told.contains(host), "{host} is not in {told}");
+            continue;
+        }
+        let option = match presets.contains(&format!("`{host}`")) {
+            true => "--preset",
+            false => "--allow",
+        };
+        let run = format!("atoll run --discard {option} '{host}' -- echo fine");
         assert_eq!(shell(&world, &run), "fine\n", "{host}");
     }
 }
@@ -238,6 +263,7 @@ fn every_command_that_documents_name_exists() {
         "docs/root.md",
         "docs/nesting.md",
         "docs/network.md",
+        "docs/trust.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();
@@ -255,6 +281,27 @@ fn every_command_that_documents_name_exists() {
     assert!(seen.contains("run") && seen.contains("why"), "{seen:?}");
     for command in seen {
         let _ = world.atoll([command.as_str(), "--help"]).run().success();
+    }
+}
+
+#[test]
+fn the_commands_about_trust_work() {
+    let world = World::new("the_commands_about_trust_work");
+    if !program_exists("openssl") {
+        world.skip("openssl is not installed", e2e::Avoidable::Yes);
+        return;
+    }
+    let text = document("docs/trust.md");
+    let block = text.split("```console").nth(1).expect("it has commands");
+    let block = block.split("```").next().expect("it ends");
+    let commands = transcript(block);
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for (command, printed) in commands {
+        let shown = shell(&world, &format!("exec 2>&1; {command}"));
+        let shown = without_particulars(&shown);
+        for line in without_particulars(&printed) {
+            assert!(shown.contains(&line), "{command}: {line}: {shown:?}");
+        }
     }
 }
 

@@ -8,83 +8,16 @@
     clippy::indexing_slicing
 )]
 
-use std::fs;
-
-use e2e::{Avoidable, Outcome, World, program_exists};
+use e2e::World;
+use e2e::internet::{events, is_possible, on_internet, online};
 use serde_json::Value;
-
-const INTERNET: &str = include_str!("egress/internet.py");
-
-/// A program that was run, and what the internet saw of it.
-struct Seen {
-    outcome: Outcome,
-    asked: Vec<String>,
-    reached: Vec<String>,
-}
-
-impl Seen {
-    /// What the program wrote, trimmed.
-    fn output(&self) -> String {
-        self.outcome.out().trim().to_owned()
-    }
-}
-
-/// Whether a small internet can be made here.
-fn is_possible(world: &World) -> bool {
-    let missing = ["python3", "ip", "curl"]
-        .into_iter()
-        .find(|program| !program_exists(program));
-    if let Some(missing) = missing {
-        world.skip(&format!("{missing} is not installed"), Avoidable::Yes);
-    }
-    missing.is_none()
-}
-
-/// Runs a shell script inside, with these options, where there is an internet.
-fn online(world: &World, options: &[&str], script: &str) -> Seen {
-    let internet = world.top().join("internet");
-    let _ = fs::remove_dir_all(&internet);
-    fs::create_dir(&internet).unwrap();
-    fs::write(internet.join("internet.py"), INTERNET).unwrap();
-    let place = internet.display();
-    let command =
-        format!("exec python3 '{place}/internet.py' '{place}' \"$ATOLL\" run --discard \"$@\"");
-    let outcome = world
-        .network_shell(&command)
-        .arg("sh")
-        .args(options)
-        .args(["--", "sh", "-c", script])
-        .run();
-    let lines = |name: &str| -> Vec<String> {
-        let text = fs::read_to_string(internet.join(name)).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    };
-    Seen {
-        outcome,
-        asked: lines("asked"),
-        reached: lines("reached"),
-    }
-}
-
-/// The bodies of a run's events of a type.
-fn events(world: &World, kind: &str) -> Vec<Value> {
-    let told = world.atoll(["ledger", "show", "last"]).run().success();
-    let lines = told.out();
-    let parsed = lines
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    parsed
-        .filter(|event| event["type"] == kind)
-        .map(|event| event["body"].clone())
-        .collect()
-}
 
 const CURL: &str = "curl -sS -m 10 --noproxy '*'";
 
 #[test]
 fn a_named_host_is_reached_by_programs_that_know_of_no_proxy() {
     let world = World::new("a_named_host_is_reached_by_programs_that_know_of_no_proxy");
-    if !is_possible(&world) {
+    if !is_possible(&world, &[]) {
         return;
     }
     let script = format!(
@@ -128,7 +61,7 @@ fn a_named_host_is_reached_by_programs_that_know_of_no_proxy() {
 #[test]
 fn what_no_rule_allows_is_not_reached_and_nobody_is_asked_for_it() {
     let world = World::new("what_no_rule_allows_is_not_reached_and_nobody_is_asked_for_it");
-    if !is_possible(&world) {
+    if !is_possible(&world, &[]) {
         return;
     }
     let tries = [
@@ -174,7 +107,7 @@ fn what_no_rule_allows_is_not_reached_and_nobody_is_asked_for_it() {
 #[test]
 fn without_a_rule_there_is_no_way_out_at_all() {
     let world = World::new("without_a_rule_there_is_no_way_out_at_all");
-    if !is_possible(&world) {
+    if !is_possible(&world, &[]) {
         return;
     }
     let script = format!("{CURL} http://example.com/; {CURL} http://93.184.216.34/; true");
@@ -190,13 +123,13 @@ fn without_a_rule_there_is_no_way_out_at_all() {
 #[test]
 fn a_name_that_leads_to_an_address_of_nobodys_is_refused() {
     let world = World::new("a_name_that_leads_to_an_address_of_nobodys_is_refused");
-    if !is_possible(&world) {
+    if !is_possible(&world, &[]) {
         return;
     }
     let names = ["private", "loopback", "metadata", "mapped", "mixed"];
     let script: String = names
         .iter()
-        .map(|name| format!("{CURL} http://{name}.example/; "))
+        .map(|name| format!("{CURL} -f http://{name}.example/; "))
         .collect();
     let script = format!("{script} {CURL} http://example.com/");
     let seen = online(&world, &["--allow", "*"], &script);
@@ -211,7 +144,7 @@ fn a_name_that_leads_to_an_address_of_nobodys_is_refused() {
 #[test]
 fn what_is_denied_is_not_reached_whatever_allows_it() {
     let world = World::new("what_is_denied_is_not_reached_whatever_allows_it");
-    if !is_possible(&world) {
+    if !is_possible(&world, &[]) {
         return;
     }
     world.profile(
@@ -239,29 +172,28 @@ fn what_is_denied_is_not_reached_whatever_allows_it() {
 #[test]
 fn a_connection_for_another_host_than_was_asked_for_ends() {
     let world = World::new("a_connection_for_another_host_than_was_asked_for_ends");
-    if !is_possible(&world) {
+    if !is_possible(&world, &[]) {
         return;
     }
     // By the address that stands for example.com, TLS for another name.
-    let hello = "import socket, ssl, sys; s = socket.create_connection((\"example.com\", 443)); \
+    let hello = "import socket, ssl, sys; s = socket.create_connection((\"example.com\", 8443)); \
                  c = ssl.create_default_context(); c.check_hostname = False; c.verify_mode = ssl.CERT_NONE; \
                  c.wrap_socket(s, server_hostname=sys.argv[1])";
     let script = format!("python3 -c '{hello}' $NAME 2>/dev/null; true");
-    let first =
-        |world: &World| fs::read_to_string(world.top().join("internet/first")).unwrap_or_default();
     let with = |name: &str| {
         let variable = format!("NAME={name}");
         online(
             &world,
-            &["--allow", "example.com", "--env", &variable],
+            &["--allow", "example.com:8443", "--env", &variable],
             &script,
         )
     };
-    let _ = with("example.com").outcome.success();
-    assert_eq!(first(&world).lines().count(), 1, "the control gets there");
-    let other = with("evil.example").outcome.success();
-    let _ = other.says(["reaching example.com:443", "another host"]);
-    assert_eq!(first(&world), "", "not a byte of the other");
+    let seen = with("example.com");
+    assert_eq!(seen.first.lines().count(), 1, "the control gets there");
+    let seen = with("evil.example");
+    let other = seen.outcome.success();
+    let _ = other.says(["reaching example.com:8443", "another host"]);
+    assert_eq!(seen.first, "", "not a byte of the other");
     let failures = events(&world, "flow.closed");
     let failed = |one: &Value| {
         one["failure"]
@@ -274,7 +206,7 @@ fn a_connection_for_another_host_than_was_asked_for_ends() {
 #[test]
 fn other_packets_go_nowhere_and_servers_inside_are_the_programs_own() {
     let world = World::new("other_packets_go_nowhere_and_servers_inside_are_the_programs_own");
-    if !is_possible(&world) {
+    if !is_possible(&world, &[]) {
         return;
     }
     let script = r#"python3 - <<'END'
@@ -310,7 +242,7 @@ END"#;
 #[test]
 fn bytes_arrive_as_they_were_sent_both_ways() {
     let world = World::new("bytes_arrive_as_they_were_sent_both_ways");
-    if !is_possible(&world) {
+    if !is_possible(&world, &[]) {
         return;
     }
     let script = r#"python3 - <<'END'
@@ -336,7 +268,7 @@ END"#;
 #[test]
 fn a_program_goes_on_without_a_network_when_who_carries_it_is_ended() {
     let world = World::new("a_program_goes_on_without_a_network_when_who_carries_it_is_ended");
-    if !is_possible(&world) {
+    if !is_possible(&world, &[]) {
         return;
     }
     // The test ends that process from outside, while a connection is open.
@@ -349,20 +281,58 @@ except OSError: print("reset")
 try: socket.create_connection(("example.com", 7), 5); print("again")
 except OSError: print("refused")
 END"#;
-    let internet = world.top().join("internet");
-    fs::create_dir(&internet).unwrap();
-    fs::write(internet.join("internet.py"), INTERNET).unwrap();
-    let place = internet.display();
-    let command = format!(
-        "exec python3 '{place}/internet.py' '{place}' sh -c '\"$ATOLL\" run --discard --live --allow example.com:7 -- sh -c \"$0\" 9</etc/passwd & \
+    let command = "sh -c '\"$ATOLL\" run --discard --live --allow example.com:7 -- sh -c \"$0\" 9</etc/passwd & \
          run=$!; until test -e connected; do sleep 0.05; done; \
-         p=$(pgrep -P $run -x atoll-egress); ls -l /proc/$p/fd | grep passwd; grep -q \"^Seccomp:.2\" /proc/$p/status || echo unfiltered; kill -KILL $p; wait $run' \"$@\""
-    );
-    let outcome = world.network_shell(&command).arg("sh").arg(script).run();
+         p=$(pgrep -P $run -x atoll-egress); ls -l /proc/$p/fd | grep passwd; grep -q \"^Seccomp:.2\" /proc/$p/status || echo unfiltered; kill -KILL $p; wait $run' \"$@\"";
+    let outcome = on_internet(&world, command).arg("sh").arg(script).run();
     let said = outcome.out();
     assert!(
         said == "reset\nrefused\n" || said == "ended\nrefused\n",
         "{outcome}"
     );
     let _ = outcome.says(["connections to the outside failed"]);
+}
+
+#[test]
+fn a_failure_without_a_network_is_told_what_would_let_it() {
+    let world = World::new("a_failure_without_a_network_is_told_what_would_let_it");
+    let run = |options: &[&str], script: &str| {
+        let options = [options, &["--discard"]].concat();
+        world.run(options, script).run().err()
+    };
+    let hint = "nothing outside can be reached here";
+    let told = run(&[], "exit 1 # pip install six");
+    assert!(
+        told.contains(hint) && told.contains("--preset pip"),
+        "{told}"
+    );
+    for (options, script) in [
+        (&[][..], "exit 0 # pip install six"),
+        (&[][..], "exit 1 # cargo test"),
+        (&["--allow", "example.com"][..], "exit 1 # pip install six"),
+    ] {
+        let told = run(options, script);
+        assert!(!told.contains(hint), "{script}: {told}");
+    }
+}
+
+#[test]
+fn however_much_a_run_reached_it_is_the_last_one() {
+    let world = World::new("however_much_a_run_reached_it_is_the_last_one");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let kept = world.run(["--keep"], "echo old > kept").run();
+    let _ = kept.success();
+    let script = "python3 - <<'END'\nimport http.client\nfor n in range(1100):\n \
+                  c = http.client.HTTPConnection('example.com'); c.request('GET', '/'); c.getresponse().read(); c.close()\nEND";
+    let seen = online(&world, &["--allow", "example.com"], script);
+    let opened = events(&world, "flow.opened");
+    assert_eq!(opened.len(), 1100, "{}", seen.outcome);
+    // Nothing of it is kept, and no older run stands for it.
+    let applied = world.atoll(["apply", "last"]).run();
+    assert_ne!(applied.code(), 0, "{applied}");
+    assert!(!world.path("kept").exists(), "{applied}");
+    let told = world.atoll(["why", "last"]).run().success().out();
+    assert!(told.contains("python3"), "{told}");
 }

@@ -221,6 +221,23 @@ const IN_MEMORY: &[Row] = &[
         ended("memory"),
         MUCH_MEMORY,
     ),
+    // What is handed on faster than anybody can look.
+    row(
+        "memory-handed-on",
+        "ending",
+        1,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
+    row(
+        "memory-handed-on-beside-others",
+        "lingering",
+        1,
+        MEMORY,
+        ended("memory"),
+        MUCH_MEMORY,
+    ),
     row(
         "memory-in-tmp",
         "tmp",
@@ -333,6 +350,22 @@ const ON_DISK: &[Row] = &[
         "disk-deleted-on-its-way",
         "deleted-flying",
         100,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
+    row(
+        "disk-deleted-and-handed-on",
+        "deleted-ending",
+        1,
+        DISK,
+        ended("disk"),
+        MUCH_DISK,
+    ),
+    row(
+        "disk-deleted-and-handed-on-beside-others",
+        "deleted-lingering",
+        1,
         DISK,
         ended("disk"),
         MUCH_DISK,
@@ -665,6 +698,35 @@ impl Row {
     }
 }
 
+/// What others write to the same disk meanwhile is not the sandbox's, also where its
+/// processes come and go.
+#[test]
+fn what_others_write_ends_nobody() {
+    let _alone = alone();
+    let Some(world) = world("what_others_write_ends_nobody") else {
+        return;
+    };
+    for host in hosts(&world) {
+        let tried = std::thread::scope(|scope| {
+            let run = scope.spawn(|| run(&world, host, DISK, "short 3000 0"));
+            std::thread::sleep(Duration::from_millis(500));
+            let path = world.top().join("written-by-another");
+            let mut file = fs::File::create(&path).unwrap();
+            for _ in 0..50 {
+                std::io::Write::write_all(&mut file, &vec![1; 1 << 20]).unwrap();
+                file.sync_data().unwrap();
+            }
+            let tried = run.join().unwrap();
+            fs::remove_file(path).unwrap();
+            tried
+        });
+        let told = json(&world, &tried.outcome);
+        let what = format!("{host:?}: {}\n{told:#}", tried.outcome);
+        assert_eq!(told["ending"]["how"], "exited", "{what}");
+        assert_eq!(named(&told), [""; 0], "{what}");
+    }
+}
+
 /// What others have in memory meanwhile is not the sandbox's: not where it hides nothing,
 /// even if it shares memory and passes descriptors on.
 #[test]
@@ -676,6 +738,7 @@ fn memory_of_others_ends_nobody() {
     for host in hosts(&world) {
         for words in [
             "time 6000 0",
+            "short 3000 0",
             "named 8 4000",
             "unseen 8 4000",
             "apart 2 4000",

@@ -60,7 +60,9 @@ fn why_tells_the_boundary_and_a_command_that_allows_more() {
     let options = ["--timeout", "300ms", "--ro", data];
     let _ = world.run(options, "sleep 60").run().expect_status(124);
     let story = fine(&world, &["why"]).out();
+    let again = format!("atoll run --ro {data} --limit wall-clock=1s -- sh -c 'sleep 60'");
     for words in [
+        &again,
         "allowed by profile default (no layer names another)",
         "copy-on-write; the system read-only",
         "network: none",
@@ -68,7 +70,6 @@ fn why_tells_the_boundary_and_a_command_that_allows_more() {
         "wall-clock 300 ms",
         "the time limit was reached",
         "going beyond the limit wall-clock",
-        "atoll run --limit wall-clock=1s -- sh -c 'sleep 60'",
     ] {
         assert!(story.contains(words), "{words:?} is not in\n{story}");
     }

@@ -39,6 +39,11 @@ impl Row {
     fn may_look(&self) -> bool {
         self.id == "init" && !is_root()
     }
+
+    /// Whether the program can reach something outside.
+    fn leads_outside(&self) -> bool {
+        self.id.starts_with("router") || self.who == "egress"
+    }
 }
 
 /// All that is tried, and seen from outside.
@@ -138,6 +143,21 @@ const FENCE: &[Row] = &[
         taken: &["mode", "tcp", "unix"],
         done: &["code", "key", "vsock"],
     },
+    // Where something outside is allowed, the judge has a few calls more.
+    Row {
+        id: "router",
+        who: "init",
+        without: "",
+        taken: &["mode"],
+        done: &[],
+    },
+    Row {
+        id: "router-landlock",
+        who: "init",
+        without: "init-filter",
+        taken: &["mode", "tcp", "unix"],
+        done: &["code", "key", "vsock"],
+    },
     Row {
         id: "judge-open",
         who: "init",
@@ -146,6 +166,49 @@ const FENCE: &[Row] = &[
         done: &["code", "key", "vsock"],
     },
 ];
+
+/// What carries connections: to make them is what it is for, also to what listens on
+/// this host. It has no file, wherever it tries.
+const EGRESS: &[Row] = &[
+    Row {
+        id: "egress",
+        who: "egress",
+        without: "",
+        taken: &["tcp"],
+        done: &["code"],
+    },
+    // Each wall alone.
+    Row {
+        id: "egress-landlock",
+        who: "egress",
+        without: "egress-filter",
+        taken: &["mode", "tcp", "unix"],
+        done: &["code", "key", "vsock"],
+    },
+    Row {
+        id: "egress-filter",
+        who: "egress",
+        without: "landlock",
+        taken: &["tcp"],
+        done: &["code"],
+    },
+    Row {
+        id: "egress-open",
+        who: "egress",
+        without: "egress-filter,landlock",
+        taken: ALL,
+        done: &["code", "key", "vsock"],
+    },
+];
+
+#[test]
+fn what_carries_connections_reaches_nothing_else_when_taken_over() {
+    try_all(
+        "what_carries_connections_reaches_nothing_else_when_taken_over",
+        EGRESS,
+        Where::Outside,
+    );
+}
 
 #[test]
 fn a_taken_over_launcher_reaches_nothing() {
@@ -196,7 +259,7 @@ fn try_all(test: &str, rows: &[Row], place: Where) {
         taken.retain(|name| row.taken.contains(name) || !row.may_look() || *name != "read");
         let Row { id, who, .. } = row;
         let mut expected: BTreeSet<&str> = row.taken.iter().copied().collect();
-        if is_root() && place == Where::Outside {
+        if is_root() && place == Where::Outside && row.who != "egress" {
             // Root's launcher has left the host's network for the sandbox's.
             expected.remove("tcp");
         }
@@ -208,7 +271,11 @@ fn try_all(test: &str, rows: &[Row], place: Where) {
             .filter(|name| !row.taken.contains(name))
             .filter(|name| !row.may_look() || !["read", "root"].contains(name))
             .collect();
-        let done: BTreeSet<&str> = row.done.iter().copied().collect();
+        let mut done: BTreeSet<&str> = row.done.iter().copied().collect();
+        // From within a namespace nobody writes into what is outside of it anyway.
+        if row.id == "launcher-open" && !is_root() && !is_yama_there() {
+            done.insert("write");
+        }
         if row.without.is_empty() || row.without == "landlock" {
             assert_eq!(succeeded, done, "{id}: {report}");
         }
@@ -248,11 +315,12 @@ fn take_over(
         .spawn()
         .unwrap();
     let asked = format!(
-        "takeover-{},{},at={},victim={},port={}",
+        "takeover-{},{},at={},victim={},memory={},port={}",
         row.who,
         row.without,
         at.display(),
         victim.id(),
+        stack(victim.id()),
         port.local_addr().unwrap().port()
     );
     let kept = if place == Where::Workspace {
@@ -266,7 +334,9 @@ fn take_over(
         .host(weakened)
         .arg("run")
         .args(options)
-        .args(["--", "sleep", "0.2"])
+        .args(row.leads_outside().then_some("--allow=example.com"))
+        // A question for a name, with which what carries connections is started.
+        .args(["--", "sh", "-c", "getent hosts example.com; sleep 0.2"])
         .env("ATOLL_TEST_WITHOUT", asked)
         .within(SOON);
     let run = if place == Where::Fence {
@@ -275,11 +345,13 @@ fn take_over(
         run
     };
     let outcome = run.run();
+    let told = e2e::internet::events(&world, "flow.refused");
+    let told: String = told.iter().filter_map(|one| one["why"].as_str()).collect();
     // It ends by itself after a minute, or has just been killed.
     let killed = wait_until_killed(&mut victim);
     let mode = fs::metadata(at.join("mode")).unwrap().permissions().mode();
     let facts = [
-        ("read", outcome.err().contains(SECRET)),
+        ("read", (outcome.err() + &told).contains(SECRET)),
         ("made", at.join("made").exists()),
         ("mode", mode & 0o777 == 0o777),
         ("mkdir", at.join("directory").exists()),
@@ -293,7 +365,22 @@ fn take_over(
     let taken = facts
         .into_iter()
         .filter_map(|(name, is)| is.then_some(name));
-    (taken.collect(), outcome.err())
+    (taken.collect(), outcome.err() + &told)
+}
+
+/// The lowest address of a process's stack, once it has one of its own.
+fn stack(pid: u32) -> usize {
+    wait_until("the victim's stack", SOON, || {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        let line = maps.lines().find(|line| line.ends_with("[stack]"))?;
+        usize::from_str_radix(line.split_once('-')?.0, 16).ok()
+    })
+}
+
+/// Whether processes of the same user are kept from each other's memory anyway.
+fn is_yama_there() -> bool {
+    let setting = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    setting.is_ok_and(|scope| scope.trim() != "0")
 }
 
 /// Whether somebody has ended it; it is ended now.
@@ -315,8 +402,8 @@ fn nothing_of_the_host_stays_in_the_memory_of_a_sandbox() {
     }
     let running = world
         .run(
-            ["--discard"],
-            &format!(": {ARGUMENT}; echo ready; sleep 30"),
+            ["--discard", "--allow", "example.com"],
+            &format!(": {ARGUMENT}; getent hosts example.com; echo ready; sleep 30"),
         )
         .env("CANARY", VARIABLE)
         .start();
@@ -337,7 +424,7 @@ fn nothing_of_the_host_stays_in_the_memory_of_a_sandbox() {
             "the search does not find {text}"
         );
     }
-    for name in ["atoll-jail", "atoll-init"] {
+    for name in ["atoll-jail", "atoll-init", "atoll-egress"] {
         let pid = named(name);
         assert!(holds(pid, "/proc/"), "{name} cannot be searched");
         for text in [VARIABLE, ARGUMENT, &state, &workspace] {

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use e2e::{BOUND, Invocation, World, descendants_of, is_alive, tree, wait_until};
+use e2e::{BOUND, Invocation, Process, World, descendants_of, is_alive, tree, wait_until};
 use rustix::termios::LocalModes;
 
 const QUESTION: &str = "What becomes of the changes?";
@@ -175,6 +175,11 @@ fn jobs_inside_can_be_stopped_and_continued() {
     terminal.expect("bash-");
     terminal.line("fg");
     terminal.expect("sleep 1000");
+    // The shell tells of the job before it gives it the terminal and lets it go on.
+    wait_until("the job goes on", BOUND, || {
+        let goes_on = |one: &Process| one.name == "sleep" && one.state == 'S';
+        descendants_of(pid).iter().any(goes_on).then_some(())
+    });
     terminal.send(b"\x03");
     terminal.expect("bash-");
     terminal.line("echo sta''tus $?");

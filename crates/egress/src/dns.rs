@@ -10,7 +10,7 @@ use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
 use crate::names::Names;
-use crate::refusals::{why, why_inside};
+use crate::proxy;
 
 /// How long an answer may be kept, seconds: it stays true for the sandbox's life.
 const TTL_SECONDS: u32 = 300;
@@ -104,11 +104,14 @@ fn judge(query: &Query, network: &Network) -> Result<HostName, RefusedName> {
         return Err(refusal(why.to_owned(), None));
     }
     let name = HostName::parse(shown).map_err(|error| refusal(error.to_string(), None))?;
+    if proxy::is_name(&name) {
+        return Ok(name);
+    }
     match network.name(&name) {
         Ok(_) => Ok(name),
         Err(unreachable) => {
-            let told = why_inside(&unreachable);
-            Err(refusal(why(&unreachable), Some(told)))
+            let told = unreachable.why_inside();
+            Err(refusal(unreachable.why(), Some(told)))
         }
     }
 }

@@ -1,10 +1,23 @@
 //! The first bytes of a connection, where they tell whom they are for.
 
+use std::cmp::Ordering;
+
+use std::fmt;
+
 use atoll_model::network::HostName;
 use rustls::server::Acceptor;
 
 /// The first byte of every TLS connection: a handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
+
+/// What a record begins with: its kind, a version, its length.
+const HEADER_BYTES: usize = 5;
+
+/// What is random in a server's first message that asks to begin again (RFC 8446, 4.1.3).
+pub(crate) const AGAIN: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
+    0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
 
 /// What the first bytes from the program are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +92,65 @@ fn names_someone(bytes: &[u8]) -> Option<bool> {
     Some(false)
 }
 
+/// Where the records end that hold the first message, which has been found to be
+/// well-formed. None where something follows within the last of them.
+pub(crate) fn end(bytes: &[u8]) -> Option<usize> {
+    let mut message: Vec<u8> = Vec::new();
+    let mut at = 0;
+    loop {
+        let ([HANDSHAKE, _, _, high, low], rest) = bytes.get(at..)?.split_first_chunk()? else {
+            return None;
+        };
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        message.extend_from_slice(rest.get(..length)?);
+        at += HEADER_BYTES + length;
+        if let Some([_, high, middle, low]) = message.first_chunk() {
+            let length = u32::from_be_bytes([0, *high, *middle, *low]);
+            let whole = 4 + usize::try_from(length).ok()?;
+            match message.len().cmp(&whole) {
+                Ordering::Less => {}
+                Ordering::Equal => return Some(at),
+                Ordering::Greater => return None,
+            }
+        }
+    }
+}
+
+/// Whether the server's first bytes ask the program to begin again. None where it takes
+/// more of them to know; all that cannot be read asks for it, to be on the safe side.
+pub(crate) fn asks_again(bytes: &[u8]) -> Option<bool> {
+    const ALERT: u8 = 21;
+    const SERVER_HELLO: u8 = 2;
+    match bytes.first() {
+        None => return None,
+        Some(&ALERT) => return Some(false),
+        Some(&HANDSHAKE) => {}
+        Some(_) => return Some(true),
+    }
+    let [_, _, _, high, low] = bytes.first_chunk()?;
+    // The kind of message, its length, a version, and what is random in it.
+    let least = 4 + 2 + 32;
+    if usize::from(u16::from_be_bytes([*high, *low])) < least {
+        return Some(true);
+    }
+    let message = bytes.get(HEADER_BYTES..HEADER_BYTES + least)?;
+    let (kind, random) = (message.first(), message.get(6..));
+    Some(kind != Some(&SERVER_HELLO) || random == Some(&AGAIN[..]))
+}
+
+/// How long a record is that can come before the second beginning; 0 where that begins.
+/// None where it takes more bytes to know.
+pub(crate) fn passes_over(bytes: &[u8]) -> Option<usize> {
+    const CHANGE_CIPHER_SPEC: u8 = 20;
+    const DATA: u8 = 23;
+    let [kind, _, _, high, low] = bytes.first_chunk()?;
+    if ![CHANGE_CIPHER_SPEC, DATA].contains(kind) {
+        return Some(0);
+    }
+    let length = HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
+    (bytes.len() >= length).then_some(length)
+}
+
 /// A field that begins with its length in so many bytes, and what follows it.
 fn split_field(bytes: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_at_checked(width)?;
@@ -86,6 +158,19 @@ fn split_field(bytes: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
         .iter()
         .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
     rest.split_at_checked(length)
+}
+
+impl fmt::Display for Hello {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other => to.write_str("it is not TLS"),
+            Self::Partial => to.write_str("its TLS is cut off"),
+            Self::Malformed => to.write_str("its TLS cannot be read"),
+            Self::Tls(None) => to.write_str("its TLS names nobody"),
+            // What is not plain is somebody's trick, and no name.
+            Self::Tls(Some(name)) => write!(to, "its TLS names {}", name.escape_default()),
+        }
+    }
 }
 
 impl Hello {

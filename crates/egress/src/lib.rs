@@ -3,20 +3,31 @@
 //! A process of its own carries the connections of one sandbox: it gets what listens on
 //! the sandbox's network, judges where each connection is meant to go, asks name servers
 //! only for what may be reached, checks the address that it then dials, and has
-//! everything recorded before it happens. It holds the rules, and nothing else of its
+//! everything recorded before it happens. Requests are judged one by one where the rules
+//! say something of them. It holds the rules, and nothing else of its
 //! host's.
 //!
 //! It must never know the ledger, a file of the workspace, or tools. Start reading at
 //! [`run`].
 
+mod arrival;
+mod dial;
 mod dns;
 mod filter;
+mod handed;
 mod hello;
+mod inspect;
+mod limited;
+mod limits;
 mod line;
 mod names;
+mod opening;
+mod proxy;
+mod publish;
 mod refusals;
 mod resolve;
 mod tunnel;
+mod visitors;
 
 use std::io;
 use std::net::IpAddr;
@@ -24,7 +35,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowKind, HostName, Network};
+use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Network};
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
@@ -32,15 +43,20 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::net::SocketType;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::inspect::{CertificateError, Certificates, Trust, Upstream};
+use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
+use crate::resolve::Unnamed;
+use crate::visitors::Visitors;
 
 /// How many threads carry.
 const THREADS: usize = 2;
@@ -52,6 +68,12 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 /// How many connections there can be at once.
 const CONNECTIONS_MAX: usize = 4096;
+/// How many requests can be on their way at once, over all connections.
+const REQUESTS_MAX: usize = 2048;
+/// How long certificates of further authorities can be, bytes.
+const ROOTS_BYTES_MAX: usize = 2 << 20;
+/// How much memory this process may take, bytes: it is in no limit of the run's.
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// Why nothing is carried.
 #[derive(Debug, thiserror::Error)]
@@ -67,9 +89,16 @@ pub enum EgressError {
     /// What came first was no description.
     #[error("egress: it was given nothing to carry")]
     Description,
+    /// There are no certificates.
+    #[error("egress: {0}")]
+    Certificates(String),
     /// This host's name servers are not known.
     #[error("egress: the name servers in /etc/resolv.conf cannot be used: {0}")]
     Resolver(String),
+}
+
+fn uncertified(error: CertificateError) -> EgressError {
+    EgressError::Certificates(error.to_string())
 }
 
 fn at(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
@@ -80,9 +109,22 @@ fn at(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
 #[derive(Debug)]
 struct Egress {
     network: Network,
+    /// What is left of what its rules allow.
+    budgets: Budgets,
     line: Line,
     names: Mutex<Names>,
+    unnamed: tokio::sync::Mutex<Unnamed>,
     resolver: TokioResolver,
+    /// What stands for servers within TLS, where the sandbox trusts it.
+    certificates: Option<Certificates>,
+    /// Connections to servers that are spoken to.
+    upstream: Upstream,
+    /// Who may come to published ports.
+    visitors: Visitors,
+    /// For requests that are on their way.
+    room: Arc<Semaphore>,
+    /// For connections to the outside that have large buffers.
+    wide: Arc<Semaphore>,
     /// Says when there is to be no more.
     over: watch::Receiver<bool>,
 }
@@ -122,25 +164,69 @@ pub fn program() -> u8 {
 /// # Errors
 /// [`EgressError`]: nothing was carried then.
 pub fn run(line: OwnedFd) -> Result<(), EgressError> {
-    let mut message = vec![0_u8; FLOW_MESSAGE_BYTES_MAX];
+    let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let received = socket::receive(line.as_fd(), &mut message);
-    let (got, listeners) = received.map_err(at("waiting for a description"))?;
+    let (got, given) = received.map_err(at("waiting for a description"))?;
+    let (roots, listeners) = given.into_iter().partition(is_file);
     let message = message.get(..got).unwrap_or_default();
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
     descriptor::never_block(line.as_fd()).map_err(at("its line"))?;
     let known = Known::read()?;
+    let roots = read_roots(roots).map_err(at("reading certificates"))?;
+    let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
+    let visitors = Visitors::new(carriage.visitors).map_err(at("asking who comes"))?;
     // Before there are threads, which would be without it.
     confine().map_err(at("giving rights up"))?;
+    #[cfg(feature = "without_defences")]
+    if let Some(detail) = atoll_sys::takeover::act("egress") {
+        say(&line, &detail);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let ran = runtime.block_on(serve(carriage, known, line, listeners));
+    let serving = serve((carriage.network, visitors), known, trust, line, listeners);
+    let ran = runtime.block_on(serving);
     // What still waits for a name server is not waited for.
     runtime.shutdown_background();
     ran
+}
+
+/// What a test hears of this process: something refused.
+#[cfg(feature = "without_defences")]
+fn say(line: &OwnedFd, text: &[u8]) {
+    let flow = Flow {
+        kind: FlowKind::Name,
+        host: "taken.over".to_owned(),
+        address: None,
+        port: 0,
+        rule: None,
+        request: None,
+        limit: None,
+        via: None,
+    };
+    let report = atoll_model::network::FlowReport::Refused {
+        flow,
+        why: String::from_utf8_lossy(text).into_owned(),
+        count: 1,
+    };
+    let message = serde_json::to_vec(&report).unwrap_or_default();
+    let _ = socket::send(line.as_fd(), &message, &[]);
+}
+
+/// Certificates come as files; nothing else that comes is one.
+fn is_file(given: &OwnedFd) -> bool {
+    let kind = rustix::fs::fstat(given).map(|facts| facts.st_mode);
+    kind.is_ok_and(|mode| rustix::fs::FileType::from_raw_mode(mode).is_file())
+}
+
+/// What further authorities are trusted, as PEM.
+fn read_roots(files: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
+    let read = |file: OwnedFd| descriptor::read_from_start(file.as_fd(), ROOTS_BYTES_MAX);
+    let all: Vec<Vec<u8>> = files.into_iter().map(read).collect::<io::Result<_>>()?;
+    Ok(all.concat())
 }
 
 /// What is known of names without a question: how to ask, and what needs none.
@@ -185,6 +271,11 @@ fn confine() -> io::Result<()> {
         ..files
     };
     setrlimit(Resource::Nofile, most)?;
+    let memory = Rlimit {
+        current: Some(MEMORY_BYTES_MAX),
+        maximum: Some(MEMORY_BYTES_MAX),
+    };
+    setrlimit(Resource::Data, memory)?;
     credentials::forbid_inspection()?;
     credentials::forbid_new_privileges()?;
     credentials::keep_capabilities(0)?;
@@ -193,39 +284,65 @@ fn confine() -> io::Result<()> {
 }
 
 async fn serve(
-    carriage: Carriage,
+    (network, visitors): (Network, Visitors),
     known: Known,
+    trust: Trust,
     line: OwnedFd,
     listeners: Vec<OwnedFd>,
 ) -> Result<(), EgressError> {
     let resolver = known.resolver()?;
     let (end, over) = watch::channel(false);
     let egress = Arc::new(Egress {
-        network: carriage.network,
+        budgets: Budgets::new(&network),
+        network,
         line: Line::new(line).map_err(at("its line"))?,
-        names: Mutex::default(),
+        names: Mutex::new(Names::with_proxy()),
+        unnamed: tokio::sync::Mutex::default(),
         resolver,
+        certificates: trust.certificates,
+        upstream: trust.upstream,
+        visitors,
+        room: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
         over,
     });
+    let told = tokio::spawn({
+        let egress = Arc::clone(&egress);
+        async move { egress.line.send().await }
+    });
+    egress.upstream.tasks.spawn({
+        let egress = Arc::clone(&egress);
+        async move { egress.upstream.forget().await }
+    });
     let mut tasks = JoinSet::new();
+    let listeners = publish::begin(&egress, &mut tasks, listeners).map_err(at("listening"))?;
     for listener in listeners {
-        let is_tcp = rustix::net::sockopt::socket_type(&listener)
-            .is_ok_and(|kind| kind == rustix::net::SocketType::STREAM);
-        if is_tcp {
-            let listener = TcpListener::from_std(listener.into()).map_err(at("listening"))?;
-            tasks.spawn(accept(Arc::clone(&egress), listener));
-        } else {
-            let socket = UdpSocket::from_std(listener.into()).map_err(at("listening"))?;
-            tasks.spawn(answer(Arc::clone(&egress), socket));
+        let egress = Arc::clone(&egress);
+        match rustix::net::sockopt::socket_type(&listener) {
+            Ok(SocketType::STREAM) => {
+                let listener = TcpListener::from_std(listener.into()).map_err(at("listening"))?;
+                tasks.spawn(accept(egress, listener));
+            }
+            Ok(SocketType::SEQPACKET) => {
+                let line = handed::line(listener).map_err(at("listening"))?;
+                tasks.spawn(handed::take(egress, line));
+            }
+            Ok(_) | Err(_) => {
+                let socket = UdpSocket::from_std(listener.into()).map_err(at("listening"))?;
+                tasks.spawn(answer(egress, socket));
+            }
         }
     }
     egress.line.hear().await;
     let _ = end.send(true);
     // What carries tells how far it came.
-    let told = async { while tasks.join_next().await.is_some() {} };
-    let _ = timeout(FAREWELL, told).await;
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    let _ = timeout(FAREWELL, ended).await;
     tasks.shutdown().await;
-    egress.line.tell_refusals().await;
+    egress.upstream.end().await;
+    egress.line.tell_refusals();
+    egress.line.end();
+    let _ = timeout(FAREWELL, told).await;
     Ok(())
 }
 
@@ -280,7 +397,7 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
         let questions = buffer.get(..meta.len).unwrap_or_default();
         // The kernel joins datagrams of the same length (udp(7), `UDP_GRO`).
         for question in questions.chunks(meta.stride.max(1)) {
-            let Some(reply) = answered(&egress, question).await else {
+            let Some(reply) = answered(&egress, question) else {
                 continue;
             };
             let transmit = Transmit {
@@ -298,7 +415,7 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
     }
 }
 
-async fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
+fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
     let dns::Answered { answer, refused } = dns::answer(question, &egress.network, &egress.names);
     if let Some(refused) = refused {
         let why = refused.why;
@@ -306,10 +423,13 @@ async fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
             kind: FlowKind::Name,
             host: refused.name,
             address: None,
+            via: None,
             port: 0,
             rule: None,
+            request: None,
+            limit: None,
         };
-        egress.line.refuse(flow, why).await;
+        egress.line.refuse(flow, why);
     }
     answer
 }
@@ -326,7 +446,7 @@ async fn serve_names_over_tcp(egress: &Egress, mut program: TcpStream) {
         let Ok(Ok(question)) = timeout(QUESTION_PATIENCE, question).await else {
             return;
         };
-        let Some(answer) = answered(egress, &question).await else {
+        let Some(answer) = answered(egress, &question) else {
             return;
         };
         let Ok(length) = u16::try_from(answer.len()) else {

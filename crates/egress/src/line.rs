@@ -1,19 +1,36 @@
-//! The line to who records: nothing is sent on before it says so.
+//! The line to who records: nothing is sent on before it says so, but what changes
+//! nothing where it goes; that is told of soon after.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use atoll_model::network::{FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport};
+use atoll_model::network::{FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, Limit};
 use atoll_sys::socket;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout_at;
 
-use crate::refusals::Refusals;
+use crate::limits::Excess;
+use crate::refusals::{Refusals, shown};
+
+/// How long reports that nobody waits for are gathered: with what the other side takes
+/// over them they are written down within 50 ms.
+const GATHERING: Duration = Duration::from_millis(20);
+/// From here on what is gathered is sent at once, bytes.
+const GATHERED_BYTES: usize = FLOW_MESSAGE_BYTES_MAX / 2;
+/// Nothing more opens while so much is unsent, bytes.
+const UNSENT_BYTES_MAX: usize = 8 * FLOW_MESSAGE_BYTES_MAX;
+/// The longest text in a report, bytes. Each may take six times that where it is written,
+/// and all of them fit into one message: what is told of is never too long to be.
+const TEXT_BYTES_MAX: usize = 1024;
+/// The longest path of a flow that is opened, bytes.
+const PATH_BYTES_MAX: usize = 2048;
 
 /// The line, and what waits for an answer on it.
 #[derive(Debug)]
@@ -23,13 +40,84 @@ pub(crate) struct Line {
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     refusals: Mutex<Refusals>,
+    unsent: Mutex<Unsent>,
+    /// There is something to send.
+    some: Notify,
+    /// It is not to be gathered any longer.
+    hurry: Notify,
+    /// There is room for more.
+    room: Notify,
 }
 
-/// A flow that is recorded: it may go on. Its end is told by [`Opened::close`].
+/// Reports that are still to be sent, in order.
+#[derive(Debug, Default)]
+struct Unsent {
+    /// Each with the end of a line after it.
+    text: Vec<u8>,
+    /// Somebody waits for one of them.
+    hurries: bool,
+    /// No more will come.
+    is_last: bool,
+    /// Nobody listens.
+    is_gone: bool,
+}
+
+/// A flow that is told of: it may go on. Its end is told by [`Line::close`].
 #[derive(Debug)]
 pub(crate) struct Opened {
     id: u64,
     since: Instant,
+}
+
+/// What a flow has carried, and what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    /// From the program and to it, bytes.
+    pub(crate) bytes: [u64; 2],
+    /// The status of the answer.
+    pub(crate) status: Option<u16>,
+    /// What went wrong.
+    pub(crate) failure: Option<String>,
+    /// Whether nothing came back because of that, nor was tried in another way.
+    pub(crate) is_unreached: bool,
+    /// The limit of its rule that ended it.
+    pub(crate) limit: Option<Limit>,
+}
+
+impl Carried {
+    /// Nothing, for this reason.
+    pub(crate) fn nothing(failure: String) -> Self {
+        Self {
+            failure: Some(failure),
+            ..Self::default()
+        }
+    }
+
+    /// The same, and whether it was the last that was tried.
+    pub(crate) fn at_last(self, is_unreached: bool) -> Self {
+        Self {
+            is_unreached,
+            ..self
+        }
+    }
+
+    /// The same, where that limit has ended it.
+    pub(crate) fn ended_by(self, excess: Option<&Excess>) -> Self {
+        match excess {
+            Some(excess) => Self {
+                failure: Some(excess.why()),
+                limit: Some(excess.limit),
+                // That is told as what was refused.
+                is_unreached: false,
+                ..self
+            },
+            None => self,
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Line {
@@ -40,45 +128,170 @@ impl Line {
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
             refusals: Mutex::default(),
+            unsent: Mutex::default(),
+            some: Notify::new(),
+            hurry: Notify::new(),
+            room: Notify::new(),
         })
     }
 
-    async fn send(&self, report: &FlowReport) -> io::Result<()> {
-        let message = serde_json::to_vec(report)?;
-        let send = || socket::send(self.socket.as_fd(), &message, &[]);
-        self.socket.async_io(Interest::WRITABLE, send).await
+    /// Has a report sent: at once with all before it, or with others soon.
+    fn tell(&self, report: &FlowReport, hurries: bool) -> io::Result<()> {
+        let mut unsent = lock(&self.unsent);
+        if unsent.is_gone {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let before = unsent.text.len();
+        let written = serde_json::to_writer(&mut unsent.text, report);
+        if written.is_err() || unsent.text.len() - before >= FLOW_MESSAGE_BYTES_MAX {
+            unsent.text.truncate(before);
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        unsent.text.push(b'\n');
+        unsent.hurries |= hurries || unsent.text.len() >= GATHERED_BYTES;
+        let (is_first, hurries) = (before == 0, unsent.hurries);
+        drop(unsent);
+        if is_first {
+            self.some.notify_one();
+        }
+        if hurries {
+            self.hurry.notify_one();
+        }
+        Ok(())
     }
 
-    /// Has a flow recorded, and waits until it is.
+    /// Sends what is told, until the last of it.
+    pub(crate) async fn send(&self) {
+        loop {
+            if lock(&self.unsent).text.is_empty() {
+                if lock(&self.unsent).is_last {
+                    return;
+                }
+                self.some.notified().await;
+                continue;
+            }
+            let until = Instant::now() + GATHERING;
+            // A word to hurry may be about what has been sent meanwhile.
+            while self.gathers()
+                && timeout_at(until.into(), self.hurry.notified())
+                    .await
+                    .is_ok()
+            {}
+            let text = {
+                let mut unsent = lock(&self.unsent);
+                unsent.hurries = false;
+                std::mem::take(&mut unsent.text)
+            };
+            if self.send_all(&text).await.is_err() {
+                return self.is_gone();
+            }
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Whether more can be waited for.
+    fn gathers(&self) -> bool {
+        let unsent = lock(&self.unsent);
+        !unsent.hurries && !unsent.is_last
+    }
+
+    async fn send_all(&self, text: &[u8]) -> io::Result<()> {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (message, after) = first_message(rest);
+            let send = || socket::send(self.socket.as_fd(), message, &[]);
+            self.socket.async_io(Interest::WRITABLE, send).await?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Whoever waits learns that it is not recorded.
+    fn is_gone(&self) {
+        lock(&self.unsent).is_gone = true;
+        lock(&self.waiting).clear();
+        self.room.notify_waiters();
+    }
+
+    /// Says that nothing more is told: [`Line::send`] returns when all of it is sent.
+    pub(crate) fn end(&self) {
+        lock(&self.unsent).is_last = true;
+        self.some.notify_one();
+        self.hurry.notify_one();
+    }
+
+    /// Has a flow recorded, and waits until it is on disk, or else until it is told of.
     ///
     /// # Errors
     /// When nobody records any more.
-    pub(crate) async fn open(&self, flow: Flow) -> io::Result<Opened> {
+    pub(crate) async fn open(&self, mut flow: Flow, waits: bool) -> io::Result<Opened> {
+        cut_flow(&mut flow, PATH_BYTES_MAX);
+        loop {
+            // From here on it hears of room.
+            let room = self.room.notified();
+            let has_room = {
+                let unsent = lock(&self.unsent);
+                unsent.is_gone || unsent.text.len() < UNSENT_BYTES_MAX
+            };
+            if has_room {
+                break;
+            }
+            room.await;
+        }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (recorded, wait) = oneshot::channel();
-        let waiting = || self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting().insert(id, recorded);
-        let sent = self.send(&FlowReport::Open { id, flow }).await;
-        if let Err(error) = sent {
-            waiting().remove(&id);
+        if waits {
+            lock(&self.waiting).insert(id, recorded);
+        }
+        if let Err(error) = self.tell(&FlowReport::Open { id, flow, waits }, waits) {
+            lock(&self.waiting).remove(&id);
             return Err(error);
         }
-        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        wait.await.map_err(gone)?;
+        if waits {
+            let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+            wait.await.map_err(gone)?;
+        }
         let since = Instant::now();
         Ok(Opened { id, since })
     }
 
-    /// Tells of something refused, the first time that it is.
-    pub(crate) async fn refuse(&self, flow: Flow, why: String) {
-        let told = {
-            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-            refusals.count(flow, why)
+    /// Tells of a flow's end.
+    pub(crate) fn close(&self, opened: &Opened, carried: Carried) {
+        let [up_bytes, down_bytes] = carried.bytes;
+        let spent = opened.since.elapsed().as_micros();
+        let end = FlowEnd {
+            up_bytes,
+            down_bytes,
+            status: carried.status,
+            duration_us: u64::try_from(spent).unwrap_or(u64::MAX),
+            failure: carried.failure.map(|mut why| {
+                cut(&mut why, TEXT_BYTES_MAX);
+                why
+            }),
+            is_unreached: carried.is_unreached,
+            limit: carried.limit,
         };
+        let id = opened.id;
+        // Nobody listens: then it is found interrupted.
+        let _ = self.tell(&FlowReport::Closed { id, end }, false);
+    }
+
+    /// Tells of something refused, the first time that it is.
+    pub(crate) fn refuse(&self, mut flow: Flow, mut why: String) {
+        // It is kept until the end, and the program has written it.
+        cut_flow(&mut flow, TEXT_BYTES_MAX);
+        cut(&mut why, TEXT_BYTES_MAX);
+        let told = lock(&self.refusals).count(flow, why);
         if let Some(report) = told {
             // Nobody listens: then it is about to end anyway.
-            let _ = self.send(&report).await;
+            let _ = self.tell(&report, true);
         }
+    }
+
+    /// The same for what is beyond a limit of its rule.
+    pub(crate) fn refuse_beyond(&self, mut flow: Flow, excess: &Excess) {
+        flow.limit = Some(excess.limit);
+        self.refuse(flow, excess.why());
     }
 
     /// Hears what is recorded, until there is to be no more.
@@ -98,44 +311,56 @@ impl Line {
             }
         }
         // Whoever still waits learns that it is not recorded.
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.clear();
+        lock(&self.waiting).clear();
     }
 
     fn recorded(&self, id: u64) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waits) = waiting.remove(&id) {
+        if let Some(waits) = lock(&self.waiting).remove(&id) {
             // It may have gone meanwhile.
             let _ = waits.send(());
         }
     }
 
     /// Tells at the end of what was refused more than once.
-    pub(crate) async fn tell_refusals(&self) {
-        let refusals = {
-            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *refusals)
-        };
+    pub(crate) fn tell_refusals(&self) {
+        let refusals = std::mem::take(&mut *lock(&self.refusals));
         for report in refusals.rest() {
-            if self.send(&report).await.is_err() {
+            if self.tell(&report, false).is_err() {
                 return;
             }
         }
     }
 }
 
-impl Opened {
-    /// Tells of the flow's end.
-    pub(crate) async fn close(self, line: &Line, bytes: [u64; 2], failure: Option<String>) {
-        let [up_bytes, down_bytes] = bytes;
-        let spent = self.since.elapsed().as_micros();
-        let end = FlowEnd {
-            up_bytes,
-            down_bytes,
-            duration_us: u64::try_from(spent).unwrap_or(u64::MAX),
-            failure,
-        };
-        // Nobody listens: then it is found interrupted.
-        let _ = line.send(&FlowReport::Closed { id: self.id, end }).await;
+/// Makes the texts of a flow ones that fit into a message, its path one of so many bytes.
+fn cut_flow(flow: &mut Flow, path_bytes_max: usize) {
+    cut(&mut flow.host, TEXT_BYTES_MAX);
+    if let Some(rule) = &mut flow.rule {
+        cut(rule, TEXT_BYTES_MAX);
+    }
+    if let Some(request) = &mut flow.request {
+        cut(&mut request.method, TEXT_BYTES_MAX);
+        cut(&mut request.path, path_bytes_max);
     }
 }
+
+fn cut(text: &mut String, bytes_max: usize) {
+    let shorter = match shown(text, bytes_max) {
+        Cow::Borrowed(_) => return,
+        Cow::Owned(shorter) => shorter,
+    };
+    *text = shorter;
+}
+
+/// As many whole lines as one message holds, and what follows them.
+fn first_message(text: &[u8]) -> (&[u8], &[u8]) {
+    let Some(window) = text.get(..FLOW_MESSAGE_BYTES_MAX) else {
+        return (text, &[]);
+    };
+    // No line is longer.
+    let end = window.iter().rposition(|byte| *byte == b'\n');
+    text.split_at(end.map_or(window.len(), |end| end + 1))
+}
+
+#[cfg(test)]
+mod tests;

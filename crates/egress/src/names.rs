@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use atoll_model::network::HostName;
 
+use crate::proxy;
+
 /// Within 198.18.0.0/15, which nobody on the internet has (RFC 2544).
 const FIRST_4: u32 = u32::from_be_bytes([198, 18, 0, 1]);
 /// A prefix of Atoll's own among the private ones (RFC 4193).
@@ -22,6 +24,15 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// With the proxy first, whose addresses are so always the same.
+    pub(crate) fn with_proxy() -> Self {
+        let mut names = Self::default();
+        if let Ok(proxy) = HostName::parse(proxy::NAME) {
+            let _ = names.addresses(&proxy);
+        }
+        names
+    }
+
     /// The addresses that stand for a name from now on; none when there are no more.
     pub(crate) fn addresses(&mut self, name: &HostName) -> Option<(Ipv4Addr, Ipv6Addr)> {
         let number = match self.numbers.get(name) {

@@ -1,79 +1,130 @@
 //! What was refused: told of once, and counted.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use atoll_model::network::{Flow, FlowKind, FlowReport, NO_RULE, Unreachable};
+use atoll_model::network::{Flow, FlowKind, FlowReport};
 
-/// How many different refusals are kept apart; further ones are not told of by name.
-const REFUSALS_MAX: usize = 1024;
+/// How many different refusals of one kind are told of with all that is known of them.
+pub(crate) const REFUSALS_MAX: usize = 1024;
+/// Of how many further hosts and ports of one kind it is told that there were more.
+pub(crate) const PLACES_MAX: usize = 1024;
 
-/// The refusals of one sandbox.
+/// The refusals of one sandbox. Each kind has room of its own: what is cheap to ask for
+/// hides nothing of another kind.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    counts: HashMap<(Flow, String), u64>,
-    further: u64,
+    names: Refused,
+    tunnels: Refused,
+    requests: Refused,
+    visits: Refused,
+}
+
+/// Those of one kind.
+#[derive(Debug, Default)]
+struct Refused {
+    whole: HashMap<(Flow, String), u64>,
+    /// Where further ones would have led: host and port.
+    places: HashMap<(String, u16), u64>,
+    /// Those of which nothing is kept.
+    others: u64,
 }
 
 impl Refusals {
     /// Counts one; what is to be told of at once.
     pub(crate) fn count(&mut self, flow: Flow, why: String) -> Option<FlowReport> {
-        let is_full = self.counts.len() >= REFUSALS_MAX;
+        let kind = flow.kind;
+        let of_kind = match kind {
+            FlowKind::Name => &mut self.names,
+            FlowKind::Tunnel => &mut self.tunnels,
+            FlowKind::Request => &mut self.requests,
+            FlowKind::Published => &mut self.visits,
+        };
         let key = (flow, why);
-        if let Some(count) = self.counts.get_mut(&key) {
+        if let Some(count) = of_kind.whole.get_mut(&key) {
             *count = count.saturating_add(1);
             return None;
         }
-        if is_full {
-            self.further = self.further.saturating_add(1);
-            return None;
+        if of_kind.whole.len() < REFUSALS_MAX {
+            let (flow, why) = key.clone();
+            of_kind.whole.insert(key, 1);
+            return Some(refused(flow, why, 1));
         }
-        let (flow, why) = key.clone();
-        self.counts.insert(key, 1);
-        Some(FlowReport::Refused {
-            flow,
-            why,
-            count: 1,
-        })
+        let (flow, _) = key;
+        of_kind.count_place(kind, (flow.host, flow.port))
     }
 
     /// What is still to be told at the end.
     pub(crate) fn rest(self) -> impl Iterator<Item = FlowReport> {
-        let further = FlowReport::Refused {
-            flow: Flow {
-                kind: FlowKind::Name,
-                host: "(others)".to_owned(),
-                address: None,
-                port: 0,
-                rule: None,
-            },
-            why: format!("more than {REFUSALS_MAX} different refusals"),
-            count: self.further,
-        };
-        let further = (self.further > 0).then_some(further);
-        let repeated = self.counts.into_iter().filter(|(_, count)| *count > 1);
-        let repeated =
-            repeated.map(|((flow, why), count)| FlowReport::Refused { flow, why, count });
-        repeated.chain(further)
+        let names = self.names.rest(FlowKind::Name);
+        let tunnels = self.tunnels.rest(FlowKind::Tunnel);
+        let requests = self.requests.rest(FlowKind::Request);
+        let visits = self.visits.rest(FlowKind::Published);
+        names.chain(tunnels).chain(requests).chain(visits)
     }
 }
 
-/// The same for the program, which is not told where a rule is written: that is a path of
-/// the host's.
-pub(crate) fn why_inside(unreachable: &Unreachable<'_>) -> String {
-    match unreachable {
-        Unreachable::Denied(rule) => format!("{} is denied", rule.to),
-        Unreachable::NoRule | Unreachable::Special(_) => why(unreachable),
+impl Refused {
+    /// Counts one of which no more is kept than where it would have led.
+    fn count_place(&mut self, kind: FlowKind, place: (String, u16)) -> Option<FlowReport> {
+        if let Some(count) = self.places.get_mut(&place) {
+            *count = count.saturating_add(1);
+            return None;
+        }
+        if self.places.len() >= PLACES_MAX {
+            self.others = self.others.saturating_add(1);
+            return None;
+        }
+        self.places.insert(place.clone(), 1);
+        Some(further(kind, place, 1))
+    }
+
+    fn rest(self, kind: FlowKind) -> impl Iterator<Item = FlowReport> {
+        let others = (self.others > 0).then(|| {
+            let flow = nothing_of(kind, "(others)".to_owned(), 0);
+            let why = format!("more than {PLACES_MAX} further hosts and ports");
+            refused(flow, why, self.others)
+        });
+        let whole = self.whole.into_iter().filter(|(_, count)| *count > 1);
+        let whole = whole.map(|((flow, why), count)| refused(flow, why, count));
+        let places = self.places.into_iter().filter(|(_, count)| *count > 1);
+        let places = places.map(move |(place, count)| further(kind, place, count));
+        whole.chain(places).chain(others)
     }
 }
 
-/// Why something cannot be reached, in words.
-pub(crate) fn why(unreachable: &Unreachable<'_>) -> String {
-    match unreachable {
-        Unreachable::NoRule => NO_RULE.to_owned(),
-        Unreachable::Denied(rule) => format!("{} is denied by {}", rule.to, rule.origin),
-        Unreachable::Special(special) => format!(
-            "its address is {}: only a rule for that very address allows it",
-            special.name
-        ),
+fn refused(flow: Flow, why: String, count: u64) -> FlowReport {
+    FlowReport::Refused { flow, why, count }
+}
+
+/// One of those that are beyond the room of their kind.
+fn further(kind: FlowKind, (host, port): (String, u16), count: u64) -> FlowReport {
+    let why = format!("refused after {REFUSALS_MAX} different others: no more of it is kept");
+    refused(nothing_of(kind, host, port), why, count)
+}
+
+/// A flow of which nothing is known but where it leads.
+fn nothing_of(kind: FlowKind, host: String, port: u16) -> Flow {
+    Flow {
+        kind,
+        host,
+        address: None,
+        via: None,
+        port,
+        rule: None,
+        request: None,
+        limit: None,
     }
+}
+
+/// A text of at most so many bytes, and a mark where it goes on: what a program has
+/// written is as long as it likes.
+pub(crate) fn shown(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    if text.len() <= bytes_max {
+        return Cow::Borrowed(text);
+    }
+    let mut ends = (0..=bytes_max).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    let beginning = end.and_then(|end| text.get(..end)).unwrap_or_default();
+    Cow::Owned(format!("{beginning}…"))
 }

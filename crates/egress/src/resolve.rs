@@ -1,12 +1,17 @@
 //! From a name to the addresses that may be dialled.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use atoll_model::network::{HostName, Network};
-use hickory_resolver::TokioResolver;
+use atoll_model::network::{
+    Flow, FlowKind, HostName, HostPart, NetworkRule, Request, THIS_HOST_ADDRESSES, Unreachable,
+};
+use hickory_resolver::net::NetError;
 
-use crate::refusals::why;
+use crate::Egress;
+use crate::dial::Place;
+use crate::line::{Carried, Opened};
 
 /// How long a name may take, in all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -14,43 +19,232 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How many addresses of one name are tried.
 const ADDRESSES_MAX: usize = 8;
 
+/// How many different names, of those that no rule names itself, name servers are asked for at
+/// once, and then in a second: a name can be a message to them.
+const UNNAMED_MAX: f64 = 512.0;
+const UNNAMED_PER_SECOND: f64 = 4.0;
+/// How many of them are known to have been asked for.
+const KNOWN_MAX: usize = 16 * 1024;
+
+/// The names that were asked for though no rule names them itself.
+#[derive(Debug)]
+pub(crate) struct Unnamed {
+    known: HashSet<HostName>,
+    room: f64,
+    since: Instant,
+}
+
+impl Default for Unnamed {
+    fn default() -> Self {
+        Self {
+            known: HashSet::new(),
+            room: UNNAMED_MAX,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Unnamed {
+    /// Whether there is room for one more now, which it takes.
+    fn has_room(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.since).as_secs_f64();
+        self.room = (self.room + passed * UNNAMED_PER_SECOND).min(UNNAMED_MAX);
+        self.since = now;
+        let has_room = self.room >= 1.0;
+        if has_room {
+            self.room -= 1.0;
+        }
+        has_room
+    }
+
+    fn remember(&mut self, name: &HostName) {
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.insert(name.clone());
+    }
+}
+
 /// Why a name leads nowhere.
 #[derive(Debug)]
 pub(crate) enum Nowhere {
-    /// It has no address that may be dialled.
-    Refused(String),
+    /// It has no address that may be dialled: why, for the record and for the program.
+    Refused { why: String, inside: String },
     /// Nobody knows it, or nobody answers.
     Unknown(String),
 }
 
+impl Nowhere {
+    fn refused(unreachable: &Unreachable<'_>) -> Self {
+        Self::Refused {
+            why: unreachable.why(),
+            inside: unreachable.why_inside(),
+        }
+    }
+}
+
+/// Where a host may be dialled at a port for this request, or for what is not looked into:
+/// at its addresses, or by a proxy that finds them.
+pub(crate) async fn addresses(
+    egress: &Egress,
+    host: &HostPart,
+    port: u16,
+    request: Option<&Request<'_>>,
+) -> Result<Vec<Place>, Nowhere> {
+    if egress.network.proxy_for(host, port).is_some() {
+        let asks = egress.network.asks_proxy(host, port, request);
+        asks.map_err(|unreachable| Nowhere::refused(&unreachable))?;
+        if let HostPart::Name(name) = host {
+            // The proxy learns it, and asks name servers for it.
+            let recorded = recorded(egress, name).await?;
+            recorded.inspect(|opened| egress.line.close(opened, Carried::default()));
+        }
+        return Ok(vec![Place::ByProxy]);
+    }
+    let addresses = match host {
+        HostPart::Address(address) => checked(egress, host, &[*address], port, request),
+        // Nobody is asked for it.
+        HostPart::Name(name) if name.is_this_host() => {
+            checked(egress, host, &THIS_HOST_ADDRESSES, port, request)
+        }
+        HostPart::Name(name) => resolve(egress, name, port, request).await,
+    }?;
+    Ok(addresses.into_iter().map(Place::At).collect())
+}
+
+/// Whether a connection that leads to a place may be used for a host and this request.
+pub(crate) fn may<'a>(
+    egress: &'a Egress,
+    host: &HostPart,
+    place: Place,
+    port: u16,
+    request: Option<&Request<'_>>,
+) -> Result<(), Unreachable<'a>> {
+    match place {
+        Place::At(address) => egress.network.dials(host, address, port, request),
+        Place::ByProxy => egress.network.asks_proxy(host, port, request),
+    }
+}
+
+/// Addresses that need no name server, where each of them may be dialled.
+fn checked(
+    egress: &Egress,
+    host: &HostPart,
+    addresses: &[IpAddr],
+    port: u16,
+    request: Option<&Request<'_>>,
+) -> Result<Vec<IpAddr>, Nowhere> {
+    for address in addresses {
+        let dials = egress.network.dials(host, *address, port, request);
+        dials.map_err(|unreachable| Nowhere::refused(&unreachable))?;
+    }
+    Ok(addresses.to_vec())
+}
+
 /// The addresses of a name that may be dialled at a port: what was checked is what is
 /// dialled.
-pub(crate) async fn resolve(
-    resolver: &TokioResolver,
-    network: &Network,
+async fn resolve(
+    egress: &Egress,
     name: &HostName,
     port: u16,
+    request: Option<&Request<'_>>,
 ) -> Result<Vec<IpAddr>, Nowhere> {
+    let recorded = recorded(egress, name).await?;
     // With a dot at its end nothing is added to it.
-    let asked = resolver.lookup_ip(format!("{name}."));
+    let asked = egress.resolver.lookup_ip(format!("{name}."));
     let found = match tokio::time::timeout(PATIENCE, asked).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => return Err(Nowhere::Unknown(error.to_string())),
-        Err(_) => return Err(Nowhere::Unknown("no name server answers".to_owned())),
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(error)) => Err(unknown(&error)),
+        Err(_) => Err("no name server answers".to_owned()),
     };
+    if let Some(opened) = recorded {
+        let failure = found.as_ref().err().cloned();
+        let carried = Carried {
+            failure,
+            ..Carried::default()
+        };
+        egress.line.close(&opened, carried);
+    }
+    let found = found.map_err(Nowhere::Unknown)?;
     let mut addresses = Vec::new();
     let mut refused = None;
     for address in found.iter().map(|address| address.to_canonical()) {
-        match network.address(address, port) {
+        match egress.network.address(address, port, request) {
             Ok(()) if addresses.len() < ADDRESSES_MAX => addresses.push(address),
             Ok(()) => {}
-            Err(unreachable) => refused = Some(why(&unreachable)),
+            Err(unreachable) => refused = Some(Nowhere::refused(&unreachable)),
         }
     }
     // One that is refused among others is a name that somebody plays with.
     match refused {
-        Some(why) => Err(Nowhere::Refused(why)),
+        Some(refused) => Err(refused),
         None if addresses.is_empty() => Err(Nowhere::Unknown("it has no address".to_owned())),
         None => Ok(addresses),
+    }
+}
+
+/// Has it recorded that somebody is asked for a name that no rule names itself, the first time
+/// that they are: it can be anything. Who wants it at the same time waits for that.
+async fn recorded(egress: &Egress, name: &HostName) -> Result<Option<Opened>, Nowhere> {
+    if egress.network.is_named(name) {
+        return Ok(None);
+    }
+    let mut unnamed = egress.unnamed.lock().await;
+    if unnamed.known.contains(name) {
+        return Ok(None);
+    }
+    if !unnamed.has_room(Instant::now()) {
+        let why = format!(
+            "more than {UNNAMED_MAX} different names that only a rule with * allows were asked \
+             for: there are {UNNAMED_PER_SECOND} more in a second"
+        );
+        let inside = why.clone();
+        return Err(Nowhere::Refused { why, inside });
+    }
+    let flow = Flow {
+        kind: FlowKind::Name,
+        host: name.to_string(),
+        address: None,
+        port: 0,
+        rule: egress.network.name(name).ok().map(NetworkRule::told),
+        request: None,
+        limit: None,
+        via: None,
+    };
+    let unrecorded = |_| Nowhere::Unknown("nobody records that it is asked for".to_owned());
+    let opened = egress.line.open(flow, true).await.map_err(unrecorded)?;
+    unnamed.remember(name);
+    Ok(Some(opened))
+}
+
+/// Why a name has no address, in words.
+fn unknown(error: &NetError) -> String {
+    if error.is_nx_domain() {
+        "there is no such name".to_owned()
+    } else if error.is_no_records_found() {
+        "it has no address".to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_rule_names_are_asked_for_so_often_and_no_more() {
+        let start = Instant::now();
+        let mut unnamed = Unnamed {
+            since: start,
+            ..Unnamed::default()
+        };
+        let most = UNNAMED_MAX as usize;
+        assert!((0..most).all(|_| unnamed.has_room(start)));
+        assert!(!unnamed.has_room(start));
+        let later = start + Duration::from_secs(1);
+        let further = UNNAMED_PER_SECOND as usize;
+        assert!((0..further).all(|_| unnamed.has_room(later)));
+        assert!(!unnamed.has_room(later));
     }
 }

@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use atoll_model::network::{Flow, FlowKind, FlowReport, HostName, Network, NetworkRule};
+use atoll_model::network::{
+    Conditions, Flow, FlowKind, FlowReport, FlowRequest, HostName, Network, NetworkRule,
+    RuleLimits, Scheme, Way,
+};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 use proptest::prelude::*;
@@ -11,16 +14,21 @@ use proptest::prelude::*;
 use crate::dns;
 use crate::hello::{self, Hello};
 use crate::names::Names;
-use crate::refusals::Refusals;
+use crate::refusals::{PLACES_MAX, REFUSALS_MAX, Refusals, shown};
 
 fn network(allow: &[&str]) -> Network {
     let rule = |text: &&str| NetworkRule {
         to: text.parse().unwrap(),
+        way: Way::Usual,
+        requests: Conditions::default(),
+        limits: RuleLimits::default(),
         origin: "a test".to_owned(),
     };
     Network {
         allow: allow.iter().map(rule).collect(),
         deny: Vec::new(),
+        learn: None,
+        ..Network::default()
     }
 }
 
@@ -170,7 +178,7 @@ fn addresses_that_stand_for_nothing_are_known_so() {
 }
 
 /// The first bytes of TLS for a name, as OpenSSL sends them.
-fn client_hello(name: &str) -> Vec<u8> {
+pub(crate) fn client_hello(name: &str) -> Vec<u8> {
     let name = name.as_bytes();
     let length = |bytes: usize| (bytes as u16).to_be_bytes();
     let entry = [&[0][..], &length(name.len()), name].concat();
@@ -222,15 +230,22 @@ fn the_name_in_the_first_bytes_is_read_however_they_come() {
     assert!(Hello::Malformed.is_for_another(&asked));
 }
 
-#[test]
-fn refusals_are_told_of_once_and_counted() {
-    let flow = |port: u16| Flow {
-        kind: FlowKind::Tunnel,
-        host: "evil.example".to_owned(),
+fn flow(kind: FlowKind, host: &str, port: u16) -> Flow {
+    Flow {
+        kind,
+        host: host.to_owned(),
         address: None,
+        via: None,
         port,
         rule: None,
-    };
+        request: None,
+        limit: None,
+    }
+}
+
+#[test]
+fn refusals_are_told_of_once_and_counted() {
+    let flow = |port: u16| flow(FlowKind::Tunnel, "evil.example", port);
     let mut refusals = Refusals::default();
     assert!(refusals.count(flow(1), "so".to_owned()).is_some());
     assert!(refusals.count(flow(1), "so".to_owned()).is_none());
@@ -241,12 +256,112 @@ fn refusals_are_told_of_once_and_counted() {
     let rest: Vec<FlowReport> = refusals.rest().collect();
     let [
         FlowReport::Refused { count: 3, .. },
-        FlowReport::Refused { count: others, .. },
+        FlowReport::Refused {
+            flow: others,
+            count,
+            ..
+        },
     ] = &rest[..]
     else {
         panic!("{rest:?}");
     };
-    assert_eq!(*others, 5_000 - 1 - (1_024 - 2));
+    assert_eq!(others.kind, FlowKind::Tunnel);
+    assert_eq!(others.host, "(others)");
+    let known = REFUSALS_MAX - 2 + PLACES_MAX;
+    assert_eq!(*count, 5_000 - 1 - known as u64);
+}
+
+#[test]
+fn many_refusals_of_one_kind_hide_none_of_another() {
+    let mut refusals = Refusals::default();
+    let why = || "no rule allows it".to_owned();
+    for number in 0..10_000 {
+        let host = format!("junk{number}.example");
+        refusals.count(flow(FlowKind::Name, &host, 0), why());
+    }
+    for kind in [FlowKind::Tunnel, FlowKind::Request] {
+        let one = flow(kind, "evil.example", 443);
+        let told = refusals.count(one.clone(), why());
+        let expected = FlowReport::Refused {
+            flow: one,
+            why: why(),
+            count: 1,
+        };
+        assert_eq!(told, Some(expected));
+    }
+    let rest: Vec<FlowReport> = refusals.rest().collect();
+    let [FlowReport::Refused { flow, count, .. }] = &rest[..] else {
+        panic!("{rest:?}");
+    };
+    assert_eq!(
+        (flow.kind, flow.host.as_str()),
+        (FlowKind::Name, "(others)")
+    );
+    assert_eq!(*count, (10_000 - REFUSALS_MAX - PLACES_MAX) as u64);
+}
+
+#[test]
+fn a_new_host_is_told_of_after_many_refusals_of_another() {
+    let asked = |host: &str, path: usize| Flow {
+        request: Some(FlowRequest {
+            scheme: Scheme::Https,
+            method: "GET".to_owned(),
+            path: format!("/{path}"),
+        }),
+        ..flow(FlowKind::Request, host, 443)
+    };
+    let mut refusals = Refusals::default();
+    let mut count = |host: &str, path| refusals.count(asked(host, path), "so".to_owned());
+    for path in 0..REFUSALS_MAX {
+        assert!(count("junk.example", path).is_some());
+    }
+    // Of further ones it is told where they lead, once.
+    for host in ["junk.example", "evil.example"] {
+        let Some(FlowReport::Refused {
+            flow: told,
+            count: 1,
+            ..
+        }) = count(host, 9_999)
+        else {
+            panic!("{host} is told of");
+        };
+        assert_eq!(told, flow(FlowKind::Request, host, 443));
+        for path in 10_000..10_004 {
+            assert_eq!(count(host, path), None);
+        }
+    }
+    // What is known is counted as before.
+    assert_eq!(count("junk.example", 7), None);
+    let mut rest: Vec<(String, bool, u64)> = refusals
+        .rest()
+        .map(|report| match report {
+            FlowReport::Refused { flow, count, .. } => (flow.host, flow.request.is_some(), count),
+            FlowReport::Open { .. } | FlowReport::Closed { .. } => panic!("{report:?}"),
+        })
+        .collect();
+    rest.sort();
+    let expected = [
+        ("evil.example".to_owned(), false, 5),
+        ("junk.example".to_owned(), false, 5),
+        ("junk.example".to_owned(), true, 2),
+    ];
+    assert_eq!(rest, expected);
+}
+
+#[test]
+fn a_text_is_cut_between_two_letters() {
+    for (text, expected) in [
+        ("", ""),
+        ("abcd", "abcd"),
+        ("abcde", "abcd…"),
+        ("abcä", "abc…"),
+        ("ab🜁", "ab…"),
+        ("🜁🜁", "🜁…"),
+        ("a\u{301}\u{301}", "a\u{301}…"),
+    ] {
+        assert_eq!(shown(text, 4), expected, "{text:?}");
+    }
+    assert_eq!(shown("🜁", 3), "…");
 }
 
 proptest! {

@@ -1,64 +1,76 @@
 //! Connections of the program: each is judged, recorded, dialled and carried.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use atoll_model::network::{Flow, FlowKind, HostName, HostPart};
+use atoll_model::network::{Flow, FlowKind, HostPart, Look};
 use atoll_sys::funnel::original_destination;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
-use crate::hello::{self, Hello};
+use crate::arrival::{Arrival, No, reset};
+use crate::dial::{Dialled, Place, dial};
+use crate::limited;
+use crate::limits::{Asked, Part, Way, late};
+use crate::line::Carried;
 use crate::names::Names;
-use crate::refusals::why;
-use crate::resolve::{Nowhere, resolve};
-use crate::{Egress, dns};
+use crate::opening::{Opening, Stop};
+use crate::resolve::{Nowhere, addresses};
+use crate::{Egress, dns, inspect, proxy};
 
 /// How long a server may take to answer the first packet.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a program may take over the first bytes of TLS.
-const HELLO_PATIENCE: Duration = Duration::from_secs(30);
-/// The longest beginning of TLS that is read, bytes.
-const HELLO_BYTES_MAX: usize = 64 * 1024;
 /// How much is carried at once, bytes.
-const BLOCK_BYTES: usize = 64 * 1024;
+const BLOCK_BYTES: usize = 128 * 1024;
 
 /// Where a program wants to go.
-struct Wanted {
-    host: HostPart,
-    port: u16,
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) host: HostPart,
+    pub(crate) port: u16,
 }
 
 impl Wanted {
-    fn flow(&self) -> Flow {
+    /// A connection of which nothing else is known.
+    pub(crate) fn flow(&self) -> Flow {
         Flow {
             kind: FlowKind::Tunnel,
             host: self.host.to_string(),
             address: None,
+            via: None,
             port: self.port,
             rule: None,
+            request: None,
+            limit: None,
         }
     }
 }
 
 /// Carries one connection from its arrival to its end.
 pub(crate) async fn carry(egress: Arc<Egress>, program: TcpStream) {
-    let Ok(meant) = destination(&program) else {
+    match destination(&program) {
+        Ok(meant) => carry_to(egress, program, meant).await,
         // Made to the funnel's port itself: it was meant for nobody.
-        return reset(program);
-    };
+        Err(_) => reset(program),
+    }
+}
+
+/// Carries one connection, of which it is known where it was meant to go.
+pub(crate) async fn carry_to(egress: Arc<Egress>, program: TcpStream, meant: SocketAddr) {
+    let meant = SocketAddr::new(meant.ip().to_canonical(), meant.port());
     if dns::is_name_server(meant) {
         return crate::serve_names_over_tcp(&egress, program).await;
     }
     match wanted(&egress, meant) {
-        Ok(wanted) => judge(&egress, program, wanted).await,
-        Err((wanted, why)) => refuse(&egress, program, wanted.flow(), why).await,
+        Ok(wanted) if proxy::is_meant(&wanted) => proxy::serve(&egress, program).await,
+        Ok(wanted) => judge(&egress, Arrival::new(program), wanted).await,
+        Err((wanted, why)) => refuse(&egress, Arrival::new(program), wanted.flow(), why).await,
     }
 }
 
@@ -67,11 +79,11 @@ fn destination(program: &TcpStream) -> io::Result<SocketAddr> {
     if meant == program.local_addr()? {
         return Err(io::ErrorKind::AddrNotAvailable.into());
     }
-    Ok(SocketAddr::new(meant.ip().to_canonical(), meant.port()))
+    Ok(meant)
 }
 
 /// The host that an address stands for.
-fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Wanted, String)> {
+pub(crate) fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Wanted, String)> {
     let (address, port) = (meant.ip(), meant.port());
     let of = |host| Wanted { host, port };
     if !Names::is_for_names(address) {
@@ -84,26 +96,53 @@ fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Wanted, String)
     })
 }
 
-async fn judge(egress: &Egress, program: TcpStream, wanted: Wanted) {
-    let network = &egress.network;
+/// Carries a connection to where a program wants to go, if it may.
+pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wanted) {
     let mut flow = wanted.flow();
-    match network.connection(&wanted.host, wanted.port) {
-        Ok(rule) => flow.rule = Some(format!("{} ({})", rule.to, rule.origin)),
-        Err(unreachable) => return refuse(egress, program, flow, why(&unreachable)).await,
-    }
-    let addresses = match &wanted.host {
-        HostPart::Address(address) => match network.address(*address, wanted.port) {
-            Ok(()) => Ok(vec![*address]),
-            Err(unreachable) => Err(Nowhere::Refused(why(&unreachable))),
-        },
-        HostPart::Name(name) => resolve(&egress.resolver, network, name, wanted.port).await,
+    let part = match egress.network.connection(&wanted.host, wanted.port) {
+        Ok((rule, Look::Past)) => {
+            flow.rule = Some(rule.told());
+            match egress.budgets.begin(rule, Asked::Tunnel) {
+                Ok(part) => part,
+                Err(excess) => {
+                    let what = place(&flow);
+                    egress.line.refuse_beyond(flow, &excess);
+                    return program.end(No::Refused, &what, &excess.why()).await;
+                }
+            }
+        }
+        Ok((_, Look::Into)) => {
+            return match program.grant().await {
+                Ok(()) => inspect::serve(egress, program, &wanted).await,
+                Err(_) => program.reset(),
+            };
+        }
+        Err(unreachable) => {
+            let what = place(&flow);
+            egress.line.refuse(flow, unreachable.why());
+            // Where a rule is written is not for programs.
+            return program
+                .end(No::Refused, &what, &unreachable.why_inside())
+                .await;
+        }
     };
-    match addresses {
-        Ok(addresses) => connect(egress, program, wanted, flow, addresses).await,
-        Err(Nowhere::Refused(why)) => refuse(egress, program, flow, why).await,
+    match addresses(egress, &wanted.host, wanted.port, None).await {
+        Ok(addresses) => connect(egress, program, (wanted, flow), addresses, part).await,
+        Err(Nowhere::Refused { why, inside }) => {
+            let what = place(&flow);
+            egress.line.refuse(flow, why);
+            program.end(No::Refused, &what, &inside).await;
+        }
         Err(Nowhere::Unknown(why)) => {
+            // It was allowed, and somebody was asked for its name.
+            let what = place(&flow);
             let why = format!("its name leads nowhere: {why}");
-            refuse(egress, program, flow, why).await;
+            let Ok(opened) = egress.line.open(flow, false).await else {
+                return program.reset();
+            };
+            let failure = Carried::nothing(why.clone()).at_last(true);
+            egress.line.close(&opened, failure);
+            program.end(No::Unreachable, &what, &why).await;
         }
     }
 }
@@ -111,41 +150,62 @@ async fn judge(egress: &Egress, program: TcpStream, wanted: Wanted) {
 /// Records the connection, then makes it.
 async fn connect(
     egress: &Egress,
-    program: TcpStream,
-    wanted: Wanted,
-    mut flow: Flow,
-    addresses: Vec<IpAddr>,
+    mut program: Arrival,
+    (wanted, mut flow): (Wanted, Flow),
+    places: Vec<Place>,
+    part: Option<Part>,
 ) {
-    for address in addresses {
-        flow.address = Some(address);
-        let Ok(opened) = egress.line.open(flow.clone()).await else {
-            return reset(program);
+    let mut places = places.into_iter().peekable();
+    while let Some(place) = places.next() {
+        (flow.address, flow.via) = (place.address(), place.via(egress));
+        let Ok(opened) = egress.line.open(flow.clone(), true).await else {
+            return program.reset();
         };
-        let to = SocketAddr::new(address, wanted.port);
-        let dialled = match timeout(DIAL_PATIENCE, TcpStream::connect(to)).await {
+        let dialled = dial(egress, &wanted.host, wanted.port, place);
+        let dialled = match timeout(DIAL_PATIENCE, dialled).await {
             Ok(dialled) => dialled,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         };
         match dialled {
             Ok(server) => {
-                let ended = relay(egress, program, server, &wanted.host).await;
+                if let Err(error) = program.grant().await {
+                    let failure = Carried::nothing(error.to_string());
+                    return egress.line.close(&opened, failure);
+                }
+                let ended = relay(egress, program, server, &wanted.host, part.as_ref()).await;
                 let failure = match ended.stopped {
                     Some(Stop::ForAnother(why)) => {
-                        egress.line.refuse(wanted.flow(), why.clone()).await;
+                        egress.line.refuse(wanted.flow(), why.clone());
                         Some(why)
+                    }
+                    Some(Stop::Beyond(excess)) => {
+                        egress.line.refuse_beyond(flow, &excess);
+                        None
                     }
                     Some(Stop::Failed(why)) => Some(why),
                     None => None,
                 };
-                return opened.close(&egress.line, ended.bytes, failure).await;
+                let carried = Carried {
+                    bytes: ended.bytes,
+                    status: None,
+                    failure,
+                    is_unreached: false,
+                    limit: None,
+                };
+                let excess = part.as_ref().and_then(Part::excess);
+                return egress.line.close(&opened, carried.ended_by(excess));
             }
             Err(error) => {
-                let failure = format!("the host cannot be reached: {error}");
-                opened.close(&egress.line, [0, 0], Some(failure)).await;
+                let failure = inspect::why_not(&error);
+                let carried = Carried::nothing(failure);
+                let carried = carried.at_last(places.peek().is_none());
+                egress.line.close(&opened, carried);
             }
         }
     }
-    reset(program);
+    let what = wanted.flow();
+    let why = "the host cannot be reached";
+    program.end(No::Unreachable, &place(&what), why).await;
 }
 
 /// How a connection ended.
@@ -154,39 +214,51 @@ struct Ended {
     stopped: Option<Stop>,
 }
 
-/// Why a connection ended before both sides had ended it.
-enum Stop {
-    /// It was for another host than was asked for.
-    ForAnother(String),
-    /// Something went wrong.
-    Failed(String),
-}
-
 /// Carries bytes both ways, once the first ones are for nobody but who was asked for.
 async fn relay(
     egress: &Egress,
-    mut program: TcpStream,
-    mut server: TcpStream,
+    program: Arrival,
+    server: Dialled,
     host: &HostPart,
+    part: Option<&Part>,
 ) -> Ended {
+    let (mut program, first) = program.into_parts();
+    let Dialled {
+        stream: mut server,
+        wide: _wide,
+    } = server;
     let _ = (program.set_nodelay(true), server.set_nodelay(true));
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
     let work = async {
-        if let HostPart::Name(name) = host {
-            first_bytes(&mut program, &mut server, name, up).await?;
+        let opening = Opening {
+            program: &mut program,
+            server: &mut server,
+            held: first,
+            up,
+            down,
+            part,
+        };
+        opening.pass(host).await?;
+        let (from_program, mut to_program) = program.split();
+        let (from_server, mut to_server) = server.split();
+        if let Some(part) = part {
+            let both = tokio::try_join!(
+                limited::pump(part, Way::Up, &from_program, &mut to_server, up),
+                limited::pump(part, Way::Down, &from_server, &mut to_program, down),
+            );
+            return both.map(drop);
         }
-        let (mut from_program, mut to_program) = program.split();
-        let (mut from_server, mut to_server) = server.split();
         let both = tokio::try_join!(
-            pump(&mut from_program, &mut to_server, up),
-            pump(&mut from_server, &mut to_program, down),
+            pump(&from_program, &mut to_server, up),
+            pump(&from_server, &mut to_program, down),
         );
         both.map(drop)
             .map_err(|error| Stop::Failed(error.to_string()))
     };
     let worked = tokio::select! {
         worked = work => worked,
+        excess = late(part) => Err(Stop::Beyond(excess)),
         () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
     };
     if worked.is_err() {
@@ -199,73 +271,38 @@ async fn relay(
     }
 }
 
-/// Carries one way until the end, and passes that on.
-async fn pump(
-    from: &mut ReadHalf<'_>,
+/// Carries one way until the end, and passes that on. While nothing comes it holds no
+/// room for it: most connections are idle most of the time.
+pub(crate) async fn pump(
+    from: &ReadHalf<'_>,
     to: &mut WriteHalf<'_>,
     carried: &AtomicU64,
 ) -> io::Result<()> {
-    let mut block = vec![0_u8; BLOCK_BYTES];
     loop {
-        let got = from.read(&mut block).await?;
-        if got == 0 {
-            return to.shutdown().await;
-        }
-        to.write_all(block.get(..got).unwrap_or_default()).await?;
-        carried.fetch_add(got as u64, Ordering::Relaxed);
-    }
-}
-
-/// Waits for whoever speaks first. Where it is the program, its first bytes are read
-/// until they tell whom they are for, and sent on if that is who it asked for.
-async fn first_bytes(
-    program: &mut TcpStream,
-    server: &mut TcpStream,
-    name: &HostName,
-    up: &AtomicU64,
-) -> Result<(), Stop> {
-    let text = |error: io::Error| Stop::Failed(error.to_string());
-    let mut bytes = Vec::with_capacity(BLOCK_BYTES);
-    // Not by readiness: that may be told when there is nothing to read.
-    let mut seen = [0];
-    let mut got = tokio::select! {
-        got = program.read_buf(&mut bytes) => got.map_err(text)?,
-        peeked = server.peek(&mut seen) => return peeked.map(drop).map_err(text),
-    };
-    let hello = loop {
-        let hello = hello::read(&bytes);
-        match hello {
-            Hello::Partial if got > 0 && bytes.len() < HELLO_BYTES_MAX => {}
-            Hello::Partial if got > 0 => break Hello::Malformed,
-            _ => break hello,
-        }
-        let read = timeout(HELLO_PATIENCE, program.read_buf(&mut bytes)).await;
-        got = match read {
-            Ok(got) => got.map_err(text)?,
-            Err(_) => {
-                return Err(Stop::Failed(
-                    "the beginning of TLS took too long".to_owned(),
-                ));
+        from.readable().await?;
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
+        loop {
+            match from.try_read_buf(&mut block) {
+                Ok(0) => return to.shutdown().await,
+                Ok(got) => {
+                    to.write_all(&block).await?;
+                    carried.fetch_add(got as u64, Ordering::Relaxed);
+                    block.clear();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
             }
-        };
-    };
-    if hello.is_for_another(name) {
-        return Err(Stop::ForAnother(format!(
-            "the connection is for another host than {name}: {hello:?}"
-        )));
+        }
     }
-    server.write_all(&bytes).await.map_err(text)?;
-    up.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-    Ok(())
 }
 
-async fn refuse(egress: &Egress, program: TcpStream, flow: Flow, why: String) {
-    egress.line.refuse(flow, why).await;
-    reset(program);
+pub(crate) async fn refuse(egress: &Egress, program: Arrival, flow: Flow, why: String) {
+    let what = place(&flow);
+    egress.line.refuse(flow, why.clone());
+    program.end(No::Refused, &what, &why).await;
 }
 
-/// Ends a connection as a host does that is not there.
-fn reset(stream: TcpStream) {
-    // Where it cannot be reset it is closed.
-    let _ = stream.set_zero_linger();
+/// Where a connection was meant to go, in words.
+fn place(flow: &Flow) -> String {
+    format!("{}:{}", flow.host, flow.port)
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
+use atoll_sys::judging;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -39,6 +40,16 @@ impl Caller {
             .read_exact_at(&mut bytes, address)
             .map_err(|_| Refused(EFAULT))?;
         Ok(bytes)
+    }
+
+    /// Writes bytes to an address. Should the thread have ended and its number be somebody
+    /// else's, that process is not confined by this one's Landlock rules, and the kernel
+    /// refuses (landlock(7), on ptrace).
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Refused> {
+        match bytes {
+            [] => Ok(()),
+            bytes => Ok(judging::write(self.thread, address, bytes)?),
+        }
     }
 
     /// The text at an address, without its NUL.

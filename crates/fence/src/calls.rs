@@ -4,8 +4,10 @@ use atoll_sys::seccomp::{
     Action, Call, Condition, Guard, Guarded, NONE, Test, always, call, on, only,
 };
 
-use crate::Request::{self, Bind, Change, Connect, Listen, Signal, Watch};
-use crate::{Attribute, Recipient, Target};
+use crate::NameRequest::{OwnAddress, Receive, ReceiveMessage, SendMessage, SendTo, ServerAddress};
+use crate::Request::{self, Bind, Change, Connect, Listen, OfNames, Signal, Socket, Watch};
+use crate::names::NUMBERS;
+use crate::{Attribute, NameRequest, Recipient, Target};
 
 const EPERM: u16 = 1;
 const ENOTTY: u16 = 25;
@@ -34,6 +36,10 @@ pub mod socket {
     pub const SOCK_DGRAM: u32 = 2;
     /// Connected, with borders between messages.
     pub const SOCK_SEQPACKET: u32 = 5;
+    /// A flag beside the type.
+    pub const SOCK_NONBLOCK: u32 = 0o4_000;
+    /// Another one.
+    pub const SOCK_CLOEXEC: u32 = 0o2_000_000;
     /// "Whatever the type says", and NETLINK_ROUTE in the netlink family.
     pub const PROTOCOL_DEFAULT: u32 = 0;
     /// TCP.
@@ -42,8 +48,8 @@ pub mod socket {
     pub const IPPROTO_UDP: u32 = 17;
 }
 use socket::{
-    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, AF_UNSPEC, IPPROTO_TCP, PROTOCOL_DEFAULT,
-    SOCK_SEQPACKET, SOCK_STREAM, SOCKET_TYPE,
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, AF_UNSPEC, IPPROTO_TCP, IPPROTO_UDP, PROTOCOL_DEFAULT,
+    SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM, SOCKET_TYPE,
 };
 
 const SOL_IP: u32 = 0;
@@ -95,6 +101,63 @@ const SOCKETS: &[Guarded] = &[
         ),
     ),
 ];
+
+/// The same where names can be asked for: datagrams of the internet come to the judge, who
+/// makes a socket that looks like theirs.
+const SOCKETS_AND_NAMES: &[Guarded] = &[
+    always(KNOWN_FAMILY),
+    always(on(
+        0,
+        u32::MAX,
+        Test::In(&[AF_UNIX, AF_INET, AF_INET6]),
+        EAFNOSUPPORT,
+    )),
+    only(&[AF_UNIX], CONNECTED.condition),
+    only(
+        &[AF_INET, AF_INET6],
+        on(
+            1,
+            SOCKET_TYPE,
+            Test::In(&[SOCK_STREAM, SOCK_DGRAM]),
+            EPROTONOSUPPORT,
+        ),
+    ),
+    with(
+        1,
+        SOCKET_TYPE,
+        &[SOCK_STREAM, SOCK_SEQPACKET],
+        on(
+            2,
+            u32::MAX,
+            Test::In(&[PROTOCOL_DEFAULT, IPPROTO_TCP]),
+            EPROTONOSUPPORT,
+        ),
+    ),
+    with(
+        1,
+        SOCKET_TYPE,
+        &[SOCK_DGRAM],
+        on(
+            2,
+            u32::MAX,
+            Test::In(&[PROTOCOL_DEFAULT, IPPROTO_UDP]),
+            EPROTONOSUPPORT,
+        ),
+    ),
+    always(on(1, SOCKET_TYPE, Test::NotIn(&[SOCK_DGRAM]), EAFNOSUPPORT).told()),
+];
+
+/// Calls on descriptors that can be such sockets come to the judge; whatever else holds for
+/// the call holds before.
+const NOT_OF_NAMES: Guarded = always(
+    on(
+        0,
+        !(NUMBERS.end - NUMBERS.start - 1),
+        Test::NotIn(&[NUMBERS.start]),
+        1,
+    )
+    .told(),
+);
 const PAIRS: &[Guarded] = &[UNIX_ALONE, CONNECTED];
 const UNIX_ALONE: Guarded = always(on(0, u32::MAX, Test::In(&[AF_UNIX]), EAFNOSUPPORT));
 const CONNECTED: Guarded = always(on(
@@ -127,7 +190,8 @@ const REQUESTS: &[Guarded] = &[
 /// How a connection behaves, and nothing of where its packets go: a device of one's
 /// choice, a route in the packet, a group of listeners, a connection that is made
 /// later than it was judged, a port that is shared.
-const OPTIONS: &[Guarded] = &[
+const OPTIONS: &[Guarded] = OPTIONS_AND_NAMES.split_at(OPTIONS_AND_NAMES.len() - 1).0;
+const OPTIONS_AND_NAMES: &[Guarded] = &[
     always(on(
         1,
         u32::MAX,
@@ -174,6 +238,8 @@ const OPTIONS: &[Guarded] = &[
         &[SOL_IPV6],
         on(2, u32::MAX, Test::In(&[16, 25, 26, 67]), ENOPROTOOPT),
     ),
+    // In a run with a network, and the last one.
+    NOT_OF_NAMES,
 ];
 
 /// What counts where an argument, masked, is one of these.
@@ -211,7 +277,10 @@ const SELF_BY_IO_PRIORITY: &[Guarded] = &[
 ];
 
 const fn no_fast_open(flags: u8) -> Action {
-    Action::If(on(flags, MSG_FASTOPEN, Test::In(&[0]), EPERM))
+    Action::If(no_fast_open_in(flags))
+}
+const fn no_fast_open_in(flags: u8) -> Condition {
+    on(flags, MSG_FASTOPEN, Test::In(&[0]), EPERM)
 }
 
 /// Calls that are refused, altogether or by their arguments.
@@ -274,11 +343,46 @@ pub const JUDGED: &[(Call, Request)] = &[
     (call("fremovexattr", 199, 16), Change(Descriptor, Remove)),
 ];
 
+/// Where a run has a network, what changes: who asks for a name has a socket of the judge's.
+#[rustfmt::skip]
+pub const ROUTED: &[(Call, Action)] = &[
+    (call("socket", 41, 198), Action::All(SOCKETS_AND_NAMES)),
+    (call("sendto", 44, 206), Action::All(&[always(no_fast_open_in(3)), NOT_OF_NAMES])),
+    (call("sendmsg", 46, 211), Action::All(&[always(no_fast_open_in(2)), NOT_OF_NAMES])),
+    (call("sendmmsg", 307, 269), Action::All(&[always(no_fast_open_in(3)), NOT_OF_NAMES])),
+    (call("recvfrom", 45, 207), Action::All(&[NOT_OF_NAMES])),
+    (call("recvmsg", 47, 212), Action::All(&[NOT_OF_NAMES])),
+    (call("getsockname", 51, 204), Action::All(&[NOT_OF_NAMES])),
+    (call("getpeername", 52, 205), Action::All(&[NOT_OF_NAMES])),
+    (call("setsockopt", 54, 208), Action::All(OPTIONS_AND_NAMES)),
+];
+
+/// What these ask for, when they come to the judge.
+#[rustfmt::skip]
+const OF_NAMES: &[(&str, Request)] = &[
+    ("socket", Socket),
+    ("sendto", OfNames(SendTo)),
+    ("sendmsg", OfNames(SendMessage)),
+    ("sendmmsg", OfNames(SendMessage)),
+    ("recvfrom", OfNames(Receive)),
+    ("recvmsg", OfNames(ReceiveMessage)),
+    ("getsockname", OfNames(OwnAddress)),
+    ("getpeername", OfNames(ServerAddress)),
+    ("setsockopt", OfNames(NameRequest::Option)),
+];
+
 /// What a judged call asks for.
 #[must_use]
 pub fn request(number: u32) -> Option<Request> {
     let asked = JUDGED
         .iter()
         .find(|(call, _)| call.number() == Some(number));
-    asked.map(|(_, request)| *request)
+    let of_names = || {
+        let is = |(call, _): &&(Call, Action)| call.number() == Some(number);
+        let (call, _) = ROUTED.iter().find(is)?;
+        OF_NAMES.iter().find(|(name, _)| *name == call.name)
+    };
+    asked
+        .map(|(_, request)| *request)
+        .or_else(|| of_names().map(|(_, request)| *request))
 }

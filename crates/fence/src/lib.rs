@@ -7,7 +7,8 @@
 //! Nothing that was judged is left to be changed before the kernel reads it.
 //!
 //! What is allowed: connections to what the program itself listens on, listening on
-//! the loopback, changing the attributes of files that it may write. It must never
+//! the loopback, changing the attributes of files that it may write; and where the run has
+//! a network, connections that somebody else judges and carries. It must never
 //! know policy: the two lists of places are all it goes by. Start reading at
 //! [`Fence::judge`].
 
@@ -15,6 +16,8 @@ mod attributes;
 mod caller;
 mod calls;
 mod listeners;
+mod names;
+mod outside;
 mod processes;
 mod signals;
 mod sockets;
@@ -24,7 +27,8 @@ use std::os::fd::BorrowedFd;
 
 use atoll_sys::judging::{self, Answer, Waiting};
 
-pub use calls::{JUDGED, KNOWN_FAMILY, NO_INTERNET, REFUSED, request, socket};
+pub use calls::{JUDGED, KNOWN_FAMILY, NO_INTERNET, REFUSED, ROUTED, request, socket};
+pub use outside::Outside;
 pub use processes::{become_reaper, descendants, end_descendants};
 
 use caller::Caller;
@@ -40,12 +44,35 @@ pub enum Request {
     Bind,
     /// listen(2).
     Listen,
+    /// socket(2) of a kind that only the judge makes.
+    Socket,
+    /// Something of a socket on which names are asked for.
+    OfNames(NameRequest),
     /// inotify_add_watch(2).
     Watch,
     /// kill(2) and its kin: the first argument is who gets it.
     Signal(Recipient),
     /// An attribute of a file.
     Change(Target, Attribute),
+}
+
+/// What is asked of a socket on which names are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRequest {
+    /// sendto(2).
+    SendTo,
+    /// sendmsg(2) and sendmmsg(2), of which the first message counts.
+    SendMessage,
+    /// recvfrom(2).
+    Receive,
+    /// recvmsg(2).
+    ReceiveMessage,
+    /// setsockopt(2).
+    Option,
+    /// getsockname(2).
+    OwnAddress,
+    /// getpeername(2).
+    ServerAddress,
 }
 
 /// How a signal's recipient is named.
@@ -103,6 +130,7 @@ pub struct Places {
 pub struct Fence {
     places: Places,
     own: Own,
+    outside: Option<Outside>,
 }
 
 /// What becomes of a judged call.
@@ -140,12 +168,13 @@ pub(crate) const fn attempt(error: i32) -> Result<Answer, Refused> {
 }
 
 impl Fence {
-    /// A judge who lets a program use these places.
+    /// A judge who lets a program use these places, and what leads outside if anything does.
     #[must_use]
-    pub fn new(places: Places) -> Self {
+    pub fn new(places: Places, outside: Option<Outside>) -> Self {
         Self {
             places,
             own: Own::default(),
+            outside,
         }
     }
 
@@ -174,9 +203,21 @@ impl Fence {
             false => Err(Refused(EPERM)),
         };
         let (arguments, places) = (&call.arguments, &self.places);
+        let outside = self.outside.as_mut();
         match request {
-            Request::Connect => sockets::connect(&caller()?, arguments, &self.own, places, waits),
-            Request::Bind => sockets::bind(&caller()?, arguments, waits),
+            Request::Connect => {
+                sockets::connect(&caller()?, arguments, &self.own, outside, places, waits)
+            }
+            Request::Socket => match outside.filter(|_| sockets::is_for_datagrams(arguments)) {
+                Some(outside) => outside.socket_for_names(listener, call),
+                // Of a family that no honest program asks for.
+                None => attempt(sockets::EAFNOSUPPORT),
+            },
+            Request::OfNames(request) => match outside {
+                Some(outside) => outside.names.attend(request, &caller()?, arguments, waits),
+                None => Err(Refused(EPERM)),
+            },
+            Request::Bind => sockets::bind(&caller()?, arguments, outside, waits),
             Request::Listen => sockets::listen(&caller()?, arguments, &mut self.own, waits),
             Request::Signal(recipient) => signals::signal(recipient, call),
             Request::Watch => attributes::watch(&caller()?, arguments, places, waits),

@@ -11,21 +11,23 @@ use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, bind as bind_to, connect as connect_to};
 
 use crate::caller::{Caller, HERE, is_beneath, name_of, whereabouts};
+use crate::calls::socket::{AF_INET, AF_INET6, SOCK_DGRAM, SOCKET_TYPE};
 use crate::listeners::{internet_listeners, unix_listeners};
+use crate::outside::Outside;
 use crate::{EACCES, Places, Refused, attempt};
 
 const EINVAL: i32 = 22;
-const EAFNOSUPPORT: i32 = 97;
+pub(crate) const EAFNOSUPPORT: i32 = 97;
 const EADDRNOTAVAIL: i32 = 99;
-const ENETUNREACH: i32 = 101;
-const ECONNREFUSED: i32 = 111;
-const ETIMEDOUT: i32 = 110;
+pub(crate) const ENETUNREACH: i32 = 101;
+pub(crate) const ECONNREFUSED: i32 = 111;
+pub(crate) const ETIMEDOUT: i32 = 110;
 const EMFILE: i32 = 24;
 
 /// The longest address, bytes (`struct sockaddr_storage`).
-const ADDRESS_BYTES_MAX: u64 = 128;
+pub(crate) const ADDRESS_BYTES_MAX: u64 = 128;
 /// How long the judge waits for a listener whose queue is full.
-const CONNECT_MAX: Duration = Duration::from_millis(200);
+pub(crate) const CONNECT_MAX: Duration = Duration::from_millis(200);
 /// How many listeners a program has at once.
 const LISTENERS_MAX: usize = 4096;
 
@@ -120,27 +122,27 @@ pub(crate) fn on_loopback(address: SocketAddr) -> Option<SocketAddr> {
     is_local.then_some(SocketAddr::new(ip, address.port()))
 }
 
-/// Connects the caller's socket to a listener of its own.
+/// Whether a socket is asked for that sends datagrams to the internet.
+pub(crate) fn is_for_datagrams(arguments: &[u64; 6]) -> bool {
+    let [family, kind, ..] = arguments.map(|argument| argument as u32);
+    [AF_INET, AF_INET6].contains(&family) && kind & SOCKET_TYPE == SOCK_DGRAM
+}
+
+/// Connects the caller's socket: to a listener of its own, or where it leads outside.
 pub(crate) fn connect(
     caller: &Caller,
     arguments: &[u64; 6],
     own: &Own,
+    outside: Option<&mut Outside>,
     places: &Places,
     waits: impl Fn() -> Result<(), Refused>,
 ) -> Result<Answer, Refused> {
     let [number, at, bytes, ..] = *arguments;
     match address(caller, at, bytes)? {
         Address::Internet(asked) => {
-            let to = on_loopback(asked).ok_or(Refused(ENETUNREACH))?;
             let socket = caller.descriptor(number)?;
             waits()?;
-            let answering = listening(internet_listeners())?;
-            let mut answering = answering.iter().filter(|one| one.answers(to)).peekable();
-            // One that is not the program's could be given the connection.
-            if answering.peek().is_none() || !answering.all(|one| own.has(one.cookie)) {
-                return Err(Refused(ECONNREFUSED));
-            }
-            within_time(&socket, || connect_to(&socket, &to))
+            connect_internet(&socket, asked, own, outside)
         }
         Address::Path(path) => {
             let place = caller.place(HERE, &path, true)?;
@@ -187,6 +189,30 @@ pub(crate) fn connect(
     }
 }
 
+fn connect_internet(
+    socket: &OwnedFd,
+    asked: SocketAddr,
+    own: &Own,
+    outside: Option<&mut Outside>,
+) -> Result<Answer, Refused> {
+    let to = match (on_loopback(asked), outside) {
+        (None, None) => return Err(Refused(ENETUNREACH)),
+        (Some(to), None) => to,
+        (to, Some(outside)) => match (outside.names.connect(socket, asked)?, to) {
+            (Some(answer), _) => return Ok(answer),
+            (None, Some(to)) => to,
+            (None, None) => return outside.connect(socket, asked),
+        },
+    };
+    let answering = listening(internet_listeners())?;
+    let mut answering = answering.iter().filter(|one| one.answers(to)).peekable();
+    // One that is not the program's could be given the connection.
+    if answering.peek().is_none() || !answering.all(|one| own.has(one.cookie)) {
+        return Err(Refused(ECONNREFUSED));
+    }
+    within_time(socket, || connect_to(socket, &to))
+}
+
 /// Services that a C library asks by itself for names, or tells what goes wrong.
 const ASKED_BY_LIBRARIES: [&[u8]; 6] = [
     b"/run/nscd/",
@@ -210,7 +236,7 @@ fn listening<T>(told: std::io::Result<Vec<T>>) -> Result<Vec<T>, Refused> {
 /// Makes a call that can wait, but not for long: everyone else in the fence waits too.
 /// A caller that takes the limit away meanwhile gains nothing: this process is
 /// interrupted at short intervals.
-fn within_time(
+pub(crate) fn within_time(
     socket: &OwnedFd,
     make: impl FnOnce() -> Result<(), rustix::io::Errno>,
 ) -> Result<Answer, Refused> {
@@ -234,6 +260,7 @@ fn within_time(
 pub(crate) fn bind(
     caller: &Caller,
     arguments: &[u64; 6],
+    outside: Option<&mut Outside>,
     waits: impl Fn() -> Result<(), Refused>,
 ) -> Result<Answer, Refused> {
     let [number, at, bytes, ..] = *arguments;
@@ -241,6 +268,10 @@ pub(crate) fn bind(
         Address::Internet(asked) => {
             let socket = caller.descriptor(number)?;
             waits()?;
+            let of_names = outside.map(|outside| outside.names.bind(&socket, asked));
+            if let Some(answer) = of_names.transpose()?.flatten() {
+                return Ok(answer);
+            }
             bind_loopback(&socket, asked)?;
             Ok(Answer::Value(0))
         }

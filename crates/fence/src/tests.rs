@@ -5,6 +5,7 @@
     clippy::indexing_slicing
 )]
 
+mod outside;
 mod races;
 #[path = "../../layer/src/tests/racing.rs"]
 mod racing;

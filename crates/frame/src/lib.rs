@@ -14,8 +14,8 @@ mod wire;
 
 pub use message::{MESSAGE_BYTES_MAX, Order, Report, Stage};
 pub use spec::{
-    Funnel, Identity, KILL, NEST_AS_ROOT, Nesting, Operation, Permission, Place, ROOT_CAPABILITIES,
-    ResourceLimit, Room, SPEC_BYTES_MAX, Source, Spec, Terminal, Watch,
+    Funnel, INWARD_MAX, Identity, KILL, NEST_AS_ROOT, Nesting, Operation, Permission, Place,
+    ROOT_CAPABILITIES, ResourceLimit, Room, SPEC_BYTES_MAX, Source, Spec, Terminal, Watch,
 };
 pub use wire::Malformed;
 

@@ -30,8 +30,9 @@ pub enum Report {
     Started { pid: u32 },
     /// The program's terminal comes with this message.
     Terminal,
-    /// What listens on the sandbox's network comes with this message: for TCP and for
-    /// questions to a name server (UDP), of IPv4, then the same of IPv6 where there is any.
+    /// Sockets of the sandbox's network come with this message: ones to connect to what
+    /// listens there, and what listens there itself, for TCP and for questions to a name
+    /// server (UDP), of IPv4, then the same of IPv6 where there is any.
     Network,
     /// The program is running.
     Running,

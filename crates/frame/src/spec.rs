@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The form's version; another one is refused.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 /// The capabilities that root inside a sandbox can have, each for its reason, as bits
 /// of their numbers in capabilities(7). They count for the sandbox's own ids alone.
@@ -36,7 +36,7 @@ pub struct Spec {
     /// id 0 that may nest, [`NEST_AS_ROOT`].
     pub capabilities: u64,
     /// Whether it is only fenced in: no namespaces, so neither a file tree nor a
-    /// network of its own. Its permissions are all that holds it.
+    /// network of its own. Its permissions are all that holds it, and a judge.
     pub fenced: bool,
     /// Whether it may make namespaces of its own.
     pub nesting: Nesting,
@@ -73,6 +73,9 @@ pub struct Spec {
     pub deny_memory_programs: bool,
     /// How its network leads out, if it does.
     pub funnel: Option<Funnel>,
+    /// How many sockets the host side gets of each family, to connect to what listens on
+    /// its loopback.
+    pub inward: u8,
     /// The terminal, if the program gets one.
     pub terminal: Option<Terminal>,
     /// The program and its arguments.
@@ -82,6 +85,9 @@ pub struct Spec {
     /// Where it starts.
     pub directory: Vec<u8>,
 }
+
+/// The most sockets of a family that one message carries beside the listeners.
+pub const INWARD_MAX: u8 = 64;
 
 /// Which namespaces a program may make beneath its sandbox (namespaces(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,6 +346,7 @@ impl Spec {
         }
         out.u8(u8::from(self.funnel.is_some()));
         out.u32(self.funnel.map_or(0, |funnel| funnel.connections_max));
+        out.u8(self.inward);
         out.u8(u8::from(self.terminal.is_some()));
         let terminal = self.terminal.unwrap_or(Terminal {
             rows: 0,
@@ -382,8 +389,9 @@ impl Spec {
             || spec.deny_set_id
             || spec.deny_memory_programs
             || !spec.permissions.is_empty();
-        let has_network = spec.funnel.is_some();
-        if spec.fenced && (has_tree || !is_own || has_rights || has_network)
+        let has_network = spec.funnel.is_some() || spec.inward > 0;
+        if spec.fenced && (has_tree || !is_own || has_rights || spec.inward > 0)
+            || spec.inward > INWARD_MAX
             || spec.deny_sockets && has_network
             || spec.nesting != Nesting::Refused && cannot_nest
             || (is_own || is_unmapped) && has_rights
@@ -448,6 +456,7 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         deny_set_id: from.flag()?,
         deny_memory_programs: from.flag()?,
         funnel: read_funnel(from)?,
+        inward: from.u8()?,
         terminal: {
             let present = from.flag()?;
             let terminal = Terminal {

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{Attempt, Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Departing, FlowNews, Flows, Host, Native, Outside, SandboxError, Size,
-    Starting, assemble, detect_groups,
+    Assembled, Attachment, Departing, Doors, FlowNews, Flows, Host, Native, Outside, SandboxError,
+    Size, Starting, assemble, detect_groups,
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
@@ -119,12 +119,22 @@ pub fn call<A: Attachment>(
         (Some(prepared), _) => prepared,
         (None, None) => Err(SandboxError::AnotherCall.into()),
     };
-    let mut attachment = attach(armed.grant());
-    match prepared.and_then(|prepared| prepared.run(request, &mut armed, &mut attachment)) {
-        Ok((outcome, record, notices, flows, departing)) => {
+    let environment = request.facts.environment;
+    let doors = Doors::open(&armed.grant().boundary().network, environment);
+    let ready = prepared.and_then(|prepared| match doors {
+        Ok(doors) => Ok((prepared, doors)),
+        Err(error) => prepared.give_up(request).and(Err(error.into())),
+    });
+    let ready = ready.map(|ready| (ready, attach(armed.grant())));
+    let ran = ready.and_then(|((prepared, doors), mut attachment)| {
+        let ran = prepared.run(request, &mut armed, &mut attachment, doors);
+        ran.map(|ran| (ran, attachment))
+    });
+    match ran {
+        Ok(((outcome, record, notices, flows, departing), attachment)) => {
             request
                 .ledger
-                .close(armed, &outcome, closing(request, &outcome))?;
+                .close(armed, &outcome, closing(request, &outcome, &flows))?;
             drop(departing);
             Ok(Called {
                 attachment,
@@ -205,6 +215,7 @@ impl Prepared {
         request: &Request<'_>,
         armed: &mut Armed<Grant>,
         attachment: &mut dyn Attachment,
+        doors: Doors,
     ) -> Result<Ran, CallError> {
         let Self {
             mut record,
@@ -223,9 +234,13 @@ impl Prepared {
         };
         let ledger = request.ledger;
         let mut witness = |attempt: &Attempt| noted(ledger.record_attempt(&run, attempt).map(drop));
-        let mut record_flow = |news: &FlowNews<'_>| noted(flows::record(ledger, &run, news));
+        let mut record_flow = |news: &[FlowNews<'_>]| noted(flows::record(ledger, &run, news));
         let network = armed.grant().boundary().network.clone();
-        let mut outside = Outside::new(&network, &mut record_flow);
+        let issue = || match &placed.trust {
+            Some(trust) => trust.issue().map(Some),
+            None => Ok(None),
+        };
+        let mut outside = Outside::new(&network, &issue, &mut record_flow).with(doors);
         let attended = assembled
             .start(armed)
             .and_then(|running| running.attend(attachment, &mut witness, &mut outside));
@@ -312,6 +327,10 @@ fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {
 }
 
 /// What else the closing event says.
-fn closing(request: &Request<'_>, outcome: &Outcome) -> Value {
-    json!({ "exit": outcome.ending.exit_status(), "kept": !request.scratch })
+fn closing(request: &Request<'_>, outcome: &Outcome, flows: &Flows) -> Value {
+    let mut details = json!({ "exit": outcome.ending.exit_status(), "kept": !request.scratch });
+    if let (Some(details), Some(failure)) = (details.as_object_mut(), &flows.failure) {
+        details.insert("network-failure".to_owned(), json!(failure));
+    }
+    details
 }

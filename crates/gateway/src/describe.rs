@@ -120,13 +120,31 @@ fn flags(flags: &[(&str, bool)]) -> Value {
 
 /// `none`, or what is allowed and denied.
 fn network(network: &Network) -> Value {
-    if network.is_empty() {
+    if network.is_empty() && network.publish.is_empty() {
         return json!("none");
     }
-    let list = |rules: &[NetworkRule]| -> Vec<String> {
-        rules.iter().map(|rule| rule.to.to_string()).collect()
-    };
-    json!({ "allow": list(&network.allow), "deny": list(&network.deny) })
+    let list =
+        |rules: &[NetworkRule]| -> Vec<String> { rules.iter().map(ToString::to_string).collect() };
+    let mut said = json!({ "allow": list(&network.allow), "deny": list(&network.deny) });
+    if let (Some(said), true) = (said.as_object_mut(), network.learn.is_some()) {
+        said.insert("learn".to_owned(), json!(true));
+    }
+    if let (Some(said), Some(proxy)) = (said.as_object_mut(), &network.upstream.proxy) {
+        said.insert("upstream-proxy".to_owned(), json!(proxy.to_string()));
+    }
+    if let (Some(said), false) = (said.as_object_mut(), network.upstream.roots.is_empty()) {
+        let roots = network.upstream.roots.iter().map(host_text);
+        said.insert("upstream-roots".to_owned(), roots.collect());
+    }
+    if let (Some(said), false) = (said.as_object_mut(), network.publish.is_empty()) {
+        let ports: Vec<String> = network
+            .publish
+            .iter()
+            .map(|one| one.port.to_string())
+            .collect();
+        said.insert("publish".to_owned(), json!(ports));
+    }
+    said
 }
 
 fn limits(limits: &Limits) -> Value {

@@ -1,53 +1,182 @@
 //! What the ledger says of a run's connections.
 
 use atoll_model::RunId;
-use atoll_model::network::Flow;
+use atoll_model::network::{Flow, FlowKind};
 use atoll_sandbox::FlowNews;
-use atoll_store::{Durability, Ledger, LedgerError};
-use serde_json::{Map, Value, json};
+use atoll_store::{Durability, EventBody, Ledger, LedgerError};
 
-/// Records one thing; a connection is on disk when this returns.
-pub(crate) fn record(ledger: &Ledger, run: &RunId, news: &FlowNews<'_>) -> Result<(), LedgerError> {
-    let (kind, body, durability) = match news {
-        FlowNews::Opened { id, flow } => {
-            let mut body = describe(flow);
-            body.insert("flow".to_owned(), json!(id));
-            ("flow.opened", body, Durability::Durable)
-        }
-        FlowNews::Closed { id, end } => {
-            let mut body = Map::new();
-            body.insert("flow".to_owned(), json!(id));
-            body.insert("up_bytes".to_owned(), json!(end.up_bytes));
-            body.insert("down_bytes".to_owned(), json!(end.down_bytes));
-            body.insert("duration_us".to_owned(), json!(end.duration_us));
-            if let Some(failure) = &end.failure {
-                body.insert("failure".to_owned(), json!(failure));
-            }
-            ("flow.closed", body, Durability::Buffered)
-        }
-        FlowNews::Refused(refused) => {
-            let mut body = describe(&refused.flow);
-            body.insert("why".to_owned(), json!(refused.why));
-            body.insert("count".to_owned(), json!(refused.count));
-            ("flow.refused", body, Durability::Buffered)
-        }
+/// Records what is told at once, with one wait for the disk where something waits for it.
+pub(crate) fn record(
+    ledger: &Ledger,
+    run: &RunId,
+    news: &[FlowNews<'_>],
+) -> Result<(), LedgerError> {
+    let waits = |news: &FlowNews<'_>| matches!(news, FlowNews::Opened { waits: true, .. });
+    let durability = match news.iter().any(waits) {
+        true => Durability::Durable,
+        false => Durability::Buffered,
     };
-    let recorded = ledger.record_flow(run, kind, &Value::Object(body), durability);
-    recorded.map(drop)
+    let events: Vec<_> = news.iter().map(event).collect();
+    ledger.record_flows(run, events, durability)
 }
 
-fn describe(flow: &Flow) -> Map<String, Value> {
-    let mut body = Map::new();
-    body.insert("kind".to_owned(), json!(flow.kind));
-    body.insert("host".to_owned(), json!(flow.host));
-    if flow.port != 0 {
-        body.insert("port".to_owned(), json!(flow.port));
+/// Members come in the order of their names.
+fn event(news: &FlowNews<'_>) -> (&'static str, EventBody) {
+    match news {
+        FlowNews::Opened { id, flow, .. } => ("flow.opened", described(flow, ("flow", *id))),
+        FlowNews::Closed { id, end } => {
+            let mut body = EventBody::default()
+                .number("down_bytes", end.down_bytes)
+                .number("duration_us", end.duration_us);
+            if let Some(failure) = &end.failure {
+                body = body.text("failure", failure);
+            }
+            body = body.number("flow", *id);
+            if let Some(limit) = end.limit {
+                body = body.text("limit", limit.name());
+            }
+            if let Some(status) = end.status {
+                body = body.number("status", status.into());
+            }
+            if end.is_unreached {
+                body = body.truth("unreached");
+            }
+            ("flow.closed", body.number("up_bytes", end.up_bytes))
+        }
+        FlowNews::Refused(refused) => {
+            let body = described(&refused.flow, ("count", refused.count));
+            ("flow.refused", body.text("why", &refused.why))
+        }
     }
+}
+
+/// What a flow is, with a number whose name comes between `address` and `host`.
+fn described(flow: &Flow, number: (&'static str, u64)) -> EventBody {
+    let mut body = EventBody::default();
     if let Some(address) = flow.address {
-        body.insert("address".to_owned(), json!(address));
+        body = body.text("address", &address.to_string());
+    }
+    let (key, number) = number;
+    body = body.number(key, number).text("host", &flow.host);
+    body = body.text("kind", kind(flow.kind));
+    if let Some(limit) = flow.limit {
+        body = body.text("limit", limit.name());
+    }
+    if let Some(request) = &flow.request {
+        body = body
+            .text("method", &request.method)
+            .text("path", &request.path);
+    }
+    if flow.port != 0 {
+        body = body.number("port", flow.port.into());
     }
     if let Some(rule) = &flow.rule {
-        body.insert("rule".to_owned(), json!(rule));
+        body = body.text("rule", rule);
     }
-    body
+    if let Some(request) = &flow.request {
+        body = body.text("scheme", &request.scheme.to_string());
+    }
+    match &flow.via {
+        Some(via) => body.text("via", via),
+        None => body,
+    }
+}
+
+fn kind(kind: FlowKind) -> &'static str {
+    match kind {
+        FlowKind::Name => "name",
+        FlowKind::Tunnel => "tunnel",
+        FlowKind::Request => "request",
+        FlowKind::Published => "published",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_model::network::{FlowEnd, FlowRequest, Limit, Scheme};
+    use atoll_sandbox::Refused;
+
+    use super::*;
+
+    fn check(news: &FlowNews<'_>, kind: &str, expected: &str) {
+        let (told, body) = event(news);
+        let body = String::from_utf8(body.finish().unwrap()).unwrap();
+        assert_eq!((told, body.as_str()), (kind, expected));
+    }
+
+    #[test]
+    fn everything_that_is_told_of_a_flow_has_its_place() {
+        let all = Flow {
+            kind: FlowKind::Request,
+            host: "example.com".to_owned(),
+            address: Some([192, 0, 2, 1].into()),
+            port: 443,
+            rule: Some("a rule".to_owned()),
+            request: Some(FlowRequest {
+                scheme: Scheme::Https,
+                method: "GET".to_owned(),
+                path: "/\n".to_owned(),
+            }),
+            limit: Some(Limit::Body),
+            via: Some("http://proxy.example:3128".to_owned()),
+        };
+        let opened = |flow| FlowNews::Opened {
+            id: 7,
+            flow,
+            waits: true,
+        };
+        check(
+            &opened(&all),
+            "flow.opened",
+            r#"{"address":"192.0.2.1","flow":7,"host":"example.com","kind":"request","limit":"body","method":"GET","path":"/\n","port":443,"rule":"a rule","scheme":"https","via":"http://proxy.example:3128"}"#,
+        );
+        let least = Flow {
+            kind: FlowKind::Tunnel,
+            address: None,
+            rule: None,
+            request: None,
+            limit: None,
+            via: None,
+            ..all.clone()
+        };
+        check(
+            &opened(&least),
+            "flow.opened",
+            r#"{"flow":7,"host":"example.com","kind":"tunnel","port":443}"#,
+        );
+        let refused = Refused {
+            flow: Flow {
+                kind: FlowKind::Name,
+                port: 0,
+                ..all
+            },
+            why: "no".to_owned(),
+            count: 3,
+        };
+        check(
+            &FlowNews::Refused(&refused),
+            "flow.refused",
+            r#"{"address":"192.0.2.1","count":3,"host":"example.com","kind":"name","limit":"body","method":"GET","path":"/\n","rule":"a rule","scheme":"https","via":"http://proxy.example:3128","why":"no"}"#,
+        );
+        let end = FlowEnd {
+            up_bytes: 1,
+            down_bytes: 2,
+            status: Some(200),
+            duration_us: 3,
+            failure: Some("late".to_owned()),
+            is_unreached: true,
+            limit: Some(Limit::Duration),
+        };
+        check(
+            &FlowNews::Closed { id: 7, end: &end },
+            "flow.closed",
+            r#"{"down_bytes":2,"duration_us":3,"failure":"late","flow":7,"limit":"duration","status":200,"unreached":true,"up_bytes":1}"#,
+        );
+        let end = FlowEnd::default();
+        check(
+            &FlowNews::Closed { id: 7, end: &end },
+            "flow.closed",
+            r#"{"down_bytes":0,"duration_us":0,"flow":7,"up_bytes":0}"#,
+        );
+    }
 }

@@ -13,12 +13,14 @@ mod fallback;
 mod fencing;
 mod flows;
 mod place;
+mod place_error;
 mod ranged;
 mod resuming;
 mod rooted;
 mod slug;
+mod trust;
 
 pub use call::{CallError, Called, Request, call};
 pub use fallback::holds_layers;
-pub use place::PlaceError;
+pub use place_error::PlaceError;
 pub use ranged::reclaim_leftovers;

@@ -4,96 +4,31 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_layer::{
-    CheckpointError, IdShift, SealError, TreeError, checkpoint, control_paths, restore_modes,
-};
-use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind, WorkspaceMode};
-use atoll_sandbox::{IDS, Placement, SandboxError, WorkspacePlace, identity_base, make_layer};
+use atoll_layer::{IdShift, checkpoint, control_paths, restore_modes};
+use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
+use atoll_sandbox::{IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer};
 use atoll_store::{
-    Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunError, RunRecord, RunState,
-    update_run,
+    Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
 use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
 use crate::resuming::decided_about;
 use crate::slug::slug;
-use crate::{Request, fencing, rooted};
+use crate::trust::Trust;
+use crate::{PlaceError, Request, fencing, rooted};
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
 /// The workspace's layer.
 const WORKSPACE: &str = "workspace";
 
-/// A run's layers could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
-    /// A directory could not be made.
-    #[error(transparent)]
-    Layer(#[from] SandboxError),
-    /// The workspace could not be copied.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// The workspace's control files cannot be kept read-only.
-    #[error(transparent)]
-    Seal(#[from] SealError),
-    /// The earlier run's layers could not be put back into the state it left.
-    #[error(transparent)]
-    Modes(#[from] TreeError),
-    /// The earlier run's layers could not be taken over.
-    #[error("the layers of run {run} could not be taken over: {error}")]
-    Resume {
-        /// The earlier run.
-        run: RunId,
-        /// The kernel's answer.
-        error: std::io::Error,
-    },
-    /// Root inside cannot change a directory of the system.
-    #[error("root inside needs a layer over {}: {}", .0.display(), .1)]
-    System(PathBuf, String),
-    /// Files of a user's further ids could not be given back to the user.
-    #[error("the run's files could not be given back to you: {0}")]
-    GivenBack(std::io::Error),
-    /// The workspace cannot be given as it is.
-    #[error(
-        "{} cannot be given live to a program that is not root: {why}",
-        path.display()
-    )]
-    Unmapped {
-        /// The workspace.
-        path: PathBuf,
-        /// Why its files cannot be shown as the program's own.
-        why: String,
-    },
-    /// A pipe leads to whoever reads it, and cannot be covered.
-    #[error(
-        "{} is a pipe in the workspace, which leads out of it; without namespaces it cannot be \
-         covered. Remove it, or choose another workspace",
-        .0.display()
-    )]
-    Pipe(PathBuf),
-    /// The earlier run has no layers to go on with.
-    #[error("run {0} cannot be resumed: {1}")]
-    NotResumable(RunId, &'static str),
-    /// A file in Atoll's state could not be made.
-    #[error("{what} {}: {error}", path.display())]
-    State {
-        /// What was tried.
-        what: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// The kernel's answer.
-        error: std::io::Error,
-    },
-    /// The earlier run's record could not be changed.
-    #[error(transparent)]
-    Run(#[from] RunError),
-}
-
 /// What [`place`] has made.
 pub(crate) struct Placed {
     pub(crate) placement: Placement,
     pub(crate) notices: Vec<String>,
+    /// Whom its programs trust.
+    pub(crate) trust: Option<Trust>,
     /// Locks of layers that several runs share, held while this one runs.
     _locks: Vec<File>,
 }
@@ -127,6 +62,10 @@ pub(crate) fn place(
     let mut layers = Vec::new();
     let empty = make_empty(request.state.path())?;
     let (system, further) = rooted::place(&mut placing, boundary, &empty)?;
+    let trust = Trust::of(request, boundary)?;
+    if let Some(trust) = trust.as_ref().filter(|_| boundary.root) {
+        furnish_trust(&system, trust.files(), placing.base)?;
+    }
     layers.extend(system);
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, &boundary.profile)?);
@@ -158,9 +97,11 @@ pub(crate) fn place(
             further,
             unmapped: placing.offered.unmapped,
             empty,
+            trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
             fence,
         },
         notices: placing.notices,
+        trust,
         _locks: placing.locks,
     })
 }

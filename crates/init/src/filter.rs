@@ -37,6 +37,8 @@ pub struct Denials {
     pub memory_programs: bool,
     /// What only namespaces hold: some is refused, some is judged.
     pub fenced: bool,
+    /// In a fence: names can be asked for, on sockets that are judged.
+    pub routed: bool,
     /// The opposite: namespaces of its own, and what is done in them, are given.
     pub nesting: bool,
 }
@@ -51,6 +53,7 @@ impl Denials {
             set_id: spec.deny_set_id,
             memory_programs: spec.deny_memory_programs,
             fenced: spec.fenced,
+            routed: spec.fenced && spec.funnel.is_some(),
             nesting: spec.nesting != atoll_frame::Nesting::Refused,
         }
     }
@@ -134,6 +137,7 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
         (denials.set_id, NO_SET_ID),
         (denials.memory_programs, NO_MEMORY_PROGRAMS),
         (denials.fenced, atoll_fence::REFUSED),
+        (denials.fenced && denials.routed, atoll_fence::ROUTED),
         // Where nothing else holds what a namespace would get around.
         (denials.nesting && !denials.fenced, NESTING),
     ];

@@ -73,6 +73,8 @@ pub struct Inheritance {
     pub ids: Option<OwnedFd>,
     /// The line on which the launcher sends the network namespace.
     pub launcher: OwnedFd,
+    /// In a fence: where connections to the outside are handed out, if there are any.
+    pub outward: Option<OwnedFd>,
 }
 
 /// Builds the sandbox around this process, runs the program in it and ends
@@ -84,6 +86,7 @@ pub fn run(inheritance: Inheritance) -> ! {
         standard,
         ids,
         launcher,
+        outward,
     } = inheritance;
     let fenced = spec.fenced;
     let built = if fenced {
@@ -94,7 +97,7 @@ pub fn run(inheritance: Inheritance) -> ! {
     spec.forget_host();
     let status = built.and_then(|launcher| {
         let watched = launcher.as_ref().map(AsFd::as_fd);
-        supervise::supervise(spec, &control, watched, standard)
+        supervise::supervise(spec, &control, watched, standard, outward)
     });
     if fenced {
         end_descendants();

@@ -6,13 +6,13 @@
 //! that nobody touches. So the machine's own sum bounds what is not seen, as far as anything
 //! inside could hold it: only then does it count what others take on the machine meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use atoll_sys::descriptor;
+use atoll_sys::{descriptor, process};
 
 const PAGE_BYTES: u64 = 4096;
 const BLOCK_BYTES: u64 = 512;
@@ -75,14 +75,9 @@ impl Watch {
         }
         self.look_at = now + Duration::from_millis(u64::from(WATCH_INTERVAL_MS));
         self.looks = self.looks.wrapping_add(1);
-        let pids = match self.fenced {
-            false => numbers("/proc"),
-            true => Ok(atoll_fence::descendants()
-                .iter()
-                .map(u32::to_string)
-                .collect()),
+        let Ok(pids) = self.processes() else {
+            return true;
         };
-        let Ok(pids) = pids else { return true };
         let alive: Vec<(String, u64)> = pids.into_iter().filter_map(alive).collect();
         let resident: u64 = alive.iter().map(|(_, resident)| resident).sum();
         let room = self.room();
@@ -95,29 +90,49 @@ impl Watch {
         over
     }
 
+    fn processes(&self) -> io::Result<Vec<String>> {
+        match self.fenced {
+            false => numbers("/proc"),
+            true => Ok(atoll_fence::descendants()
+                .iter()
+                .map(u32::to_string)
+                .collect()),
+        }
+    }
+
     /// The exact shares. What is not seen ends nothing at the first look: a descriptor may
     /// have been on its way for a moment, and what no longer is can be seen.
     fn look_closely(&mut self, alive: &[(String, u64)]) -> bool {
         let before = in_files_of_machine(self.mounts);
         let mut seen = Seen::default();
-        for task in alive.iter().flat_map(|(task, _)| tasks(task)) {
-            if seen.entries > ENTRIES_MAX {
-                break;
-            }
-            seen.add_open(&task);
-        }
         let own: u64 = alive.iter().map(|(task, _)| seen.add_mapped(task)).sum();
+        let is_complete = process::look_until_none_is_new(
+            || {
+                let pids = self.processes().unwrap_or_default();
+                let of = |pid: String| tasks(&pid).into_iter().map(move |task| (pid.clone(), task));
+                pids.into_iter().flat_map(of).collect()
+            },
+            |(pid, task)| {
+                if seen.entries <= ENTRIES_MAX {
+                    seen.add_open(task);
+                }
+                // Of processes that came meanwhile only what others may have handed them.
+                if pid == task && !alive.iter().any(|(one, _)| one == task) {
+                    seen.add_mapped(task);
+                }
+            },
+        );
+        seen.hidden |= !is_complete;
         let files: u64 = seen.files.values().sum();
-        let found = files
-            .saturating_add(seen.mapped_bytes)
-            .saturating_add(self.room());
+        let (mapped, mapped_at_most) = seen.mapped();
+        let found = files.saturating_add(mapped).saturating_add(self.room());
         let after = in_files_of_machine(self.mounts);
         let grown = self.grown(after, found);
         let mut possible = u64::MAX;
         if self.mounts || seen.hidden || before.max(after) == u64::MAX {
             self.complete = (u64::MAX, 0);
         } else {
-            possible = found.saturating_add(seen.mapped.values().sum());
+            possible = found.saturating_add(mapped_at_most);
             let others = before.min(after).saturating_sub(possible);
             self.complete = (others.min(self.complete.0), self.complete.1 + 1);
         }
@@ -153,10 +168,9 @@ impl Watch {
 struct Seen {
     /// Those that are open, by device and inode: bytes.
     files: BTreeMap<(u64, u64), u64>,
-    /// Others that are mapped, by inode: as many bytes as they can have there.
-    mapped: BTreeMap<u64, u64>,
-    /// What processes have resident of those.
-    mapped_bytes: u64,
+    /// Those that are mapped, by inode: what processes have resident of them, and as many
+    /// bytes as they can have there.
+    mapped: BTreeMap<u64, (u64, u64)>,
     /// Whether something could not be looked at, or is on its way through a socket.
     hidden: bool,
     /// How many descriptors were looked at.
@@ -195,31 +209,42 @@ impl Seen {
         }
     }
 
-    /// Adds what a process maps of files that nobody was seen to have open, and returns
-    /// its part of other memory (proc_pid_smaps(5)): pages that several have count in
+    /// Adds what a process maps of files without a name, and returns its part of other memory (proc_pid_smaps(5)): pages that several have count in
     /// parts. Other files that are mapped can be dropped at any time and are no use of
     /// memory. Of a process that hides its maps the kernel still tells everybody a sum.
     fn add_mapped(&mut self, task: &str) -> u64 {
         let read = |name: &str| fs::read_to_string(format!("/proc/{task}/{name}")).ok();
         let maps = read("smaps");
         self.hidden |= maps.is_none() && resident_bytes(task).is_some();
-        let mut counts = false;
+        let mut mapping: Option<(u64, u64)> = None;
         for line in maps.iter().flat_map(|maps| maps.lines()) {
             if let Some(share) = kilobytes(line, "Pss:") {
-                self.mapped_bytes += if counts { share } else { 0 };
-            } else if !line.split(' ').next().unwrap_or_default().ends_with(':') {
-                let known = |inode| self.files.keys().any(|(_, known)| *known == inode);
-                let nameless = nameless(line).filter(|(inode, _)| !known(*inode));
-                counts = nameless.is_some();
-                if let Some((inode, bytes)) = nameless {
-                    let most = self.mapped.entry(inode).or_default();
+                if let Some((inode, bytes)) = mapping {
+                    let (resident, most) = self.mapped.entry(inode).or_default();
+                    *resident = resident.saturating_add(share);
                     *most = bytes.max(*most);
                 }
+            } else if !line.split(' ').next().unwrap_or_default().ends_with(':') {
+                mapping = nameless(line);
             }
         }
         let of = |name: &str, key: &str| kilobytes(&read(name)?, key);
         let own = of("smaps_rollup", "Pss_Anon:").or_else(|| of("status", "RssAnon:"));
         own.or_else(|| resident_bytes(task)).unwrap_or(0)
+    }
+
+    /// Of mapped files that nobody was seen to have open: what is resident, and as many
+    /// bytes as they can have.
+    fn mapped(&self) -> (u64, u64) {
+        let open: BTreeSet<u64> = self.files.keys().map(|(_, inode)| *inode).collect();
+        let others = self
+            .mapped
+            .iter()
+            .filter(|(inode, _)| !open.contains(inode));
+        let add = |sum: (u64, u64), one: &(u64, u64)| {
+            (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
+        };
+        others.map(|(_, sizes)| sizes).fold((0, 0), add)
     }
 }
 

@@ -67,6 +67,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
         search,
     );
     let (process, holds) = match spec.watch.memory_bytes {
+        _ if spec.fenced && spec.funnel.is_some() => (Process::Router, Holds::All),
         _ if spec.fenced => (Process::Judge, Holds::All),
         0 => (Process::Init, Holds::AllButPorts),
         1.. => (Process::Counting, Holds::AllButPorts),

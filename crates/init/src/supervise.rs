@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use atoll_fence::Fence;
+use atoll_fence::{Fence, Outside};
 use atoll_frame::{MESSAGE_BYTES_MAX, Nesting, Order, Report, Spec, Stage};
 use atoll_sys::descriptor;
 use atoll_sys::memory::erase_stack;
@@ -41,10 +41,12 @@ pub(crate) fn supervise(
     control: &OwnedFd,
     launcher: Option<BorrowedFd<'_>>,
     standard: [OwnedFd; 3],
+    outward: Option<OwnedFd>,
 ) -> Result<(), Failure> {
     let children = process::signals_as_descriptor(&[SIGCHLD]).at(Stage::Start)?;
     let prepared = program::prepare(&spec)?;
     let denials = Denials::of(&spec);
+    let outside = outward.map(Outside::new).transpose().at(Stage::Network)?;
     let terminal = match spec.terminal {
         None => {
             terminal::lead_session(None).at(Stage::Start)?;
@@ -73,7 +75,9 @@ pub(crate) fn supervise(
     // A pipe held here would never show its end to the host side.
     drop(standard);
     drop(prepared);
-    let fence = spec.fenced.then(|| Fence::new(fenced::places(&spec)));
+    let fence = spec
+        .fenced
+        .then(|| Fence::new(fenced::places(&spec), outside));
     let watch = spec.watch;
     let mounts = spec.nesting != Nesting::Refused;
     let memory = (watch.memory_bytes > 0)

@@ -225,27 +225,32 @@ fn make(
         Some(path) => Some(at(Stage::ControlGroups, open_path(path))?),
     };
     let (ready, go) = at(Stage::Start, socket::pair())?;
-    let (identity, fenced, funnel) = (spec.identity, spec.fenced, spec.funnel);
+    let (identity, fenced) = (spec.identity, spec.fenced);
+    let (funnel, inward) = (spec.funnel, spec.inward);
+    // In a fence the first process itself hands out what is meant for the outside.
+    let outward = (fenced && funnel.is_some()).then(socket::pair).transpose();
+    let (outward, far) = at(Stage::Network, outward)?.unzip();
     let divided = process::divide(namespaces, cgroup.as_ref().map(AsFd::as_fd));
     match at(Stage::Namespaces, divided)? {
         Side::Child => {
-            drop((go, cgroup, ahead));
+            drop((go, cgroup, ahead, far));
             let inside = |ids, launcher| Inheritance {
                 spec,
                 control,
                 standard,
                 ids,
                 launcher,
+                outward,
             };
             begin(line, ready, fenced, inside)
         }
         Side::Parent(child) => {
             // The child's ends: held here, they would never show their end.
-            drop((ready, control, standard));
+            drop((ready, control, standard, outward));
             let equipped = if fenced {
-                release(&go)
+                release(line, &go, far)
             } else {
-                equip(line, &child, identity, ahead, &go, funnel)
+                equip(line, &child, identity, ahead, &go, (funnel, inward))
             };
             match equipped {
                 Ok(()) => Ok((child, go)),
@@ -263,9 +268,15 @@ fn end(child: &Child) {
     let _ = process::wait(Some(child.pid), true);
 }
 
-/// Lets a first process begin that needs nothing of the launcher's.
-fn release(go: &OwnedFd) -> Result<(), Failure> {
+/// Lets a first process begin that needs nothing of the launcher's. The host side gets
+/// the other end of what leads outside.
+fn release(line: &OwnedFd, go: &OwnedFd, far: Option<OwnedFd>) -> Result<(), Failure> {
     at(Stage::Rights, credentials::forbid_inspection())?;
+    if let Some(far) = far {
+        let report = Report::Network.to_bytes();
+        let told = socket::send(line.as_fd(), &report, &[far.as_fd()]);
+        at(Stage::Network, told)?;
+    }
     // That it is gone is no failure of this side's.
     let _ = socket::send(go.as_fd(), b"g", &[]);
     Ok(())
@@ -279,7 +290,7 @@ fn equip(
     identity: Identity,
     ahead: Ahead,
     go: &OwnedFd,
-    funnel: Option<Funnel>,
+    leads: Leads,
 ) -> Result<(), Failure> {
     // The user namespace that the network is to belong to, if not this one.
     let mut owner = None;
@@ -305,11 +316,11 @@ fn equip(
     at(
         Stage::Namespaces,
         match (owner, ahead.network) {
-            (Some(owner), _) => make_network(line, &owner, go, funnel),
+            (Some(owner), _) => make_network(line, &owner, go, leads),
             // The rest of this process's work needs no network.
             (None, made) => made
                 .map_or_else(own_network, Ok)
-                .and_then(|network| lead_out(line, funnel).map(|()| network))
+                .and_then(|network| lead(line, leads).map(|()| network))
                 .and_then(|network| give_network(&network, go)),
         },
     )
@@ -345,19 +356,26 @@ fn begin(
     }
 }
 
-/// Lets the network that this process is in lead to listeners, and hands those to the
-/// host side. Nobody inside has them, or the right to change what leads there.
-fn lead_out(line: &OwnedFd, funnel: Option<Funnel>) -> io::Result<()> {
-    let Some(Funnel { connections_max }) = funnel else {
+/// What leads out of a network, and how many sockets of each family lead into it.
+type Leads = (Option<Funnel>, u8);
+
+/// Lets the network that this process is in lead to listeners, makes sockets in it, and
+/// hands all of them to the host side. Nobody inside has them, or the right to change what
+/// leads there.
+fn lead(line: &OwnedFd, (outward, inward): Leads) -> io::Result<()> {
+    let mut sockets = funnel::inward(inward.into())?;
+    if let Some(Funnel { connections_max }) = outward {
+        let made = funnel::Funnel {
+            port: FUNNEL_PORT,
+            connections_max,
+        };
+        funnel::make(made)?;
+        sockets.extend(funnel::listeners(made)?);
+    }
+    if sockets.is_empty() {
         return Ok(());
-    };
-    let made = funnel::Funnel {
-        port: FUNNEL_PORT,
-        connections_max,
-    };
-    funnel::make(made)?;
-    let listeners = funnel::listeners(made)?;
-    let with: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
+    }
+    let with: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
     socket::send(line.as_fd(), &Report::Network.to_bytes(), &with)
 }
 
@@ -370,16 +388,11 @@ fn give_network(network: &OwnedFd, go: &OwnedFd) -> io::Result<()> {
 /// Makes the sandbox's network while the first process builds the tree. That is done by
 /// a process which ends right after: it has to join the network's owner, and rights
 /// there are no launcher's.
-fn make_network(
-    line: &OwnedFd,
-    owner: &OwnedFd,
-    go: &OwnedFd,
-    funnel: Option<Funnel>,
-) -> io::Result<()> {
+fn make_network(line: &OwnedFd, owner: &OwnedFd, go: &OwnedFd, leads: Leads) -> io::Result<()> {
     let make = || -> io::Result<()> {
         credentials::join_namespace(owner.as_fd(), CLONE_NEWUSER)?;
         let network = own_network()?;
-        lead_out(line, funnel)?;
+        lead(line, leads)?;
         give_network(&network, go)
     };
     let child = match process::divide(Namespaces::NONE, None)? {

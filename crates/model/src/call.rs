@@ -24,6 +24,9 @@ pub struct Call {
     pub principal: Principal,
     /// The program and its arguments; never empty.
     pub command: Vec<OsString>,
+    /// How its boundary was asked for, for saying it again: nothing is decided by it, and no
+    /// value of a variable is in it.
+    pub options: Vec<OsString>,
     /// The directory that the program works on, absolute, free of symbolic links.
     pub workspace: PathBuf,
     /// Where the program starts, absolute, within the workspace.

@@ -6,13 +6,36 @@
 mod block;
 mod flow;
 mod host;
+mod http;
+mod limits;
+mod meant;
+mod package;
+mod pattern;
+mod publish;
 mod rules;
+mod target;
+mod telling;
+mod this_host;
+mod trust;
+mod upstream;
 
 pub use block::{Block, Special, special};
 pub use flow::{
-    Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowKind, FlowOrder, FlowReport, NO_RULE,
+    Authority, CARRIAGE_BYTES_MAX, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowKind,
+    FlowOrder, FlowReport, FlowRequest, NO_RULE, UNNAMED,
 };
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
+pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};
+pub use limits::{Frequency, InvalidFrequency, Limit, Per, RuleLimits};
+pub use meant::{InvalidRule, Meant};
+pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
+pub use pattern::{InvalidPath, PathPattern};
+pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
 pub use rules::{
-    Destination, HostPattern, InvalidDestination, Network, NetworkRule, Ports, Unreachable,
+    Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
 };
+pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target};
+pub use telling::place;
+pub use this_host::{THIS_HOST, THIS_HOST_ADDRESSES};
+pub use trust::{TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA, trust_variables};
+pub use upstream::{InvalidProxy, Upstream, UpstreamProxy};

@@ -1,4 +1,6 @@
 mod network;
+mod packages;
+mod requests;
 
 use std::time::Duration;
 

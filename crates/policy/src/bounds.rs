@@ -55,6 +55,7 @@ pub(crate) fn bound_by_organisation(
     requested: &Requested,
 ) -> Result<(), ProfileError> {
     let memory = rules.host.memory_bytes;
+    rules.network.upstream.extend(organisation.upstream);
     for (key, text) in organisation.limits {
         let before = rules.limits.origin(key);
         let origin = text.origin.clone();
@@ -96,21 +97,32 @@ pub(crate) fn bound_by_organisation(
             "leave it out",
         ));
     }
-    let forbidden = organisation.forbid_dangerous.filter(|flag| flag.value);
-    if let Some(forbidden) = forbidden
-        && rules.limits.limits.dangerous_unenforced_limits
-    {
+    if let Some(forbidden) = organisation.forbid_dangerous.filter(|flag| flag.value) {
+        forbid_dangerous(rules, &forbidden.origin);
+    }
+    Ok(())
+}
+
+fn forbid_dangerous(rules: &mut Rules, forbidden: &Origin) {
+    if rules.network.learn {
+        rules.refusals.push(reason(
+            "learning what is reached (--learn)",
+            "the organisation forbids dangerous options, and this one opens the network",
+            forbidden,
+            "leave out --learn, and allow what atoll why names as denied",
+        ));
+    }
+    if rules.limits.limits.dangerous_unenforced_limits {
         rules.refusals.push(reason(
             format!(
                 "[dangerous] unenforced-limits ({})",
                 rules.limits.unenforced
             ),
             "the organisation forbids dangerous options",
-            &forbidden.origin,
+            forbidden,
             "take it out of the profile",
         ));
     }
-    Ok(())
 }
 
 fn bound_workspace(rules: &mut Rules, widest: Sourced<WorkspaceMode>, live_requested: bool) {

@@ -10,7 +10,8 @@ use crate::origin::Origin;
 use crate::project::Project;
 use crate::request;
 use crate::rules::Rules;
-use crate::source::{HostFacts, Requested, SourceFile, Sources};
+use crate::shipped::Shipped;
+use crate::source::{HostFacts, ProfileSource, Requested, RequestedProfile, SourceFile, Sources};
 use crate::{Notice, digest};
 
 /// Merges all layers into the rules that decide: the chosen profile with what it
@@ -64,20 +65,15 @@ pub fn compile(
     rules.extended = chain.names;
     rules.notices.extend(choice.notices);
     rules.notices.extend(project.notice);
-    rules.description = chain
-        .profiles
-        .last()
-        .map(|profile| profile.description.clone())
-        .unwrap_or_default();
-    rules.commands = chain
-        .profiles
-        .last()
-        .map(|profile| profile.commands.clone())
-        .unwrap_or_default();
+    if let Some(chosen) = chain.profiles.last() {
+        rules.description.clone_from(&chosen.description);
+        rules.commands.clone_from(&chosen.commands);
+    }
     let mut draft = Draft::default();
     for profile in chain.profiles {
         merge_profile(&mut rules, &mut draft, profile.settings)?;
     }
+    imply_registry(&mut rules, requested, users)?;
     let mut denials = organisation.denials.clone();
     if let Some(project) = project.file {
         merge_project(&mut rules, &mut draft, project.settings)?;
@@ -88,12 +84,34 @@ pub fn compile(
     deny_variables(&mut rules, &mut denials);
     request::apply(&mut rules, requested)?;
     bound_by_organisation(&mut rules, organisation, requested)?;
+    if rules.syscalls.deny_sockets.value {
+        rules.network.forget_implied();
+    }
     request::become_root(&mut rules);
     request::tell_nesting(&mut rules);
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
+    rules.network.record(&mut version);
     rules.digest = version.finish();
     Ok(rules)
+}
+
+/// Takes up the preset that `--profile` means besides: that of a language, where the profile
+/// is the one that comes with Atoll.
+fn imply_registry(
+    rules: &mut Rules,
+    requested: &Requested,
+    users: &dyn ProfileSource,
+) -> Result<(), ProfileError> {
+    let Some(RequestedProfile::Named(name)) = &requested.profile else {
+        return Ok(());
+    };
+    let registry = Shipped::by_name(name).and_then(Shipped::registry);
+    // What cannot be looked up is no profile of Atoll's for sure.
+    match (registry, users.lookup(name)) {
+        (Some(registry), Ok(None)) => rules.network.imply(registry),
+        (Some(_), Ok(Some(_)) | Err(_)) | (None, _) => Ok(()),
+    }
 }
 
 /// The project's file as far as it counts, or why it does not.

@@ -25,7 +25,8 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_command(&call.command));
     reasons.extend(refusal::of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
-    let environment = environment::build(rules, call, facts);
+    let network = rules.network.boundary();
+    let environment = environment::build(rules, call, facts, network.is_inspected());
     let mut boundary = Boundary {
         profile: rules.profile.value.clone(),
         mode: facts.mode,
@@ -47,9 +48,9 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
             .collect(),
         root: rules.root.value,
         nesting: rules.nesting.value,
-        network: rules.network.boundary(),
+        network,
     };
-    reasons.extend(network::refusals(rules, facts.mode == Mode::Fence));
+    reasons.extend(network::refusals(rules, facts.mode));
     reasons.extend(of_root(rules, facts.mode));
     reasons.extend(of_nesting(rules, facts.mode));
     if facts.mode == Mode::Fence {

@@ -256,6 +256,25 @@ impl Document {
         self.understand(&subject, entry.value, parse)
     }
 
+    /// A text, or a number written without quotes, understood by `parse`.
+    pub(crate) fn measure<T>(
+        &mut self,
+        section: &mut Section<'_>,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, Complaint>,
+    ) -> Option<T> {
+        let entry = section.take(key)?;
+        let subject = section.subject(key);
+        let text = self.quantity(&entry, &subject)?;
+        match parse(&text) {
+            Ok(value) => Some(value),
+            Err(complaint) => {
+                self.complain(&entry.at, &subject, complaint);
+                None
+            }
+        }
+    }
+
     /// A list of texts, each understood by `parse`.
     pub(crate) fn list<T>(
         &mut self,
@@ -263,6 +282,49 @@ impl Document {
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, Complaint>,
     ) -> Option<Sourced<Vec<Sourced<T>>>> {
+        let (items, origin) = self.items(section, key)?;
+        let subject = section.subject(key);
+        let mut values = Vec::with_capacity(items.len());
+        for item in items {
+            values.extend(self.understand(&subject, item, &parse));
+        }
+        Some(Sourced::new(values, origin))
+    }
+
+    /// A list of texts, each understood by `parse`, and of tables, each read by `read` as
+    /// the values that it stands for.
+    pub(crate) fn list_with_tables<T>(
+        &mut self,
+        section: &mut Section<'_>,
+        key: &'static str,
+        name: &'static str,
+        parse: impl Fn(&str) -> Result<T, Complaint>,
+        read: impl Fn(&mut Self, Section<'_>, &Range<usize>) -> Vec<T>,
+    ) -> Vec<Sourced<T>> {
+        let Some((items, _)) = self.items(section, key) else {
+            return Vec::new();
+        };
+        let subject = section.subject(key);
+        let mut values = Vec::with_capacity(items.len());
+        for item in items {
+            let at = item.span();
+            if !matches!(item.get_ref(), Value::Table(_)) {
+                values.extend(self.understand(&subject, item, &parse));
+            } else if let Value::Table(table) = item.into_inner() {
+                let origin = self.origin(&at);
+                let all = read(self, Section { name, table }, &at);
+                values.extend(all.into_iter().map(|one| Sourced::new(one, origin.clone())));
+            }
+        }
+        values
+    }
+
+    /// The entries of a list, and where it stands.
+    fn items<'a>(
+        &mut self,
+        section: &mut Section<'a>,
+        key: &'static str,
+    ) -> Option<(Vec<Spanned<Value<'a>>>, Origin)> {
         let entry = section.take(key)?;
         let subject = section.subject(key);
         let array = match entry.value.into_inner() {
@@ -281,11 +343,7 @@ impl Document {
             self.report(&entry.at, what, None);
             return None;
         }
-        let mut values = Vec::with_capacity(array.len());
-        for item in array {
-            values.extend(self.understand(&subject, item, &parse));
-        }
-        Some(Sourced::new(values, self.origin(&entry.at)))
+        Some((array.into_iter().collect(), self.origin(&entry.at)))
     }
 
     fn understand<T>(
@@ -349,6 +407,11 @@ impl<'a> Section<'a> {
             "" => format!("`{key}`"),
             name => format!("`{key}` in [{name}]"),
         }
+    }
+
+    /// Whether there is such a key.
+    pub(crate) fn holds(&self, key: &str) -> bool {
+        self.table.contains_key(key)
     }
 
     /// Whether a key's value is a text.

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use atoll_model::Call;
+use atoll_model::network::{TRUST_DIRECTORY, trust_variables};
 
 use crate::Notice;
 use crate::origin::Origin;
@@ -19,8 +20,9 @@ pub(crate) struct Environment {
     pub(crate) notices: Vec<Notice>,
 }
 
-/// Picks what the rules pass, then sets what they set, then Atoll's own.
-pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Environment {
+/// Picks what the rules pass, then sets what they set, then Atoll's own. Where `trusts`,
+/// what names Atoll's authority stands wherever nothing else does.
+pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>, trusts: bool) -> Environment {
     let mut variables: BTreeMap<OsString, OsString> = BTreeMap::new();
     let mut notices = Vec::new();
     for (name, value) in facts.environment {
@@ -60,6 +62,13 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Environmen
         }
         if let Some(path) = variables.get_mut(OsStr::new("PATH")) {
             add_programs_of_root(path);
+        }
+    }
+    let named = trusts.then(|| trust_variables(TRUST_DIRECTORY));
+    for (name, value) in named.into_iter().flatten() {
+        if !is_denied(OsStr::new(name)) {
+            let chosen = variables.entry(OsString::from(name));
+            chosen.or_insert_with(|| OsString::from(value));
         }
     }
     for (name, value) in &rules.environment.set {

@@ -1,12 +1,14 @@
 //! The files around a profile: the organisation's above it, the user's choice.
 
-use atoll_model::network::Destination;
+use atoll_model::network::Meant;
 use atoll_model::{LimitKey, WorkspaceMode};
 
 use crate::SourceFile;
 use crate::document::{Document, Section};
 use crate::error::Problem;
-use crate::network::parse_denied;
+use crate::network::read_rules;
+use crate::network::rule::Effect;
+use crate::network::upstream::{self, UpstreamSettings};
 use crate::origin::Sourced;
 use crate::places::{Place, parse_denied as parse_denied_place, parse_in_home};
 use crate::profile::parse_profile_name;
@@ -28,6 +30,8 @@ pub(crate) struct Organisation {
     pub(crate) terminal: TerminalSettings,
     pub(crate) deny_root: Option<Sourced<bool>>,
     pub(crate) forbid_dangerous: Option<Sourced<bool>>,
+    /// How connections go on from the host.
+    pub(crate) upstream: UpstreamSettings,
 }
 
 impl Organisation {
@@ -43,6 +47,7 @@ impl Organisation {
             ..Self::default()
         };
         document.text(&mut top, "description", |_| Ok(()));
+        organisation.upstream = read_upstream(&mut document, &mut top);
         if let Some(mut section) = document.section(&mut top, "require", "require") {
             organisation.workspace = document.text(&mut section, "workspace", parse_workspace);
             let mut required =
@@ -70,11 +75,21 @@ impl Organisation {
                 "deny",
                 "require",
                 "terminal",
+                "network",
                 "forbid-dangerous",
             ],
         );
         document.close(organisation)
     }
+}
+
+fn read_upstream(document: &mut Document, top: &mut Section<'_>) -> UpstreamSettings {
+    let Some(mut section) = document.section(top, "network", "network") else {
+        return UpstreamSettings::default();
+    };
+    let settings = UpstreamSettings::read_public(document, &mut section);
+    document.end(section, &upstream::KEYS);
+    settings
 }
 
 /// `[deny]`: places and variables that are not shown, hosts that are not reached, whoever
@@ -83,7 +98,7 @@ impl Organisation {
 pub(crate) struct Denials {
     pub(crate) places: Vec<Sourced<Place>>,
     pub(crate) environment: Vec<Sourced<Pattern>>,
-    pub(crate) network: Vec<Sourced<Destination>>,
+    pub(crate) network: Vec<Sourced<Meant>>,
 }
 
 impl Denials {
@@ -94,7 +109,13 @@ impl Denials {
         let home = document.list(&mut section, "home-read", parse_in_home);
         let files = document.list(&mut section, "files", parse_denied_place);
         let environment = document.list(&mut section, "environment", Pattern::parse);
-        let network = document.list(&mut section, "network", parse_denied);
+        let network = read_rules(
+            document,
+            &mut section,
+            "network",
+            "deny.network",
+            Effect::Deny,
+        );
         document.end(section, &["home-read", "files", "environment", "network"]);
         let home = home.map(|list| list.value).unwrap_or_default();
         let mut places: Vec<Sourced<Place>> = home
@@ -105,7 +126,7 @@ impl Denials {
         Self {
             places,
             environment: environment.map(|list| list.value).unwrap_or_default(),
-            network: network.map(|list| list.value).unwrap_or_default(),
+            network,
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use atoll_model::network::Meant;
 use atoll_model::{Access, Keep, Layering, View, ViewKind};
 
 use crate::bounds::narrow_workspace;
 use crate::error::{Problem, ProfileError};
 use crate::home::{HomePlace, HomeUse};
-use crate::network::NetworkSettings;
+use crate::network::{Ignored, NetworkSettings};
 use crate::origin::{Origin, Sourced};
 use crate::places::{Place, SYSTEM, forbidden_here};
 use crate::refusal::reason;
@@ -30,7 +31,7 @@ pub(crate) fn merge_profile(
     settings: Settings,
 ) -> Result<(), ProfileError> {
     replace(&mut rules.workspace, settings.workspace);
-    rules.network.merge(settings.network);
+    rules.network.merge(settings.network)?;
     replace(&mut rules.forbid_live, settings.forbid_live);
     replace(&mut rules.terminal.queries, settings.terminal.queries);
     replace(&mut rules.terminal.clipboard, settings.terminal.clipboard);
@@ -120,14 +121,40 @@ pub(crate) fn merge_project(
 fn narrow_network(rules: &mut Rules, settings: NetworkSettings) -> NetworkSettings {
     let (narrowed, ignored) = settings.narrowed();
     for one in ignored {
-        let text = format!(
-            "reaching {} is not allowed by a project's file: --allow {} does, or a profile of \
-             your own",
-            one.value, one.value
+        let (what, option) = match &one.value {
+            Ignored::Preset(preset) => (
+                format!("what the preset {} allows", preset.name),
+                format!("--preset {} does", preset.name),
+            ),
+            Ignored::Rule(rule) => (format!("reaching {rule}"), option_for(rule)),
+            Ignored::Published(port) => (
+                format!("publishing port {port}"),
+                format!("--publish {port} does"),
+            ),
+            Ignored::Upstream(key) => (
+                (*key).to_owned(),
+                "the organisation's file says how connections go on".to_owned(),
+            ),
+        };
+        rules.notice(
+            format!(
+                "{what} is not allowed by a project's file: {option}, or a profile of your own"
+            ),
+            one.origin,
         );
-        rules.notice(text, one.origin);
     }
     narrowed
+}
+
+/// The option that allows the same. The file may be somebody else's: what a shell would
+/// take for more than a text is not written for people to paste.
+fn option_for(rule: &Meant) -> String {
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "-._:,/[]".contains(one);
+    match rule.as_text() {
+        Some(text) if text.chars().all(is_plain) => format!("--allow {text} does"),
+        Some(text) if !text.contains('\'') => format!("--allow '{text}' does"),
+        Some(_) | None => "--allow does".to_owned(),
+    }
 }
 
 fn narrow_programs(rules: &mut Rules, draft: &mut Draft, narrower: Sourced<Vec<Sourced<Place>>>) {

@@ -1,35 +1,66 @@
-//! What a program may reach: `network` in files, `--allow` and `--deny`.
+//! What a program may reach: `network` in files, `--allow`, `--deny` and the like.
 
-use atoll_model::Reason;
-use atoll_model::network::{Destination, Network, NetworkRule, Ports};
+mod likely;
+mod limits;
+mod packages;
+pub(crate) mod preset;
+pub(crate) mod rule;
+pub(crate) mod upstream;
 
+use atoll_model::network::{
+    FLOW_MESSAGE_BYTES_MAX, Meant, Network, NetworkRule, PUBLISHED_MAX, Published, PublishedPort,
+};
+use atoll_model::{Mode, Reason};
+
+use crate::digest::PolicyDigest;
 use crate::document::{Complaint, Document, Section};
 use crate::error::ProfileError;
+use crate::network::preset::Preset;
+use crate::network::rule::Effect;
+use crate::network::upstream::UpstreamSettings;
 use crate::origin::{Origin, Sourced};
 use crate::refusal::reason;
 use crate::rules::Rules;
 use crate::settings::among;
+use crate::source::Requested;
 
 const ALLOW: Origin = Origin::CommandLine("--allow");
+const TUNNEL: Origin = Origin::CommandLine("--tunnel");
 const DENY: Origin = Origin::CommandLine("--deny");
+const PRESET: Origin = Origin::CommandLine("--preset");
+const PUBLISH: Origin = Origin::CommandLine("--publish");
+const LEARN: Origin = Origin::CommandLine("--learn");
 
-/// The most destinations of a boundary: what is described to who carries has an end.
-const DESTINATIONS_MAX: usize = 256;
+/// The most rules of a boundary: what is described to who carries has an end.
+const RULES_MAX: usize = 256;
+/// The longest description of them, bytes; the rest is for what else is described.
+const RULES_BYTES_MAX: usize = FLOW_MESSAGE_BYTES_MAX - (4 << 10);
 
 /// `network`, as a text or a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NetworkSettings {
     /// `"none"`: what was allowed before is not.
     none: bool,
-    allow: Vec<Sourced<Destination>>,
-    deny: Vec<Sourced<Destination>>,
+    presets: Vec<Sourced<&'static Preset>>,
+    allow: Vec<Sourced<Meant>>,
+    deny: Vec<Sourced<Meant>>,
+    publish: Vec<Sourced<PublishedPort>>,
+    upstream: UpstreamSettings,
 }
 
-/// The destinations of a boundary, with where each is written.
+/// The rules of a boundary, with where each is written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NetworkRules {
-    pub(crate) allow: Vec<Sourced<Destination>>,
-    pub(crate) deny: Vec<Sourced<Destination>>,
+    /// The presets whose rules are among these.
+    presets: Vec<&'static Preset>,
+    /// The one of these that nobody has named.
+    implied: Option<&'static Preset>,
+    pub(crate) allow: Vec<Sourced<Meant>>,
+    pub(crate) deny: Vec<Sourced<Meant>>,
+    pub(crate) publish: Vec<Sourced<PublishedPort>>,
+    pub(crate) upstream: UpstreamSettings,
+    /// Whether what no rule speaks of passes, to learn of it.
+    pub(crate) learn: bool,
 }
 
 impl NetworkSettings {
@@ -44,25 +75,84 @@ impl NetworkSettings {
         let Some(mut section) = document.section(top, "network", "network") else {
             return Self::default();
         };
-        let allow = document.list(&mut section, "allow", parse_destination);
-        let deny = document.list(&mut section, "deny", parse_denied);
-        let [allow, deny] =
-            [allow, deny].map(|list| list.map(|list| list.value).unwrap_or_default());
-        document.end(section, &["allow", "deny"]);
+        let presets = document.list(&mut section, "presets", Preset::parse);
+        let publish = document.list(&mut section, "publish", parse_published);
+        let mut list = |key, name, effect| read_rules(document, &mut section, key, name, effect);
+        let allow = list("allow", "network.allow", Effect::Allow);
+        let deny = list("deny", "network.deny", Effect::Deny);
+        let upstream = UpstreamSettings::read(document, &mut section);
+        let keys = ["presets", "allow", "deny", "publish"];
+        document.end(section, &[&keys[..], &upstream::KEYS].concat());
         Self {
             none: false,
+            presets: presets.map(|list| list.value).unwrap_or_default(),
             allow,
             deny,
+            publish: publish.map(|list| list.value).unwrap_or_default(),
+            upstream,
         }
+    }
+
+    /// Without what it would allow, which is returned beside.
+    pub(crate) fn narrowed(mut self) -> (Self, Vec<Sourced<Ignored>>) {
+        let presets = std::mem::take(&mut self.presets).into_iter();
+        let allow = std::mem::take(&mut self.allow).into_iter();
+        let publish = std::mem::take(&mut self.publish).into_iter();
+        let upstream = std::mem::take(&mut self.upstream).said().into_iter();
+        let ignored = presets
+            .map(|preset| preset.map(Ignored::Preset))
+            .chain(allow.map(|rule| rule.map(|rule| Ignored::Rule(Box::new(rule)))))
+            .chain(publish.map(|port| port.map(Ignored::Published)))
+            .chain(upstream.map(|key| key.map(Ignored::Upstream)));
+        let ignored = ignored.collect();
+        (self, ignored)
     }
 }
 
-impl NetworkSettings {
-    /// Without what it would allow, which is returned beside.
-    pub(crate) fn narrowed(mut self) -> (Self, Vec<Sourced<Destination>>) {
-        let ignored = std::mem::take(&mut self.allow);
-        (self, ignored)
+/// What would allow, and does not.
+#[derive(Clone, Debug)]
+pub(crate) enum Ignored {
+    Preset(&'static Preset),
+    Rule(Box<Meant>),
+    Published(PublishedPort),
+    Upstream(&'static str),
+}
+
+/// Reads a list of rules.
+pub(crate) fn read_rules(
+    document: &mut Document,
+    section: &mut Section<'_>,
+    key: &'static str,
+    name: &'static str,
+    effect: Effect,
+) -> Vec<Sourced<Meant>> {
+    document.list_with_tables(
+        section,
+        key,
+        name,
+        |text| rule::parse(text, effect),
+        |document, table, at| rule::read(document, table, at, effect),
+    )
+}
+
+fn parse_published(text: &str) -> Result<PublishedPort, Complaint> {
+    text.parse().map_err(|error| {
+        Complaint::new(
+            format!("{text:?} is no port to publish: {error}"),
+            "as \"3000\", or \"8080:3000\" for port 8080 of this host",
+        )
+    })
+}
+
+fn published(port: &Sourced<PublishedPort>) -> Published {
+    Published {
+        port: port.value,
+        origin: port.origin.to_string(),
     }
+}
+
+fn publishing(port: PublishedPort) -> String {
+    format!("publishing port {port}")
 }
 
 fn parse_none(text: &str) -> Result<(), Complaint> {
@@ -77,41 +167,88 @@ fn parse_none(text: &str) -> Result<(), Complaint> {
     }
 }
 
-/// Reads where something may be reached, or may not.
-pub(crate) fn parse_destination(text: &str) -> Result<Destination, Complaint> {
-    text.parse::<Destination>().map_err(|error| {
-        Complaint::new(
-            format!("{text:?} is no destination: {error}"),
-            "as \"example.com\" (ports 80 and 443), \"example.com:22\", \"*.example.com\", \
-             \"192.0.2.0/24:5432\", \"[2001:db8::1]:443\"",
-        )
-    })
-}
-
-/// The same for what may not be: without ports, none of them.
-pub(crate) fn parse_denied(text: &str) -> Result<Destination, Complaint> {
-    let mut denied = parse_destination(text)?;
-    if denied.ports == Ports::Web {
-        denied.ports = Ports::All;
-    }
-    Ok(denied)
-}
-
 impl NetworkRules {
     /// A profile over what it extends: lists add up, and `"none"` empties them.
-    pub(crate) fn merge(&mut self, settings: NetworkSettings) {
+    pub(crate) fn merge(&mut self, settings: NetworkSettings) -> Result<(), ProfileError> {
         if settings.none {
             self.allow.clear();
+            self.presets.clear();
+            self.publish.clear();
+            self.implied = None;
+        }
+        for preset in settings.presets {
+            self.add_preset(preset.value)?;
         }
         self.allow.extend(settings.allow);
         self.deny.extend(settings.deny);
+        self.upstream.extend(settings.upstream);
+        settings
+            .publish
+            .into_iter()
+            .for_each(|one| self.publish(one));
+        Ok(())
+    }
+
+    /// Adds a port, once.
+    fn publish(&mut self, port: Sourced<PublishedPort>) {
+        if self.publish.iter().all(|one| one.value != port.value) {
+            self.publish.push(port);
+        }
+    }
+
+    fn add_preset(&mut self, preset: &'static Preset) -> Result<(), ProfileError> {
+        if self.presets.iter().any(|one| one.name == preset.name) {
+            // Whoever names it has it for good.
+            self.implied = self.implied.filter(|one| one.name != preset.name);
+            return Ok(());
+        }
+        let (allow, deny) = preset.rules().map_err(ProfileError::Invalid)?;
+        self.presets.push(preset);
+        self.allow.extend(allow);
+        self.deny.extend(deny);
+        Ok(())
+    }
+
+    /// Takes up a preset that a profile's name means.
+    pub(crate) fn imply(&mut self, name: &str) -> Result<(), ProfileError> {
+        let found = Preset::parse(name).ok();
+        let is_new = |preset: &&Preset| self.presets.iter().all(|one| one.name != preset.name);
+        let Some(preset) = found.filter(is_new) else {
+            return Ok(());
+        };
+        self.add_preset(preset)?;
+        self.implied = Some(preset);
+        Ok(())
+    }
+
+    /// Does without it: where nothing can be allowed that is no reason to refuse.
+    pub(crate) fn forget_implied(&mut self) {
+        let Some(preset) = self.implied.take() else {
+            return;
+        };
+        self.presets.retain(|one| one.name != preset.name);
+        self.allow.retain(|rule| !preset.holds(&rule.origin));
+        self.deny.retain(|rule| !preset.holds(&rule.origin));
+    }
+
+    /// Adds the presets to the policy's version.
+    pub(crate) fn record(&self, digest: &mut PolicyDigest) {
+        for preset in &self.presets {
+            digest.add(
+                &format!("preset {}", preset.name),
+                preset.content.as_bytes(),
+            );
+        }
     }
 
     /// What a boundary holds of them.
     pub(crate) fn boundary(&self) -> Network {
-        let list = |list: &[Sourced<Destination>]| {
-            let rule = |one: &Sourced<Destination>| NetworkRule {
-                to: one.value.clone(),
+        let list = |list: &[Sourced<Meant>]| {
+            let rule = |one: &Sourced<Meant>| NetworkRule {
+                to: one.value.to.clone(),
+                way: one.value.way,
+                requests: one.value.requests.clone(),
+                limits: one.value.limits.clone(),
                 origin: one.origin.to_string(),
             };
             list.iter().map(rule).collect()
@@ -119,59 +256,93 @@ impl NetworkRules {
         Network {
             allow: list(&self.allow),
             deny: list(&self.deny),
+            learn: self.learn.then(NetworkRule::learning),
+            publish: self.publish.iter().map(published).collect(),
+            upstream: self.upstream.boundary(),
         }
+    }
+
+    /// What would be reached first, and who says so.
+    fn first(&self) -> Option<(String, &Origin)> {
+        let first = self.allow.first();
+        let first = first.map(|one| (format!("reaching {}", one.value), &one.origin));
+        let learn = || ("learning what is reached".to_owned(), &LEARN);
+        let published = self.publish.first();
+        let published = published.map(|one| (publishing(one.value), &one.origin));
+        first.or_else(|| self.learn.then(learn)).or(published)
     }
 }
 
 /// What the command line adds.
-pub(crate) fn apply(
-    rules: &mut Rules,
-    allow: &[String],
-    deny: &[String],
-) -> Result<(), ProfileError> {
-    type Read = fn(&str) -> Result<Destination, Complaint>;
-    let read = |option: &'static str, texts: &[String], origin: Origin, parse: Read| {
-        let read = |text: &String| {
-            let destination = parse(text);
-            destination
-                .map(|destination| Sourced::new(destination, origin.clone()))
-                .map_err(|complaint| ProfileError::Request {
-                    option,
-                    why: match complaint.hint {
-                        Some(hint) => format!("{}; write it {hint}", complaint.what),
-                        None => complaint.what,
-                    },
-                })
+pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
+    for name in &requested.presets {
+        let preset = Preset::parse(name).map_err(|complaint| wrong(&PRESET, complaint))?;
+        rules.network.add_preset(preset)?;
+    }
+    type Read = fn(&str) -> Result<Meant, Complaint>;
+    let read = |texts: &[String], origin: &Origin, parse: Read| {
+        let read = |text: &String| match parse(text) {
+            Ok(meant) => Ok(Sourced::new(meant, origin.clone())),
+            Err(complaint) => Err(wrong(origin, complaint)),
         };
         texts.iter().map(read).collect::<Result<Vec<_>, _>>()
     };
-    rules
-        .network
-        .allow
-        .extend(read("--allow", allow, ALLOW, parse_destination)?);
-    rules
-        .network
-        .deny
-        .extend(read("--deny", deny, DENY, parse_denied)?);
+    let allow = read(&requested.allow, &ALLOW, |text| {
+        rule::parse(text, Effect::Allow)
+    })?;
+    let tunnel = read(&requested.tunnel, &TUNNEL, rule::parse_tunnel)?;
+    let deny = read(&requested.deny, &DENY, |text| {
+        rule::parse(text, Effect::Deny)
+    })?;
+    rules.network.allow.extend(allow.into_iter().chain(tunnel));
+    rules.network.deny.extend(deny);
+    for text in &requested.publish {
+        let port = parse_published(text).map_err(|complaint| wrong(&PUBLISH, complaint))?;
+        rules.network.publish(Sourced::new(port, PUBLISH));
+    }
+    let notices = rules.network.allow.iter().filter_map(|rule| {
+        let notice = likely::notice(rule)?;
+        Some((notice, rule.origin.clone()))
+    });
+    for (notice, origin) in notices.collect::<Vec<_>>() {
+        rules.notice(notice, origin);
+    }
+    if requested.learn {
+        rules.network.learn = true;
+        rules.notice(
+            "everything on the internet that no rule denies can be reached, to learn of it; do \
+             this only with what you would trust with that"
+                .to_owned(),
+            LEARN,
+        );
+    }
     Ok(())
 }
 
+fn wrong(origin: &Origin, complaint: Complaint) -> ProfileError {
+    let option = match origin {
+        Origin::CommandLine(option) => option,
+        Origin::BuiltIn | Origin::File { .. } => "an option",
+    };
+    ProfileError::Request {
+        option,
+        why: match complaint.hint {
+            Some(hint) if hint.starts_with("as ") => {
+                format!("{}; write it {hint}", complaint.what)
+            }
+            Some(hint) => format!("{}; {hint}", complaint.what),
+            None => complaint.what,
+        },
+    }
+}
+
 /// Why there is no such network.
-pub(crate) fn refusals(rules: &Rules, is_fenced: bool) -> Vec<Reason> {
+pub(crate) fn refusals(rules: &Rules, mode: Mode) -> Vec<Reason> {
     let network = &rules.network;
-    let Some(first) = network.allow.first() else {
+    let Some((what, origin)) = network.first() else {
         return Vec::new();
     };
-    let what = format!("reaching {}", first.value);
     let mut reasons = Vec::new();
-    if is_fenced {
-        reasons.push(reason(
-            what.clone(),
-            "without namespaces there is no network that leads only to what is allowed",
-            &first.origin,
-            "let user namespaces be made (atoll doctor says how), or leave it out",
-        ));
-    }
     if rules.syscalls.deny_sockets.value {
         reasons.push(reason(
             what,
@@ -180,13 +351,48 @@ pub(crate) fn refusals(rules: &Rules, is_fenced: bool) -> Vec<Reason> {
             "leave deny-sockets out, or what is allowed",
         ));
     }
-    if network.allow.len() + network.deny.len() > DESTINATIONS_MAX {
+    let described = serde_json::to_vec(&network.boundary()).map_or(usize::MAX, |text| text.len());
+    if network.allow.len() + network.deny.len() > RULES_MAX || described > RULES_BYTES_MAX {
         reasons.push(reason(
-            "so many destinations",
-            format!("a boundary holds {DESTINATIONS_MAX} of them"),
-            &first.origin,
+            "so many rules for the network",
+            format!("a boundary holds {RULES_MAX} of them, and {RULES_BYTES_MAX} bytes"),
+            origin,
             "name a few above them, as *.example.com",
         ));
+    }
+    reasons.extend(of_published(&network.publish, mode));
+    reasons
+}
+
+/// Why these ports are not published.
+fn of_published(ports: &[Sourced<PublishedPort>], mode: Mode) -> Vec<Reason> {
+    let refused = |port: &Sourced<PublishedPort>, why: &str, instead: &str| {
+        reason(publishing(port.value), why, &port.origin, instead)
+    };
+    let is_twice = |(index, port): &(usize, &Sourced<PublishedPort>)| {
+        let mut before = ports.iter().take(*index);
+        before.any(|one| one.value.outside == port.value.outside)
+    };
+    let twice = ports.iter().enumerate().find(is_twice);
+    let mut reasons = Vec::new();
+    if let Some((_, port)) = twice {
+        let why = "this port of the host leads to another one inside already";
+        reasons.push(refused(
+            port,
+            why,
+            "name another port of the host before it",
+        ));
+    }
+    if let Some(port) = ports.get(PUBLISHED_MAX) {
+        let why = format!("a run publishes {PUBLISHED_MAX} ports at most");
+        reasons.push(refused(port, &why, "leave some out"));
+    }
+    if let (Mode::Fence, Some(port)) = (mode, ports.first()) {
+        let why = "without namespaces what listens inside is on this host's loopback already, \
+                   for every user of the host and unrecorded";
+        let instead = "leave it out and use the port that the program listens on, or let user \
+                       namespaces be made (atoll doctor says how)";
+        reasons.push(refused(port, why, instead));
     }
     reasons
 }

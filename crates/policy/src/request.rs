@@ -44,8 +44,10 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     too_many("--env", requested.environment.len())?;
     too_many("--allow", requested.allow.len())?;
     too_many("--deny", requested.deny.len())?;
+    too_many("--tunnel", requested.tunnel.len())?;
+    too_many("--publish", requested.publish.len())?;
     apply_read_only(rules, requested);
-    network::apply(rules, &requested.allow, &requested.deny)?;
+    network::apply(rules, requested)?;
     apply_limits(rules, requested)?;
     for option in &requested.environment {
         apply_variable(rules, option).map_err(|why| ProfileError::Request {
@@ -284,7 +286,14 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     if let Some(timeout) = requested.timeout {
         digest.add("--timeout", &timeout.as_nanos().to_be_bytes());
     }
-    for (option, list) in [("--allow", &requested.allow), ("--deny", &requested.deny)] {
+    digest.add("--learn", &[u8::from(requested.learn)]);
+    for (option, list) in [
+        ("--preset", &requested.presets),
+        ("--allow", &requested.allow),
+        ("--tunnel", &requested.tunnel),
+        ("--deny", &requested.deny),
+        ("--publish", &requested.publish),
+    ] {
         for text in list {
             digest.add(option, text.as_bytes());
         }

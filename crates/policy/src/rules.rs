@@ -6,6 +6,8 @@ use atoll_model::{
     InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
 };
 
+use atoll_model::network::Network;
+
 use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
 use crate::source::HostFacts;
@@ -57,6 +59,18 @@ impl Rules {
     #[must_use]
     pub fn nesting(&self) -> bool {
         self.nesting.value
+    }
+
+    /// Whether anything outside can be reached.
+    #[must_use]
+    pub fn reaches_outside(&self) -> bool {
+        !self.network.boundary().is_empty()
+    }
+
+    /// What may be reached and visited.
+    #[must_use]
+    pub fn network(&self) -> Network {
+        self.network.boundary()
     }
 
     /// Whether programs are root inside.

@@ -55,6 +55,17 @@ impl Shipped {
             .find(|profile| profile.commands.contains(&command))
     }
 
+    /// The preset for reading a language's packages, which whoever names its profile on the
+    /// command line means too. A command that chooses the profile does not.
+    pub(crate) fn registry(&self) -> Option<&'static str> {
+        match self.name {
+            "rust" => Some("cargo"),
+            "python" => Some("pip"),
+            "node" => Some("npm"),
+            _ => None,
+        }
+    }
+
     pub(crate) fn source(&self) -> SourceFile<'static> {
         SourceFile::new(self.file, self.content.as_bytes())
     }

@@ -3,9 +3,12 @@
 
 mod text;
 
+pub(crate) use text::quoted;
+
 use atoll_model::{Access, Keep, LimitKey, Limits, View, ViewKind};
 use serde_json::{Map, Value, json};
 
+use crate::network::upstream::UpstreamSettings;
 use crate::origin::{Origin, Sourced};
 use crate::rules::Rules;
 use crate::settings::workspace_name;
@@ -165,8 +168,30 @@ impl Rows {
                 self.text("network", key, &one.value.to_string(), &one.origin);
             }
         }
+        for one in &rules.network.publish {
+            self.text("network", "publish", &one.value.to_string(), &one.origin);
+        }
+        self.upstream(&rules.network.upstream);
         if rules.network.allow.is_empty() {
             self.text("network", "allow", "nothing", &Origin::BuiltIn);
+        }
+        if rules.network.learn {
+            let learn = Origin::CommandLine("--learn");
+            self.push("network", "learn", Value::from(true), &learn);
+        }
+    }
+
+    fn upstream(&mut self, upstream: &UpstreamSettings) {
+        if let Some(proxy) = &upstream.proxy {
+            let text = proxy.value.to_string();
+            self.text("network", "upstream-proxy", &text, &proxy.origin);
+        }
+        for one in &upstream.direct {
+            self.text("network", "no-proxy", &one.value.to_string(), &one.origin);
+        }
+        for one in &upstream.roots {
+            let text = one.value.to_string_lossy();
+            self.text("network", "upstream-roots", &text, &one.origin);
         }
     }
 

@@ -90,8 +90,16 @@ pub struct Requested {
     pub read_only_dirs: Vec<PathBuf>,
     /// `--allow`: further destinations to reach.
     pub allow: Vec<String>,
+    /// `--tunnel`: further destinations, where what is sent is not looked into.
+    pub tunnel: Vec<String>,
+    /// `--preset`: rules for the network that come with Atoll, by name.
+    pub presets: Vec<String>,
     /// `--deny`: destinations not to reach.
     pub deny: Vec<String>,
+    /// `--publish`: ports inside that programs of the host can visit.
+    pub publish: Vec<String>,
+    /// `--learn`: what no rule speaks of can be reached, to learn of it.
+    pub learn: bool,
     /// `--limit KEY=VALUE`; may raise what a profile says, never what the
     /// organisation says. Of several for one key the last counts.
     pub limits: Vec<(LimitKey, String)>,

@@ -6,6 +6,7 @@ mod files;
 mod layers;
 mod monotonic;
 mod network;
+mod publish;
 mod selection;
 mod shipped;
 
@@ -65,6 +66,7 @@ fn world() -> World {
             name: "ann".to_owned(),
         },
         command: vec![OsString::from("true")],
+        options: Vec::new(),
         workspace: PathBuf::from("/home/ann/src/app"),
         directory: PathBuf::from("/home/ann/src/app"),
         terminal: false,

@@ -2,7 +2,7 @@
 //! a cheap look at the whole file system first, a count of the layers only when
 //! that cannot rule a breach out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use atoll_model::LimitHit;
-use atoll_sys::process::share_files;
+use atoll_sys::process::{look_until_none_is_new, share_files};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -103,7 +103,7 @@ impl DiskWatch {
         }
         let mut count = Count::of(&self.layers, self.bytes_max, self.inodes_max);
         if let Some(launcher) = self.launcher {
-            count.add_deleted(&processes_of(launcher), &self.devices());
+            count.add_deleted(launcher, &self.devices());
         }
         let is_hidden = count.hidden || count.passing;
         let was_hidden = std::mem::replace(&mut self.was_hidden, is_hidden);
@@ -116,7 +116,11 @@ impl DiskWatch {
         }
         let took = now.elapsed();
         self.last_count = now;
-        self.next_count = now + took * COUNT_SHARE;
+        self.next_count = match is_hidden && !was_hidden {
+            // What is on its way has to be seen twice: soon.
+            true => now + took,
+            false => now + took * COUNT_SHARE,
+        };
         if count.bytes > self.bytes_max {
             Some(LimitHit::Disk)
         } else if count.inodes > self.inodes_max {
@@ -161,7 +165,8 @@ struct Count {
     inodes: u64,
     /// Whether something was there that could not be looked at.
     hidden: bool,
-    /// Whether a descriptor was on its way through a socket.
+    /// Whether a descriptor was on its way: through a socket, or along processes of which
+    /// there were new ones all the time.
     passing: bool,
     /// How many descriptors were looked at.
     entries: usize,
@@ -228,26 +233,29 @@ impl Count {
         Ok(())
     }
 
-    /// Files without a name that these processes hold open, each once. A process that
-    /// cannot be inspected may hold any; its threads may each hold others.
-    fn add_deleted(&mut self, pids: &[u32], devices: &[u64]) {
+    /// Files without a name that the processes beneath a launcher hold open, each once. A
+    /// process that cannot be inspected may hold any; its threads may each hold others;
+    /// and where new ones come without end they may hand on what nobody sees.
+    fn add_deleted(&mut self, launcher: u32, devices: &[u64]) {
         let mut seen = HashSet::new();
-        // A process's threads share their descriptors, unless one has asked for its own.
-        let own = |pid: u32, task: &PathBuf| {
-            let name = task.file_name().and_then(OsStr::to_str);
-            let thread = name.and_then(|name| name.parse().ok()).unwrap_or(pid);
-            thread == pid || !share_files(pid, thread)
-        };
-        let of = |pid: u32| tasks_of(pid).into_iter().filter(move |task| own(pid, task));
-        for task in pids.iter().flat_map(|pid| of(*pid)) {
-            if self.entries > ENTRIES_MAX {
-                return;
-            }
-            match self.add_deleted_of(&task, devices, &mut seen) {
-                Err(error) if !is_gone(&error) && is_alive(&task) => self.hidden = true,
-                Err(_) | Ok(()) => {}
-            }
-        }
+        let mut family = Family::of(launcher);
+        let is_complete = look_until_none_is_new(
+            || family.tasks(),
+            |(pid, thread)| {
+                // A process's threads share their descriptors, unless one has asked for
+                // its own.
+                let is_own = pid == thread || !share_files(*pid, *thread);
+                if !is_own || self.entries > ENTRIES_MAX {
+                    return;
+                }
+                let task = PathBuf::from(format!("/proc/{pid}/task/{thread}"));
+                match self.add_deleted_of(&task, devices, &mut seen) {
+                    Err(error) if !is_gone(&error) && is_alive(&task) => self.hidden = true,
+                    Err(_) | Ok(()) => {}
+                }
+            },
+        );
+        self.passing |= !is_complete;
     }
 
     fn add_deleted_of(
@@ -288,13 +296,6 @@ impl Count {
     }
 }
 
-/// Where /proc tells of each thread of a process.
-fn tasks_of(pid: u32) -> Vec<PathBuf> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task"));
-    let entries = entries.into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
-}
-
 /// Whether a task has memory still: what one that has ended had open is closed.
 fn is_alive(task: &Path) -> bool {
     fs::read_to_string(task.join("statm")).is_ok_and(|sizes| !sizes.starts_with("0 "))
@@ -315,25 +316,78 @@ fn is_in_memory(path: &Path) -> bool {
 }
 
 /// The processes beneath the first process of a launcher: the program, and what it started.
-fn processes_of(launcher: u32) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for pid in numbers {
-        // The name, in parentheses, may hold any other; the parent is the second after it.
-        let parent = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-        let parent = parent.as_deref().and_then(|stat| stat.rsplit_once(')'));
-        let parent = parent.and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
-        children.entry(parent.unwrap_or(0)).or_default().push(pid);
+struct Family {
+    /// How far below the launcher each process is; none where it is not.
+    depths: HashMap<u32, Option<u32>>,
+    launcher: u32,
+}
+
+impl Family {
+    fn of(launcher: u32) -> Self {
+        Self {
+            depths: HashMap::new(),
+            launcher,
+        }
     }
-    let below = |pid: &u32| children.get(pid).cloned().unwrap_or_default();
-    let mut found: Vec<u32> = below(&launcher).iter().flat_map(below).collect();
-    let mut next = 0;
-    while let Some(pid) = found.get(next) {
-        found.extend(below(pid));
-        next += 1;
+
+    /// Their threads, by process and by themselves. What ended before it could be told
+    /// whose it was is among them, as a thread 0.
+    fn tasks(&mut self) -> BTreeSet<(u32, u32)> {
+        let listed: HashSet<u32> = numbers(Path::new("/proc")).collect();
+        // What is gone may be another process the next time.
+        self.depths.retain(|pid, _| listed.contains(pid));
+        let mut tasks = BTreeSet::new();
+        for pid in listed {
+            match self.depth(pid) {
+                // The launcher, and the first process, are Atoll's.
+                Some(Some(0 | 1) | None) => {}
+                Some(Some(_)) => {
+                    let threads = numbers(Path::new(&format!("/proc/{pid}/task")));
+                    tasks.extend(threads.map(|thread| (pid, thread)));
+                }
+                None => {
+                    tasks.insert((pid, 0));
+                }
+            }
+        }
+        tasks
     }
-    found
+
+    /// How far below the launcher a process is, if it is; nothing where it has ended.
+    fn depth(&mut self, pid: u32) -> Option<Option<u32>> {
+        let mut line = Vec::new();
+        let mut above = pid;
+        let mut depth = loop {
+            if above == self.launcher {
+                break Some(0);
+            }
+            match self.depths.get(&above) {
+                Some(known) => break *known,
+                None if above <= 1 => break None,
+                None => line.push(above),
+            }
+            above = parent(above)?;
+        };
+        for pid in line.into_iter().rev() {
+            depth = depth.map(|depth| depth + 1);
+            self.depths.insert(pid, depth);
+        }
+        Some(depth)
+    }
+}
+
+/// The parent of a process: none where it has ended.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold any other; the parent is the second after it.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The entries of a directory that are numbers.
+fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 fn free(path: &Path) -> Option<(u64, u64)> {

@@ -58,6 +58,24 @@ pub enum SandboxError {
     /// A sandbox was to be started with the right to another call.
     #[error("the right to start is another call's; nothing was started")]
     AnotherCall,
+    /// Certificates cannot be trusted.
+    #[error("the certificates in {} (upstream-roots) cannot be trusted: {error}", path.display())]
+    Roots {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// A port cannot be published.
+    #[error("port {port} of this host cannot be published: {why}")]
+    Publish {
+        /// The host's port.
+        port: u16,
+        /// The one inside.
+        inside: u16,
+        /// Why not.
+        why: String,
+    },
     /// A system call on the host side failed.
     #[error("{what}: {error}")]
     Host {

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_frame::Permission;
+use atoll_model::network::{TRUST_DIRECTORY, trust_variables};
 use atoll_model::{Boundary, ViewKind};
 
 use crate::{FencePlace, Placement, SandboxError, WorkspacePlace};
@@ -59,6 +60,9 @@ pub(crate) fn permissions(
     for name in MACHINE {
         give(&Path::new("/proc").join(name), false, false, false);
     }
+    if let Some(trust) = &placement.trust {
+        give(trust, false, false, false);
+    }
     let writable = !matches!(placement.workspace, WorkspacePlace::ReadOnly);
     give(workspace, execute, writable, false);
     for own in [&place.home, &place.tmp] {
@@ -71,17 +75,32 @@ pub(crate) fn permissions(
 }
 
 /// The environment with the places that stand in for others.
-pub(crate) fn environment(boundary: &Boundary, place: &FencePlace) -> Vec<(OsString, OsString)> {
-    let own = [("HOME", &place.home), ("TMPDIR", &place.tmp)];
+pub(crate) fn environment(
+    boundary: &Boundary,
+    placement: &Placement,
+    place: &FencePlace,
+) -> Vec<(OsString, OsString)> {
+    let mut own = vec![
+        (OsString::from("HOME"), place.home.clone().into_os_string()),
+        (OsString::from("TMPDIR"), place.tmp.clone().into_os_string()),
+    ];
+    if let Some(trust) = placement.trust.as_deref().and_then(Path::to_str) {
+        // Only what nobody has set to something else.
+        let here = trust_variables(trust).zip(trust_variables(TRUST_DIRECTORY));
+        own.extend(here.filter_map(|((name, here), (_, inside))| {
+            let mut set = boundary.environment.iter();
+            let is_set = set.any(|(one, value)| one == name && *value == *inside);
+            is_set.then(|| (OsString::from(name), OsString::from(here)))
+        }));
+    }
     let is_own = |name: &OsString| own.iter().any(|(own, _)| name == own);
     let kept = boundary
         .environment
         .iter()
-        .filter(|(name, _)| !is_own(name));
-    let own = own
-        .iter()
-        .map(|(name, path)| (OsString::from(name), path.as_os_str().to_owned()));
-    kept.cloned().chain(own).collect()
+        .filter(|(name, _)| !is_own(name))
+        .cloned()
+        .collect::<Vec<_>>();
+    kept.into_iter().chain(own).collect()
 }
 
 /// Puts links to what the boundary shows of the person's home into the fence's.

@@ -298,7 +298,7 @@ impl Launcher {
             #[cfg(not(feature = "without_defences"))]
             let name = c"atoll-jail";
             #[cfg(feature = "without_defences")]
-            let name = &crate::without::launcher_name();
+            let name = &crate::without::name_of(c"atoll-jail");
             let pid = process::spawn_from_memory(&memory, name, &standard)?;
             let parent = Parent::Own;
             Ok(Self { line, pid, parent })

@@ -11,11 +11,13 @@
 
 mod attachment;
 mod disk;
+mod doors;
 mod enforcement;
 mod error;
 mod fence;
 
 mod execution;
+mod flows;
 mod groups;
 mod held;
 mod host;
@@ -27,26 +29,30 @@ mod outside;
 mod owners;
 mod placement;
 mod reclaim;
+mod roots;
 mod session;
 mod signals;
 mod subordinate;
 mod system;
 mod tree;
 mod trial;
+mod trusting;
 mod unshown;
 #[cfg(feature = "without_defences")]
 mod without;
 
 pub use attachment::{Attachment, Carrier, Reaction, Stream};
+pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use error::{SandboxError, explain};
+pub use flows::{Flows, Refused};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
-pub use outside::{FlowNews, Flows, OUTSIDE, Outside, Recorder, Refused};
+pub use outside::{FlowNews, Issuer, OUTSIDE, Outside, Recorder};
 pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, FurtherIds, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
@@ -57,6 +63,7 @@ pub use signals::{SIGWINCH, Signals};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
 pub use trial::{Trial, try_namespaces};
+pub use trusting::furnish_trust;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
-    Funnel, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission,
+    Funnel, INWARD_MAX, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission,
     ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
 };
 use atoll_model::{Boundary, Call, LimitKey, Limits, WorkspaceMode};
@@ -212,7 +212,7 @@ fn seen(native: &Native<'_>, boundary: &Boundary, call: &Call) -> Result<Seen, S
             host_name: Vec::new(),
             operations: Vec::new(),
             permissions: fence::permissions(boundary, workspace, placement, place),
-            environment: fence::environment(boundary, place),
+            environment: fence::environment(boundary, placement, place),
         });
     }
     let plan = tree::plan(boundary, workspace, placement, native.host)?;
@@ -279,6 +279,7 @@ fn describe(
         funnel: (!boundary.network.is_empty()).then_some(Funnel {
             connections_max: CONNECTIONS_MAX,
         }),
+        inward: inward(boundary),
         terminal: native.terminal.map(|size| Terminal {
             rows: size.rows,
             columns: size.columns,
@@ -291,6 +292,14 @@ fn describe(
             .collect(),
         directory: call.directory.as_os_str().as_bytes().to_vec(),
     })
+}
+
+/// How many sockets lead into the sandbox's network, of each family.
+fn inward(boundary: &Boundary) -> u8 {
+    match boundary.network.publish.is_empty() {
+        true => 0,
+        false => INWARD_MAX,
+    }
 }
 
 /// Which namespaces the program may make.

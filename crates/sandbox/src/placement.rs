@@ -25,6 +25,9 @@ pub struct Placement {
     pub unmapped: Vec<PathBuf>,
     /// An empty directory of Atoll's own that nobody writes to.
     pub empty: PathBuf,
+    /// Files by which programs trust Atoll's authority, where they are to: a directory of
+    /// Atoll's own that nobody writes to.
+    pub trust: Option<PathBuf>,
     /// In a fence: what stands in for a home and a /tmp of its own.
     pub fence: Option<FencePlace>,
 }

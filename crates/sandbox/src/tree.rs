@@ -84,6 +84,9 @@ pub(crate) fn plan(
             Mounted::Workspace(path) => plan.workspace(path, placement, host)?,
         }
     }
+    if let Some(trust) = &placement.trust {
+        plan.trust(trust, boundary, placement)?;
+    }
     // The kernel knows files, not the links to them that lists usually name.
     let real = |program: &PathBuf| program.canonicalize().unwrap_or_else(|_| program.clone());
     let programs: Vec<PathBuf> = boundary.programs.iter().map(real).collect();
@@ -467,7 +470,7 @@ impl Plan {
         Ok(())
     }
 
-    fn read_only(
+    pub(crate) fn read_only(
         &mut self,
         from: &Path,
         inside: &Path,
@@ -652,7 +655,7 @@ fn is_ordinary(kind: &str) -> bool {
 }
 
 /// A host path as the launcher will check it again.
-fn source(path: &Path) -> Result<Source, SandboxError> {
+pub(crate) fn source(path: &Path) -> Result<Source, SandboxError> {
     let error = |error| SandboxError::Source {
         path: path.to_path_buf(),
         error,
@@ -666,7 +669,7 @@ fn source(path: &Path) -> Result<Source, SandboxError> {
 }
 
 /// A path inside, without its leading slash.
-fn relative(path: &Path) -> Vec<u8> {
+pub(crate) fn relative(path: &Path) -> Vec<u8> {
     let bytes = path.as_os_str().as_bytes();
     bytes.strip_prefix(b"/").unwrap_or(bytes).to_vec()
 }

@@ -5,7 +5,7 @@
 //! What is part of the description is left out of it here. What the launcher does by
 //! itself is named to it, and left out where it calls the kernel, in `sys`.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use atoll_frame::{Operation, Spec};
 
@@ -17,10 +17,11 @@ fn is(defence: &str) -> bool {
     list.split(',').any(|one| one == defence)
 }
 
-/// The launcher's name, from which it learns what to leave out.
-pub(crate) fn launcher_name() -> CString {
+/// The name of a process, from which it learns what to leave out.
+pub(crate) fn name_of(process: &CStr) -> CString {
     let list = std::env::var(SWITCH).unwrap_or_default();
-    CString::new(format!("atoll-jail:{list}")).unwrap_or_default()
+    let name = [process.to_bytes(), b":", list.as_bytes()].concat();
+    CString::new(name).unwrap_or_default()
 }
 
 /// The description without what is to be left out.

@@ -19,12 +19,86 @@ pub enum CanonicalError {
     /// agree on ASCII.
     #[error("the key {0:?} is not ASCII")]
     Key(String),
+    /// Members have one order.
+    #[error("the key {0:?} comes after one that it should come before")]
+    Order(&'static str),
     /// Nested too deeply.
     #[error("nested deeper than {NESTING_MAX}")]
     Nesting,
     /// The body of an event is not an object.
     #[error("the body is not an object")]
     NotAnObject,
+}
+
+/// The body of an event, written in its canonical form as it is told: members come in the
+/// order of their names, and hold texts and whole numbers.
+#[derive(Debug, Default)]
+pub struct EventBody {
+    /// All so far, but the end.
+    written: Vec<u8>,
+    last: Option<&'static str>,
+    fault: Option<CanonicalError>,
+}
+
+impl EventBody {
+    /// Adds a text. What does not come in order is refused when it is recorded.
+    #[must_use]
+    pub fn text(mut self, key: &'static str, text: &str) -> Self {
+        self.begin(key);
+        write_string(text, &mut self.written);
+        self
+    }
+
+    /// Adds a whole number, at most 2^53. What does not come in order is refused when it
+    /// is recorded.
+    #[must_use]
+    pub fn number(mut self, key: &'static str, number: u64) -> Self {
+        self.begin(key);
+        if number > INTEGER_MAX {
+            let fault = CanonicalError::Number(number.to_string());
+            self.fault.get_or_insert(fault);
+        }
+        write_number(number, &mut self.written);
+        self
+    }
+
+    /// Adds that something is so. What does not come in order is refused when it is recorded.
+    #[must_use]
+    pub fn truth(mut self, key: &'static str) -> Self {
+        self.begin(key);
+        self.written.extend_from_slice(b"true");
+        self
+    }
+
+    fn begin(&mut self, key: &'static str) {
+        if !key.is_ascii() {
+            self.fault
+                .get_or_insert_with(|| CanonicalError::Key(key.to_owned()));
+        }
+        let in_order = self.last.replace(key).is_none_or(|last| last < key);
+        if !in_order {
+            self.fault.get_or_insert(CanonicalError::Order(key));
+        }
+        let before = if self.written.is_empty() { b'{' } else { b',' };
+        self.written.push(before);
+        write_string(key, &mut self.written);
+        self.written.push(b':');
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// [`CanonicalError`] for what has no place in the ledger.
+    pub fn finish(mut self) -> Result<Vec<u8>, CanonicalError> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.written.is_empty() {
+            self.written.push(b'{');
+        }
+        self.written.push(b'}');
+        Ok(self.written)
+    }
 }
 
 /// Appends the canonical form (RFC 8785) of a value. It refuses what the ledger
@@ -82,8 +156,16 @@ fn write_nested(value: &Value, out: &mut Vec<u8>, depth: usize) -> Result<(), Ca
 /// in lower case for the other control characters, everything else as it is.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    for byte in text.bytes() {
-        match byte {
+    let mut rest = text.as_bytes();
+    let is_escaped = |byte: &u8| *byte < 0x20 || matches!(*byte, b'"' | b'\\');
+    while let Some(at) = rest.iter().position(is_escaped) {
+        let (plain, after) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let Some((byte, after)) = after.split_first() else {
+            break;
+        };
+        rest = after;
+        match *byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
             0x08 => out.extend_from_slice(b"\\b"),
@@ -92,8 +174,25 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
             0x0c => out.extend_from_slice(b"\\f"),
             b'\r' => out.extend_from_slice(b"\\r"),
             0x00..=0x1f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
+            byte => out.push(byte),
         }
     }
+    out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+/// Appends a whole number.
+pub(crate) fn write_number(number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0_u8; 20];
+    let mut rest = number;
+    let mut count = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+        count += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(digits.len() - count..).unwrap_or_default());
 }

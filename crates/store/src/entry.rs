@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -232,7 +233,8 @@ impl Recorded {
 }
 
 pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> Value {
-    json!({
+    let texts = |list: &[OsString]| list.iter().map(host_text).collect::<Vec<_>>();
+    let mut body = json!({
         "verdict": recorded.name(),
         "decision": decision,
         "principal": {
@@ -240,11 +242,15 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
             "gid": call.principal.gid,
             "name": call.principal.name,
         },
-        "command": call.command.iter().map(host_text).collect::<Vec<_>>(),
+        "command": texts(&call.command),
         "workspace": host_text(&call.workspace),
         "directory": host_text(&call.directory),
         "terminal": call.terminal,
-    })
+    });
+    if let (Some(body), [_, ..]) = (body.as_object_mut(), &*call.options) {
+        body.insert("options".to_owned(), json!(texts(&call.options)));
+    }
+    body
 }
 
 pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {

@@ -4,7 +4,9 @@ use atoll_model::{RunId, civil_date};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::canonical::{CanonicalError, INTEGER_MAX, write_string, write_value};
+use crate::canonical::{
+    CanonicalError, EventBody, INTEGER_MAX, write_number, write_string, write_value,
+};
 use crate::hash::HASH_DIGITS;
 use crate::{LedgerError, TreeHash};
 
@@ -121,15 +123,28 @@ impl<'a> Draft<'a> {
         } else {
             Err(CanonicalError::NotAnObject)
         };
-        written.map_err(|why| LedgerError::Body {
+        Self::of(kind, run, written.map(|()| bytes))
+    }
+
+    /// With a body that was written as it was told, of a type of this crate's own.
+    pub(crate) fn with_body(
+        kind: &'a str,
+        run: Option<&'a RunId>,
+        body: EventBody,
+    ) -> Result<Self, LedgerError> {
+        Self::of(kind, run, body.finish())
+    }
+
+    fn of(
+        kind: &'a str,
+        run: Option<&'a RunId>,
+        body: Result<Vec<u8>, CanonicalError>,
+    ) -> Result<Self, LedgerError> {
+        let body = body.map_err(|why| LedgerError::Body {
             kind: kind.to_owned(),
             why,
         })?;
-        Ok(Self {
-            kind,
-            run,
-            body: bytes,
-        })
+        Ok(Self { kind, run, body })
     }
 
     /// The event's line, and the hash in it.
@@ -140,7 +155,13 @@ impl<'a> Draft<'a> {
         time: SystemTime,
     ) -> Result<(Vec<u8>, TreeHash), LedgerError> {
         let time = format_time(time);
-        let event = render(&self.body, prev, self.run, seq, &time, self.kind);
+        // The hash comes first and is known last.
+        let mut line = Vec::with_capacity(HASH_DIGITS + self.body.len() + REST_BYTES);
+        line.extend_from_slice(&TreeHash::ZERO.digits());
+        line.push(b' ');
+        let begin = line.len();
+        render(&self.body, prev, self.run, seq, &time, self.kind, &mut line);
+        let event = line.get(begin..).unwrap_or_default();
         if event.len() > EVENT_BYTES_MAX {
             return Err(LedgerError::TooLarge {
                 kind: self.kind.to_owned(),
@@ -148,17 +169,19 @@ impl<'a> Draft<'a> {
                 max: EVENT_BYTES_MAX,
             });
         }
-        let leaf = TreeHash::of_leaf(&event);
-        let mut line = Vec::with_capacity(HASH_DIGITS + event.len() + 2);
-        line.extend_from_slice(leaf.to_string().as_bytes());
-        line.push(b' ');
-        line.extend_from_slice(&event);
+        let leaf = TreeHash::of_leaf(event);
+        for (to, digit) in line.iter_mut().zip(leaf.digits()) {
+            *to = digit;
+        }
         line.push(b'\n');
         Ok((line, leaf))
     }
 }
 
-/// The canonical form of an event. Its members are written here in the order of
+/// What an event takes beside its body, usually, bytes.
+const REST_BYTES: usize = 256;
+
+/// Appends the canonical form of an event. Its members are written here in the order of
 /// their names.
 fn render(
     body: &[u8],
@@ -167,20 +190,27 @@ fn render(
     seq: u64,
     time: &str,
     kind: &str,
-) -> Vec<u8> {
-    let mut out = Vec::with_capacity(body.len() + 256);
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(b"{\"body\":");
     out.extend_from_slice(body);
-    out.extend_from_slice(format!(",\"prev\":\"{prev}\"").as_bytes());
+    out.extend_from_slice(b",\"prev\":\"");
+    out.extend_from_slice(&prev.digits());
+    out.push(b'"');
     if let Some(run) = run {
-        out.extend_from_slice(format!(",\"run\":\"{run}\"").as_bytes());
+        out.extend_from_slice(b",\"run\":\"");
+        out.extend_from_slice(run.as_str().as_bytes());
+        out.push(b'"');
     }
-    out.extend_from_slice(format!(",\"seq\":{seq},\"time\":").as_bytes());
-    write_string(time, &mut out);
+    out.extend_from_slice(b",\"seq\":");
+    write_number(seq, out);
+    out.extend_from_slice(b",\"time\":");
+    write_string(time, out);
     out.extend_from_slice(b",\"type\":");
-    write_string(kind, &mut out);
-    out.extend_from_slice(format!(",\"v\":{EVENT_VERSION}}}").as_bytes());
-    out
+    write_string(kind, out);
+    out.extend_from_slice(b",\"v\":");
+    write_number(EVENT_VERSION, out);
+    out.push(b'}');
 }
 
 #[derive(Deserialize)]
@@ -252,14 +282,17 @@ impl Event {
     pub fn canonical(&self) -> Result<Vec<u8>, CanonicalError> {
         let mut body = Vec::new();
         write_value(&self.body, &mut body)?;
-        Ok(render(
+        let mut event = Vec::with_capacity(body.len() + REST_BYTES);
+        render(
             &body,
             self.prev,
             self.run.as_ref(),
             self.position.seq,
             &self.time,
             &self.kind,
-        ))
+            &mut event,
+        );
+        Ok(event)
     }
 }
 

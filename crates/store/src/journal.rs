@@ -94,13 +94,36 @@ impl Journal {
     /// Appends an event and hands it to the kernel, for a writer that waits for
     /// the disk later: by [`Journal::make_durable`] with the tail that comes back.
     pub(crate) fn append(&self, draft: &Draft<'_>) -> Result<(Position, Tail), LedgerError> {
+        self.extend(|tail| self.write(tail, draft))
+    }
+
+    /// Appends events one after another as [`Journal::append`] does one, with one look at
+    /// the ledger's end for all of them, and one write for those of a segment. On an error
+    /// the first of them may be there.
+    pub(crate) fn append_all(&self, drafts: &[Draft<'_>]) -> Result<Tail, LedgerError> {
+        let write = |mut tail| {
+            let mut unwritten = Vec::new();
+            for draft in drafts {
+                (_, tail) = self.add(tail, draft, &mut unwritten)?;
+            }
+            self.write_out(&tail, &mut unwritten)?;
+            Ok(((), tail))
+        };
+        self.extend(write).map(|((), tail)| tail)
+    }
+
+    /// Has something written at the end of the ledger.
+    fn extend<T>(
+        &self,
+        write: impl FnOnce(Tail) -> Result<(T, Tail), LedgerError>,
+    ) -> Result<(T, Tail), LedgerError> {
         self.commit.check()?;
         let mut known = self.own_tail();
         let _held = self.hold_append_lock()?;
         let tail = self.sound_tail(known.take())?;
-        let (position, tail) = self.write(tail, draft)?;
+        let (written, tail) = write(tail)?;
         *known = Some(tail.clone());
-        Ok((position, tail))
+        Ok((written, tail))
     }
 
     /// The end of the ledger, after setting aside and recording whatever is wrong
@@ -141,23 +164,34 @@ impl Journal {
         tail: Tail,
         draft: &Draft<'_>,
     ) -> Result<(Position, Tail), LedgerError> {
+        let mut unwritten = Vec::new();
+        let (position, tail) = self.add(tail, draft, &mut unwritten)?;
+        self.write_out(&tail, &mut unwritten)?;
+        Ok((position, tail))
+    }
+
+    /// Adds one event to what is unwritten of the tail's segment. What does not fit there
+    /// begins a new one, once all before it is written.
+    fn add(
+        &self,
+        tail: Tail,
+        draft: &Draft<'_>,
+        unwritten: &mut Vec<u8>,
+    ) -> Result<(Position, Tail), LedgerError> {
         let (line, leaf) = draft.line(tail.size, tail.leaf, (self.clock)())?;
         let line_bytes = line.len() as u64;
+        let fits =
+            |last: &Segment| last.bytes == 0 || last.bytes + line_bytes <= self.segment_bytes_max;
+        if !tail.segment.as_ref().is_some_and(fits) {
+            self.write_out(&tail, unwritten)?;
+        }
         let mut segment = match tail.segment {
-            Some(last) if last.bytes == 0 || last.bytes + line_bytes <= self.segment_bytes_max => {
-                last
-            }
+            Some(last) if fits(&last) => last,
             last => Segment::begin(&self.directory, &self.path, last.as_ref())?,
         };
         let offset = segment.bytes;
-        if let Err(cause) = segment.file.write_all_at(&line, offset) {
-            // Part of the line may be there. If it cannot be taken back, the next
-            // append finds it and sets it aside.
-            let _ = segment.file.set_len(offset);
-            let file = self.path.join(segment_name(segment.number));
-            return Err(FileFault::on("write an event to", file)(cause).into());
-        }
         segment.bytes += line_bytes;
+        unwritten.extend_from_slice(&line);
         let position = Position {
             seq: tail.size,
             leaf,
@@ -170,6 +204,23 @@ impl Journal {
             segment: Some(segment),
         };
         Ok((position, tail))
+    }
+
+    /// Writes what ends where this tail does.
+    fn write_out(&self, tail: &Tail, unwritten: &mut Vec<u8>) -> Result<(), LedgerError> {
+        let Some(segment) = &tail.segment else {
+            return Ok(());
+        };
+        let offset = segment.bytes - unwritten.len() as u64;
+        if let Err(cause) = segment.file.write_all_at(unwritten, offset) {
+            // Part of it may be there. If it cannot be taken back, the next append finds
+            // it and sets it aside.
+            let _ = segment.file.set_len(offset);
+            let file = self.path.join(segment_name(segment.number));
+            return Err(FileFault::on("write an event to", file)(cause).into());
+        }
+        unwritten.clear();
+        Ok(())
     }
 
     /// Notes in the head that everything up to this tail is on disk, unless

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use atoll_model::{Attempt, Call, Outcome, RunId, Verdict};
 use serde_json::{Value, json};
 
-use crate::canonical::CanonicalError;
+use crate::canonical::{CanonicalError, EventBody};
 use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
 use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
@@ -226,21 +226,24 @@ impl Ledger {
     }
 
     /// Records what is told of a run's connections (`flow.opened`, `flow.closed`,
-    /// `flow.refused`).
+    /// `flow.refused`), in order: types and bodies.
     ///
     /// # Errors
-    /// [`LedgerError`]; the event is not in the ledger then.
-    pub fn record_flow(
+    /// [`LedgerError`]; the last of the events is not in the ledger then.
+    pub fn record_flows(
         &self,
         run: &RunId,
-        kind: &str,
-        body: &Value,
+        events: Vec<(&'static str, EventBody)>,
         durability: Durability,
-    ) -> Result<Position, LedgerError> {
-        let draft = Draft::new(kind, Some(run), body)?;
+    ) -> Result<(), LedgerError> {
+        let drafts = events
+            .into_iter()
+            .map(|(kind, body)| Draft::with_body(kind, Some(run), body))
+            .collect::<Result<Vec<_>, _>>()?;
+        let tail = self.journal.append_all(&drafts)?;
         match durability {
-            Durability::Durable => self.journal.append_durable(&draft),
-            Durability::Buffered => self.journal.append_buffered(&draft),
+            Durability::Durable => self.journal.make_durable(tail),
+            Durability::Buffered => Ok(()),
         }
     }
 

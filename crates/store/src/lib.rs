@@ -11,6 +11,7 @@
 //!
 //! Start reading at [`Ledger`], then `journal.rs` for how one event is written.
 
+mod authority;
 mod canonical;
 mod commit;
 mod entry;
@@ -38,11 +39,13 @@ mod segment;
 mod state;
 mod tail;
 mod tree;
+mod trust;
 mod usage;
 mod verify;
 mod verify_report;
 
-pub use canonical::{CanonicalError, NESTING_MAX};
+pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority};
+pub use canonical::{CanonicalError, EventBody, NESTING_MAX};
 pub use entry::{Armed, Entry, Refusal, Refused};
 pub use event::{EVENT_BYTES_MAX, Event, LineFault, Position};
 pub use fault::FileFault;
@@ -64,6 +67,7 @@ pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
 pub use scratch::{create_scratch, remove_scratch};
 pub use state::{StateDir, StateError};
+pub use trust::TrustFiles;
 pub use usage::{DiskUsage, run_disk_usage};
 pub use verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};
 

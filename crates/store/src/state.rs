@@ -180,3 +180,5 @@ pub(crate) const OPEN_RUNS: &str = "open";
 pub(crate) const RUNS: &str = "runs";
 pub(crate) const SCRATCH: &str = "scratch";
 pub(crate) const SHARED_LAYERS: &str = "layers";
+pub(crate) const AUTHORITY: &str = "authority";
+pub(crate) const TRUST: &str = "trust";

@@ -1,9 +1,11 @@
+mod authority;
 mod canonical;
 mod damage;
 mod ledger;
 mod places;
 mod processes;
 mod runs;
+mod trust;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -93,6 +95,7 @@ fn call(number: u32) -> Call {
             name: "Jörg".to_owned(),
         },
         command: vec!["true".into()],
+        options: Vec::new(),
         workspace: "/srv/project".into(),
         directory: "/srv/project/sub".into(),
         terminal: false,

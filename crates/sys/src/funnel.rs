@@ -95,6 +95,25 @@ pub fn listeners(funnel: Funnel) -> io::Result<Vec<OwnedFd>> {
     Ok(made)
 }
 
+/// Sockets by which whoever has them connects to what listens on this network's loopback:
+/// so many of IPv4, then the same of IPv6, where there is any.
+///
+/// # Errors
+/// The kernel's.
+pub fn inward(number: usize) -> io::Result<Vec<OwnedFd>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let make = |family| -> rustix::io::Result<Vec<OwnedFd>> {
+        let sockets = (0..number).map(|_| socket_with(family, SocketType::STREAM, flags, None));
+        sockets.collect()
+    };
+    let mut made = make(AddressFamily::INET)?;
+    match make(AddressFamily::INET6) {
+        Err(rustix::io::Errno::AFNOSUPPORT) => {}
+        six => made.extend(six?),
+    }
+    Ok(made)
+}
+
 /// How many connections wait to be taken at most; the kernel takes less for more.
 const BACKLOG: i32 = 4096;
 

@@ -33,6 +33,7 @@ pub enum Answer {
 const RECEIVE: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
 const SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
 const IS_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
+const GIVE: libc::Ioctl = 0x4018_2103_u32 as libc::Ioctl;
 
 /// Takes the next call that waits, or waits for one; `None` for one whose caller
 /// has just ended, or was interrupted.
@@ -100,5 +101,65 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<(
     match check(sent) {
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// Gives whoever made a call that still waits a copy of a descriptor: as this number, whose
+/// own descriptor is closed if there is one, or as the lowest that is free. Returns its
+/// number there.
+///
+/// # Errors
+/// The kernel's; EBADF for a number beyond the caller's limit.
+pub fn give(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    descriptor: BorrowedFd<'_>,
+    number: Option<u32>,
+    close_on_exec: bool,
+) -> io::Result<i64> {
+    let request = libc::seccomp_notif_addfd {
+        id,
+        flags: number.map_or(0, |_| libc::SECCOMP_ADDFD_FLAG_SETFD as u32),
+        srcfd: descriptor.as_raw_fd() as u32,
+        newfd: number.unwrap_or(0),
+        newfd_flags: if close_on_exec {
+            libc::O_CLOEXEC as u32
+        } else {
+            0
+        },
+    };
+    // SAFETY: the kernel reads one whole record.
+    let given = unsafe { libc::ioctl(listener.as_raw_fd(), GIVE, &raw const request) };
+    check(given).map(i64::from)
+}
+
+/// Writes into the memory of a thread's process (process_vm_writev(2)).
+///
+/// # Errors
+/// The kernel's; EFAULT where not all of it can be written.
+pub fn write(thread: u32, address: u64, bytes: &[u8]) -> io::Result<()> {
+    let part = |base: *mut libc::c_void| libc::iovec {
+        iov_base: base,
+        iov_len: bytes.len(),
+    };
+    let (from, to) = (
+        part(bytes.as_ptr().cast_mut().cast()),
+        part(std::ptr::without_provenance_mut(address as usize)),
+    );
+    // SAFETY: the kernel reads as many of this process's bytes as there are; the others
+    // are no memory of this process.
+    let written = check(unsafe {
+        libc::process_vm_writev(
+            thread as libc::pid_t,
+            &raw const from,
+            1,
+            &raw const to,
+            1,
+            0,
+        )
+    })?;
+    match usize::try_from(written) {
+        Ok(written) if written == bytes.len() => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EFAULT)),
     }
 }

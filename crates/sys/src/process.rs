@@ -1,5 +1,6 @@
 //! Making, watching and ending processes.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -387,6 +388,27 @@ pub fn share_files(one: u32, other: u32) -> bool {
     const FILES: libc::c_int = 2;
     // SAFETY: integers only.
     unsafe { libc::syscall(libc::SYS_kcmp, one, other, FILES, 0, 0) == 0 }
+}
+
+/// Looks at everything that is listed, and at what is new the next time, until nothing is.
+/// Whether that was reached: what is handed from process to process faster than they can
+/// be listed may have been missed otherwise.
+pub fn look_until_none_is_new<T: Ord>(
+    mut list: impl FnMut() -> BTreeSet<T>,
+    mut look: impl FnMut(&T),
+) -> bool {
+    const ROUNDS_MAX: u32 = 64;
+    let mut known = BTreeSet::new();
+    for _ in 0..ROUNDS_MAX {
+        let listed = list();
+        let new: Vec<&T> = listed.difference(&known).collect();
+        if new.is_empty() {
+            return true;
+        }
+        new.into_iter().for_each(&mut look);
+        known = listed;
+    }
+    false
 }
 
 /// Sends a signal to every process of a group. A group that is gone is fine.

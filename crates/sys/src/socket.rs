@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 /// How many descriptors one message can carry here.
-pub const DESCRIPTORS_MAX: usize = 16;
+pub const DESCRIPTORS_MAX: usize = 168;
 
 const CONTROL_BYTES: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
 

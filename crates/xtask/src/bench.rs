@@ -4,6 +4,7 @@
 //! machine hits all of them. Each user measures in a process of its own.
 //! Start reading at [`run`]; the benchmarks themselves are in `scenarios.rs`.
 
+mod egress;
 mod machine;
 mod measure;
 mod neighbour;
@@ -33,9 +34,14 @@ use scenarios::{Benchmark, Place};
 pub(crate) enum Task {
     /// Measure everything, print a table, keep the raw numbers
     Run(Options),
+    /// Measure the way out of a sandbox against peers (needs root)
+    Egress(egress::Options),
     /// What one user measures; started by `run`
     #[command(hide = true)]
     Measure(Measurement),
+    /// What is measured in a network of its own; started by `egress`
+    #[command(hide = true)]
+    MeasureEgress(egress::Measurement),
 }
 
 #[derive(Args)]
@@ -67,7 +73,9 @@ pub(crate) struct Measurement {
 pub(crate) fn run(task: &Task) -> Result<bool> {
     match task {
         Task::Run(options) => run_all(options),
+        Task::Egress(options) => egress::run(options),
         Task::Measure(measurement) => measure_one(measurement),
+        Task::MeasureEgress(measurement) => egress::measure(measurement),
     }
 }
 

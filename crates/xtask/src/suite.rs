@@ -178,6 +178,7 @@ fn run_tests(
 }
 
 pub(crate) use binaries::{program, spawner, weakened};
+pub(crate) use needs::provide_peers;
 
 fn cargo(root: &Path, arguments: &[&str]) -> std::process::Command {
     let mut command = command::cargo();

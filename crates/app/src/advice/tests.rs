@@ -14,6 +14,7 @@ fn about(check: impl FnOnce(&About<'_>)) {
             name: "ada".to_owned(),
         },
         command: vec!["true".into()],
+        options: Vec::new(),
         workspace: "/project".into(),
         directory: "/project/sub".into(),
         terminal: false,

@@ -1,6 +1,7 @@
 //! The definition of `atoll run`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -28,6 +29,9 @@ Examples:
 
   atoll run --ro ~/data --env SEED=7 -- python3 analyse.py
       Let the program read one more directory, and set a variable.
+
+  atoll run --preset npm --allow 'GET https://api.example.com/v1/**' -- npm test
+      Let it reach the packages of npm, and read one API.
 
   atoll run --resume last -- cargo test
       Go on where the last run stopped, with its changes in place.
@@ -95,24 +99,61 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, verbatim_doc_comment)]
     pub ro: Vec<PathBuf>,
 
-    /// A host that the program may reach; can be given several times
+    /// A host that the program may reach, or requests to it; can be given several times
     ///
     /// HOST is a name, `*.` and a name for all beneath it, an address, a block of
     /// addresses, or `*` for all of the internet; after a colon come ports. Without
     /// them those of the web are meant, 80 and 443. Private addresses are reached only
-    /// where one is named. Default: what the profile names; without one, nothing.
+    /// where one is named. Methods before it, or a URL, allow those requests alone; in a
+    /// path `*` stands for a part of a segment, `**` for any number of segments.
+    /// Default: what the profile names; without one, nothing.
     /// Example: --allow github.com --allow db.example.com:5432 --allow 10.1.0.0/16:443
-    #[arg(long, value_name = "HOST[:PORT]", verbatim_doc_comment)]
+    ///          --allow 'GET,HEAD https://api.example.com/v1/**'
+    #[arg(long, value_name = "HOST[:PORT]|REQUESTS", verbatim_doc_comment)]
     pub allow: Vec<String>,
+
+    /// A host that the program may reach, where nothing is looked into; as --allow
+    ///
+    /// For protocols of their own at the ports of the web, and for programs that trust
+    /// only the certificate of the host itself. Default: none.
+    /// Example: --tunnel pinned.example.com:443
+    #[arg(long, value_name = "HOST[:PORT]", verbatim_doc_comment)]
+    pub tunnel: Vec<String>,
+
+    /// Rules for the network that come with Atoll, as npm, pip, cargo, git-read
+    ///
+    /// `atoll profile presets` lists them, and shows one. Can be given several times.
+    /// Default: what the profile names.
+    /// Example: --preset npm --preset git-read
+    #[arg(long, value_name = "NAME", verbatim_doc_comment)]
+    pub preset: Vec<String>,
 
     /// A host that the program may not reach by that name, whatever allows it; as --allow
     ///
-    /// Without ports all are denied. An address of a denied name is denied only where it
-    /// is named too.
+    /// Without ports all are denied; a URL denies at its scheme's port alone. An address
+    /// of a denied name is denied only where it is named too.
     /// Default: what the profile denies.
-    /// Example: --allow '*' --deny '*.example.com:*'
-    #[arg(long, value_name = "HOST[:PORT]", verbatim_doc_comment)]
+    /// Example: --allow '*' --deny '*.example.com:*' --deny 'DELETE api.example.org'
+    #[arg(long, value_name = "HOST[:PORT]|REQUESTS", verbatim_doc_comment)]
     pub deny: Vec<String>,
+
+    /// A port inside to visit from this host; can be given several times
+    ///
+    /// Who connects to it at 127.0.0.1 or [::1] of this host comes to the program that
+    /// listens on the port inside, at its loopback or at all addresses; nothing has to
+    /// listen there yet. Only your own connections and root's are taken. Another port of
+    /// the host stands before it. Not in a fence. Default: what the profile names.
+    /// Example: --publish 3000 --publish 8080:80
+    #[arg(long, value_name = "[HOSTPORT:]PORT", verbatim_doc_comment)]
+    pub publish: Vec<String>,
+
+    /// Let everything on the internet be reached that no rule denies, to learn of it
+    ///
+    /// At the end the smallest rules are shown that allow what was reached, for a
+    /// profile. Private addresses stay out of reach. Only for what you would trust with
+    /// the internet: what it can read, it can send anywhere. Default: off.
+    #[arg(long, verbatim_doc_comment)]
+    pub learn: bool,
 
     /// How much the program may use, by name; can be given several times
     ///
@@ -206,4 +247,57 @@ pub struct RunArguments {
         verbatim_doc_comment
     )]
     pub command: Vec<OsString>,
+}
+
+impl RunArguments {
+    /// The options that shape the boundary and what is kept, a word each (`--allow=example.com`), for saying
+    /// them again. Of a variable that is set, not its value.
+    #[must_use]
+    pub fn boundary_options(&self) -> Vec<OsString> {
+        let flags = [
+            ("--live", self.live),
+            ("--root", self.root),
+            ("--nesting", self.nesting),
+            ("--learn", self.learn),
+            ("--discard", self.discard),
+        ];
+        let paths = |list: &[PathBuf]| list.iter().map(OsString::from).collect::<Vec<_>>();
+        let texts = |list: &[String]| list.iter().map(OsString::from).collect::<Vec<_>>();
+        let valued = [
+            ("--profile", self.profile.iter().cloned().collect()),
+            ("--workspace", paths(self.workspace.as_slice())),
+            ("--ro", paths(&self.ro)),
+            ("--allow", texts(&self.allow)),
+            ("--tunnel", texts(&self.tunnel)),
+            ("--preset", texts(&self.preset)),
+            ("--deny", texts(&self.deny)),
+            ("--publish", texts(&self.publish)),
+            ("--limit", texts(&self.limit)),
+            ("--timeout", texts(self.timeout.as_slice())),
+            ("--env", self.env.iter().map(|one| name_of(one)).collect()),
+        ];
+        let flags = flags.into_iter().filter(|(_, given)| *given);
+        let flags = flags.map(|(name, _)| OsString::from(name));
+        let valued = valued.into_iter().flat_map(|(name, values)| {
+            let word = move |value: OsString| {
+                let mut word = OsString::from(format!("{name}="));
+                word.push(value);
+                word
+            };
+            values.into_iter().map(word)
+        });
+        flags.chain(valued).collect()
+    }
+}
+
+/// A variable without its value, which can be a secret.
+fn name_of(variable: &OsStr) -> OsString {
+    let bytes = variable.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => {
+            let name = bytes.get(..at).unwrap_or_default();
+            OsString::from_vec([name, b"=..."].concat())
+        }
+        None => variable.to_owned(),
+    }
 }

@@ -249,3 +249,18 @@ fn words_of_habit_are_understood() {
         Ok(Command::Ledger(_))
     ));
 }
+
+#[test]
+fn options_that_others_have_are_told_with_what_stands_for_them_here() {
+    for (line, words) in [
+        ("atoll run --no-network -- true", "leave it out"),
+        ("atoll run --offline -- true", "--deny '*'"),
+        ("atoll run --network=host -- true", "--allow HOST[:PORT]"),
+        ("atoll run --allow-net -- true", "--preset NAME"),
+    ] {
+        let said = refused(line).to_string();
+        assert!(said.contains(words), "{line}: {said}");
+    }
+    let said = refused("atoll run --allwo x -- true").to_string();
+    assert!(said.contains("--allow"), "{said}");
+}

@@ -29,6 +29,22 @@ pub struct GcArguments {
     pub dry_run: bool,
 }
 
+/// List the rules for the network that come with Atoll, or show one
+///
+/// They are named by --preset, or by presets under [network] of a profile.
+/// Example: atoll profile presets git-read
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct PresetsArguments {
+    /// The one to show, as it is written. Default: a list of all.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Print JSON: one array, an object for each preset. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// List, show and check profiles: what a program may see and do.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -45,6 +61,7 @@ pub enum ProfileAction {
     List(ListProfilesArguments),
     Show(ShowProfileArguments),
     Check(CheckProfileArguments),
+    Presets(PresetsArguments),
 }
 
 /// List the profiles, with the commands that choose them

@@ -39,6 +39,8 @@ pub struct Summary<'a> {
     pub attempts: &'a [Attempt],
     /// What it sent and got, if it reached anything.
     pub network: Option<Traffic>,
+    /// What it was allowed to reach and did not.
+    pub failed: &'a [Denied],
     /// How many of these are files.
     pub refused_files: u64,
     /// Escape sequences removed from its output, by kind.
@@ -52,6 +54,10 @@ pub struct Summary<'a> {
 pub struct Traffic {
     /// How many connections it made.
     pub connections: u64,
+    /// How many requests it sent, where they are looked into.
+    pub requests: u64,
+    /// How many came to what is published.
+    pub visits: u64,
     /// What it sent, bytes.
     pub up_bytes: u64,
     /// What it got, bytes.
@@ -95,7 +101,7 @@ pub enum Change {
     Removed,
 }
 
-/// Something that the program tried and was refused.
+/// Something that the program tried and was refused, or did not get done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     /// What it tried.
@@ -104,6 +110,17 @@ pub struct Denied {
     pub times: u64,
     /// The limit that it came up against, if it was one.
     pub limit: Option<LimitKey>,
+}
+
+impl Denied {
+    /// How often, where that is more than once.
+    #[must_use]
+    pub fn often(&self) -> String {
+        match self.times {
+            0 | 1 => String::new(),
+            times => format!(" ({} times)", grouped(times)),
+        }
+    }
 }
 
 /// What became of the changes.
@@ -160,7 +177,8 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
         let text = describe_attempts(summary.attempts);
         lines.push(line(paint, "attempts", &paint.style(Style::Bad, &text)));
     }
-    push_denied(paint, summary.denied, &mut lines);
+    push_denied(paint, "denied", summary.denied, &mut lines);
+    push_denied(paint, "failed", summary.failed, &mut lines);
     if !summary.removed_sequences.is_empty() {
         let text = removed_sequences(summary.removed_sequences);
         lines.push(line(paint, "terminal", &text));
@@ -171,9 +189,18 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
 }
 
 fn describe_traffic(traffic: &Traffic) -> String {
+    let made: Vec<String> = [
+        (traffic.connections, "connection", "connections"),
+        (traffic.requests, "request", "requests"),
+        (traffic.visits, "visit", "visits"),
+    ]
+    .into_iter()
+    .filter(|(count, ..)| *count > 0)
+    .map(|(count, one, several)| counted(count, one, several))
+    .collect();
     format!(
         "{}, {} sent, {} received",
-        counted(traffic.connections, "connection", "connections"),
+        made.join(", "),
         format_bytes(traffic.up_bytes),
         format_bytes(traffic.down_bytes)
     )
@@ -358,16 +385,11 @@ fn push_names(paint: Paint, group: &Group, lines: &mut Vec<String>) {
     }
 }
 
-fn push_denied(paint: Paint, denied: &[Denied], lines: &mut Vec<String>) {
-    let mut label = "denied";
+fn push_denied(paint: Paint, label: &'static str, denied: &[Denied], lines: &mut Vec<String>) {
+    let mut label = label;
     for denial in denied.iter().take(DENIALS_SHOWN_MAX) {
-        let times = match denial.times {
-            0 | 1 => String::new(),
-            times => format!(" ({} times)", grouped(times)),
-        };
-        let text = printable(denial.what.as_bytes());
-        let text = format!("{}{times}", paint.style(Style::Bad, &text));
-        lines.push(line(paint, label, &text));
+        let text = paint.style(Style::Bad, &printable(denial.what.as_bytes()));
+        lines.push(line(paint, label, &format!("{text}{}", denial.often())));
         label = "";
     }
     let more = denied.len().saturating_sub(DENIALS_SHOWN_MAX) as u64;

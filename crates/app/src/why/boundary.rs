@@ -155,9 +155,21 @@ fn network(said: &Value) -> String {
         let list = list.into_iter().flatten();
         list.filter_map(Value::as_str).collect()
     };
-    match (said.as_str(), list("allow"), list("deny")) {
-        (Some(word), _, _) => word.to_owned(),
-        (None, allow, deny) if deny.is_empty() => allow.join(", "),
-        (None, allow, deny) => format!("{}; not {}", allow.join(", "), deny.join(", ")),
+    if let Some(word) = said.as_str() {
+        return word.to_owned();
     }
+    let (mut allow, deny) = (list("allow"), list("deny"));
+    if said.get("learn").and_then(Value::as_bool) == Some(true) {
+        allow.push("everything else on the internet, to learn of it (--learn)");
+    }
+    let published = list("publish");
+    let mut said = match (allow.is_empty(), deny.is_empty()) {
+        (true, _) if !published.is_empty() => "none".to_owned(),
+        (_, true) => allow.join(", "),
+        (_, false) => format!("{}; not {}", allow.join(", "), deny.join(", ")),
+    };
+    if !published.is_empty() {
+        said.push_str(&format!("; published: {}", published.join(", ")));
+    }
+    said
 }

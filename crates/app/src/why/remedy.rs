@@ -1,9 +1,13 @@
 //! What would allow what a run was denied, as commands to type.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use atoll_model::network::{Destination, NO_RULE};
+use atoll_model::network::{Destination, HostPart, Meant, NO_RULE, Request, Target, UNNAMED};
 use atoll_model::{Ending, LimitKey};
+use atoll_policy::{network_entry, preset_for, preset_for_host};
+use atoll_store::{Event, read_host_text};
 use serde_json::Value;
 
 use super::{Story, text};
@@ -50,26 +54,63 @@ impl Story<'_> {
 
     /// The options that would allow what no rule did.
     fn unreached(&self) -> Option<String> {
-        let refused = self.events.iter().filter(|one| one.kind == "flow.refused");
         let mut options: Vec<String> = Vec::new();
-        for event in refused {
-            let said = |member: &str| event.body.get(member);
-            if text(said("why")).as_deref() != Some(NO_RULE) {
-                continue;
-            }
-            let host = text(said("host")).unwrap_or_default();
-            let to = match said("port").and_then(Value::as_u64) {
-                None | Some(80 | 443) => host,
-                Some(port) => format!("{host}:{port}"),
+        for missing in self.missing() {
+            let option = match (missing.preset, missing.rule.as_text()) {
+                (Some(preset), _) => format!("--preset {preset}"),
+                (None, Some(rule)) => {
+                    format!("--allow {}", render::command_line(&[rule.into()]))
+                }
+                (None, None) => continue,
             };
-            // What was asked for may be no host at all, and is told by a program.
-            let allow = to.parse::<Destination>().map(|to| format!("--allow {to}"));
-            options.extend(allow.ok().filter(|option| !options.contains(option)));
+            if !options.contains(&option) {
+                options.push(option);
+            }
             if options.len() == HOSTS_SHOWN_MAX {
                 break;
             }
         }
         (!options.is_empty()).then(|| options.join(" "))
+    }
+
+    /// The same as lines of a profile's `[network]`.
+    pub(super) fn profile_lines(&self) -> Vec<String> {
+        let mut presets: Vec<String> = Vec::new();
+        let mut allow: Vec<String> = Vec::new();
+        for missing in self.missing() {
+            let (list, entry) = match missing.preset {
+                Some(preset) => (&mut presets, format!("{preset:?}")),
+                None => (&mut allow, network_entry(&missing.rule)),
+            };
+            if list.len() < HOSTS_SHOWN_MAX && !list.contains(&entry) {
+                list.push(entry);
+            }
+        }
+        let lists = [("presets", presets), ("allow", allow)].into_iter();
+        lists
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(key, list)| format!("{key} = [{}]", list.join(", ")))
+            .collect()
+    }
+
+    /// The rules that were missing, each once.
+    fn missing(&self) -> Vec<Missing> {
+        let refused = self.events.iter().filter(|one| one.kind == "flow.refused");
+        let no_rule = refused.filter(|one| {
+            let why = text(one.body.get("why"));
+            why.is_some_and(|why| [NO_RULE, UNNAMED].contains(&why.as_str()))
+        });
+        let mut missing: Vec<Missing> = Vec::new();
+        let of = |event: &Event| {
+            let host = text(event.body.get("host")).unwrap_or_default();
+            Missing::of(&event.body, || self.port_in_command(&host))
+        };
+        for one in no_rule.filter_map(of) {
+            if !missing.contains(&one) {
+                missing.push(one);
+            }
+        }
+        missing
     }
 
     /// The limits that the run came up against.
@@ -91,16 +132,44 @@ impl Story<'_> {
 
     /// The same run with one more option.
     fn again(&self, option: &str) -> String {
-        let profile = match text(self.decision("chosen-by")).as_deref() {
-            Some("--profile") if !option.starts_with("--profile") => {
-                format!(" --profile {}", self.profile())
-            }
-            Some(_) | None => String::new(),
-        };
+        let mut said: Vec<String> = self
+            .options()
+            .filter(|word| !is_replaced(word, option))
+            .map(|word| as_typed(&word))
+            .collect();
+        said.push(option.to_owned());
         format!(
-            "atoll run{profile} {option} -- {}",
+            "atoll run {} -- {}",
+            said.join(" "),
             render::command_line(&self.command())
         )
+    }
+
+    /// The profile, as a command takes it: one that was given as a file by its path.
+    pub(super) fn profile_to_show(&self) -> String {
+        let mut words = self.options();
+        let given = words.find_map(|word| as_value(&word, "--profile"));
+        let file = given.filter(|text| text.contains('/') || text.ends_with(".toml"));
+        render::command_line(&[file.unwrap_or_else(|| self.profile()).into()])
+    }
+
+    /// The options that the run had, a word each.
+    fn options(&self) -> impl Iterator<Item = OsString> {
+        let options = self
+            .said("run.opened", "/options")
+            .and_then(Value::as_array);
+        options.into_iter().flatten().filter_map(read_host_text)
+    }
+
+    /// The port that the command names with a host, if it does.
+    fn port_in_command(&self, host: &str) -> Option<u16> {
+        let before = format!("{host}:");
+        self.command().iter().find_map(|word| {
+            let word = word.to_string_lossy();
+            let (_, after) = word.split_once(&before)?;
+            let end = after.find(|letter: char| !letter.is_ascii_digit());
+            after.get(..end.unwrap_or(after.len()))?.parse().ok()
+        })
     }
 
     /// `KEY=VALUE` with twice of what there was.
@@ -115,6 +184,83 @@ impl Story<'_> {
         };
         let value = bytes().or_else(count).or_else(time)?;
         Some(format!("{key}={value}"))
+    }
+}
+
+/// The value of an option, where a word is that option with it.
+fn as_value(word: &OsStr, option: &str) -> Option<String> {
+    let word = word.to_str()?;
+    Some(word.strip_prefix(option)?.strip_prefix('=')?.to_owned())
+}
+
+/// Whether an option that a run had is said anew by another one.
+fn is_replaced(word: &OsStr, by: &str) -> bool {
+    let word = word.to_string_lossy();
+    let named = |name: &str| word.starts_with(&format!("{name}="));
+    match by.split_once(' ') {
+        Some(("--limit", limit)) => {
+            let key = limit.split('=').next().unwrap_or_default();
+            named(&format!("--limit={key}")) || key == "wall-clock" && named("--timeout")
+        }
+        Some((name @ "--profile", _)) => named(name),
+        Some(_) | None => false,
+    }
+}
+
+/// `--allow=example.com` as people write it.
+fn as_typed(word: &OsStr) -> String {
+    let bytes = word.as_bytes();
+    let Some(at) = bytes.iter().position(|byte| *byte == b'=') else {
+        return render::command_line(&[word.to_owned()]);
+    };
+    let (name, value) = bytes.split_at(at);
+    let value = OsStr::from_bytes(value.get(1..).unwrap_or_default());
+    let name = OsStr::from_bytes(name);
+    render::command_line(&[name.to_owned(), value.to_owned()])
+}
+
+/// A rule that was missing.
+#[derive(PartialEq, Eq)]
+struct Missing {
+    rule: Meant,
+    /// The preset that it is in.
+    preset: Option<&'static str>,
+}
+
+impl Missing {
+    /// For what was refused; what was asked for may be no host at all, and is told by a
+    /// program.
+    fn of(refused: &Value, likely: impl FnOnce() -> Option<u16>) -> Option<Self> {
+        let said = |member: &str| refused.get(member).and_then(Value::as_str);
+        let host: HostPart = said("host")?.parse().ok()?;
+        let port = refused.get("port").and_then(Value::as_u64);
+        let port = u16::try_from(port.unwrap_or(0)).ok()?;
+        let (Some(scheme), Some(method), Some(path)) =
+            (refused.get("scheme"), said("method"), said("path"))
+        else {
+            // Of a name the port is not known yet.
+            let at = match port {
+                0 => likely().unwrap_or(443),
+                port => port,
+            };
+            return Some(Self {
+                rule: Meant::from(Destination::of(&host, at)),
+                preset: preset_for_host(&host, at),
+            });
+        };
+        // Of a long path the beginning was told.
+        let target = Target::parse(path).or_else(|_| Target::parse("/")).ok()?;
+        let request = Request {
+            host: &host,
+            port,
+            scheme: serde_json::from_value(scheme.clone()).ok()?,
+            method,
+            target: &target,
+        };
+        Some(Self {
+            rule: request.as_rule(),
+            preset: preset_for(&request),
+        })
     }
 }
 

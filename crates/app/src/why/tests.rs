@@ -4,7 +4,7 @@ use super::*;
 
 const RUN: &str = "261121-093012-k7qd";
 
-fn event(kind: &str, body: Value) -> Event {
+pub(crate) fn event(kind: &str, body: Value) -> Event {
     Event {
         position: Position {
             seq: 0,
@@ -140,10 +140,121 @@ fn rules_are_named_with_their_layer() {
         ("built in", "Atoll's own rules"),
         ("--ro", "the command line"),
         ("shipped/strict.toml:3", "comes with Atoll"),
+        ("preset/npm.toml:3", "come with Atoll"),
         ("/etc/atoll/organisation.toml:4", "organisation"),
         ("/srv/p/atoll.toml:1", "project"),
         ("/home/ada/.config/atoll/profiles/x.toml:9", "your own"),
     ] {
         assert!(layer_of(rule).contains(layer), "{rule}: {}", layer_of(rule));
+    }
+}
+
+#[test]
+fn a_refused_request_is_told_with_the_narrowest_rule_that_allows_it() {
+    let refused = |body: Value| event("flow.refused", body);
+    let request = |method: &str, host: &str, path: &str| {
+        refused(json!({
+            "kind": "request", "host": host, "port": 443, "scheme": "https", "method": method, "path": path,
+            "why": "no rule allows it", "count": 1,
+        }))
+    };
+    let other = |host: &str, port: u16, why: &str| {
+        refused(json!({ "kind": "tunnel", "host": host, "port": port, "why": why, "count": 1 }))
+    };
+    let run = opened(
+        "allow",
+        json!({ "profile": "default", "chosen-by": "built in" }),
+    );
+    let text = told(&[
+        run,
+        request("POST", "api.example.com", "/v1/x"),
+        request("POST", "api.example.com", "/v1/x"),
+        request("GET", "pypi.org", "/simple/a/"),
+        request("X'$(id)'", "odd.example", "/'$(id)'"),
+        other("db.example", 5432, "no rule allows it"),
+        other("a b", 0, "no rule allows it"),
+        other("evil.example", 443, "evil.example is denied by --deny"),
+    ]);
+    for line in [
+        "atoll run --allow 'POST https://api.example.com/v1/x' --preset pip --allow https://odd.example --allow db.example:5432 -- ",
+        "presets = [\"pip\"]",
+        "allow = [\"POST https://api.example.com/v1/x\", \"https://odd.example\", \"db.example:5432\"]",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+    assert!(
+        !text.contains("evil.example") && !text.contains("$(id)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_was_allowed_and_not_reached_is_told_with_its_reason() {
+    let asked = |flow: u64| {
+        event(
+            "flow.opened",
+            json!({ "flow": flow, "kind": "request", "host": "api.example.com", "port": 443, "scheme": "https", "method": "GET", "path": "/v1" }),
+        )
+    };
+    let ended = |flow: u64, unreached: bool| {
+        let failure = "the host's certificate is not accepted: it has expired";
+        event(
+            "flow.closed",
+            json!({ "flow": flow, "failure": failure, "unreached": unreached }),
+        )
+    };
+    let text = told(&[
+        opened(
+            "allow",
+            json!({ "profile": "default", "chosen-by": "built in" }),
+        ),
+        asked(1),
+        asked(2),
+        asked(3),
+        ended(2, true),
+        ended(1, true),
+        ended(3, false),
+    ]);
+    let line = "GET https://api.example.com/v1: the host's certificate is not accepted: it has expired (2 times)";
+    let folded = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(folded.contains(&format!("failed {line}")), "{text}");
+}
+
+#[test]
+fn a_command_to_try_has_the_options_that_the_run_had() {
+    let mut run = opened(
+        "allow",
+        json!({ "profile": "codex", "chosen-by": "--profile", "limits": { "wall-clock-ms": 1_500 } }),
+    );
+    run.body["options"] = json!([
+        "--root",
+        "--profile=codex",
+        "--ro=/srv/a b",
+        "--allow=GET https://a.example/**",
+        "--timeout=1500ms",
+        "--limit=memory=1GiB",
+        "--env=TOKEN=...",
+    ]);
+    let ending = json!({ "ending": { "how": "limited", "limit": "wall-clock" }, "status": 124 });
+    let text = told(&[run, event("run.closed", ending)]);
+    let again = "atoll run --root --profile codex --ro '/srv/a b' --allow 'GET https://a.example/**' --limit memory=1GiB --env TOKEN=... --limit wall-clock=3s -- make 'a b'";
+    assert!(text.contains(again), "{text}");
+}
+
+#[test]
+fn the_port_and_the_profile_are_those_of_the_command() {
+    let mut run = opened(
+        "allow",
+        json!({ "profile": "mine", "chosen-by": "--profile" }),
+    );
+    run.body["command"] = json!(["curl", "http://host.atoll.internal:18090/x"]);
+    run.body["options"] = json!(["--discard", "--profile=./mine.toml"]);
+    let name = json!({ "kind": "name", "host": "host.atoll.internal", "why": "no rule allows it", "count": 4 });
+    let text = told(&[run, event("flow.refused", name)]);
+    for line in [
+        "atoll run --discard --profile ./mine.toml --allow host.atoll.internal:18090 -- curl",
+        "atoll profile show ./mine.toml",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
     }
 }

@@ -292,6 +292,45 @@ static int take_deleted_apart(void) {
            read(ends[0], &told, 1) == 1 && told == 't';
 }
 
+// Hands a file on from process to process, each of which adds a little to it and has ended
+// before anybody can look at it, or lives on a while without it, beside others that take
+// long to look at.
+static int hand_on(int file, long blocks, int linger) {
+    for (int number = 0; number < 6; number++) {
+        if (fork() == 0) {
+            close(file);
+            for (int opened = 0; opened < 900; opened++) {
+                dup(1);
+            }
+            pause_ms(60000);
+            _exit(0);
+        }
+    }
+    if (fork() == 0) {
+        for (long number = 0;; number++) {
+            if (number < blocks) {
+                write(file, block, 64 << 10);
+            }
+            if (fork() > 0) {
+                close(file);
+                pause_ms(linger);
+                _exit(0);
+            }
+        }
+    }
+    return file >= 0 && close(file) == 0;
+}
+
+static int take_deleted_handed(int linger) {
+    int file = open("bomb-handed", O_WRONLY | O_CREAT | O_EXCL, 0600);
+    return file >= 0 && unlink("bomb-handed") == 0 && hand_on(file, 64 * 16, linger);
+}
+
+static int take_deleted_ending(void) { return take_deleted_handed(0); }
+static int take_deleted_lingering(void) { return take_deleted_handed(5); }
+static int take_ending(void) { return hand_on(open_memory(0), 200 * 16, 0); }
+static int take_lingering(void) { return hand_on(open_memory(0), 200 * 16, 5); }
+
 // In a directory that its owner may not look into either.
 static int take_hidden(void) {
     static int file = -1;
@@ -473,6 +512,16 @@ static int take_stopped(void) {
     return child > 0 && waitpid(child, NULL, WUNTRACED) == child;
 }
 
+// One process after another, each of which lives for a moment.
+static int take_short(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        pause_ms(1);
+        _exit(0);
+    }
+    return child > 0 && waitpid(child, NULL, 0) == child;
+}
+
 static int take_time(void) {
     pause_ms(1);
     return 1;
@@ -501,6 +550,9 @@ static const struct {
     {"apart", take_apart},           {"deleted-opaque", take_deleted_opaque},
     {"deleted-flying", take_deleted_flying},
     {"deleted-apart", take_deleted_apart},
+    {"deleted-ending", take_deleted_ending},
+    {"deleted-lingering", take_deleted_lingering},
+    {"ending", take_ending},         {"lingering", take_lingering},
     {"tmp", take_tmp},               {"disk", take_disk},
     {"deleted", take_deleted},       {"hidden", take_hidden},
     {"files", take_file},
@@ -511,6 +563,7 @@ static const struct {
     {"output", take_output},         {"errors", take_errors},
     {"processors", take_processor},  {"daemons", take_daemon},
     {"stopped", take_stopped},       {"time", take_time},
+    {"short", take_short},
     {"images", take_image},
 };
 

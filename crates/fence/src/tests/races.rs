@@ -249,7 +249,7 @@ fn a_judge_connects_to_nobody_outside_whatever_moves() {
         let address = [&1_u16.to_ne_bytes()[..], &path].concat();
         let number = socket.as_raw_fd() as u64;
         let arguments = [number, at(&address), address.len() as u64, 0, 0, 0];
-        match sockets::connect(&caller(), &arguments, &own, &places, || Ok(())) {
+        match sockets::connect(&caller(), &arguments, &own, None, &places, || Ok(())) {
             Ok(Answer::Value(_)) => done += 1,
             Ok(_) | Err(_) => refused += 1,
         }

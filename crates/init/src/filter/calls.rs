@@ -849,6 +849,8 @@ pub enum Process {
     Counting,
     /// The first process of a fence, which judges calls and makes them itself.
     Judge,
+    /// The same where its program can reach something outside.
+    Router,
 }
 
 /// Calls that some of these processes need, and why.
@@ -863,9 +865,10 @@ pub struct Needed {
     /// They themselves.
     pub calls: &'static [Call],
 }
-use Process::{Counting, FenceLauncher, Init, Judge, Launcher};
+use Process::{Counting, FenceLauncher, Init, Judge, Launcher, Router};
 
-const EVERYONE: &[Process] = &[Launcher, FenceLauncher, Init, Counting, Judge];
+const EVERYONE: &[Process] = &[Launcher, FenceLauncher, Init, Counting, Judge, Router];
+const JUDGES: &[Process] = &[Judge, Router];
 
 /// The argument, masked, is one of these.
 const fn is(argument: u8, mask: u32, values: &'static [u32]) -> Action {
@@ -936,7 +939,7 @@ pub const NEEDED: &[Needed] = &[
         calls: &[call("unlinkat", 263, 35)],
     },
     Needed {
-        by: &[Init, Counting, Judge],
+        by: &[Init, Counting, Judge, Router],
         action: Action::Allow,
         reason: "take the signal of an ended child, and signal the program's group",
         calls: &[call("read", 0, 63), call("kill", 62, 129)],
@@ -954,19 +957,19 @@ pub const NEEDED: &[Needed] = &[
         calls: &[call("kill", 62, 129)],
     },
     Needed {
-        by: &[FenceLauncher, Counting, Judge],
+        by: &[FenceLauncher, Counting, Judge, Router],
         action: is(2, 0o1103, &[0]),
         reason: "read what /proc tells of processes; nothing is written or made",
         calls: &[call("openat", 257, 56)],
     },
     Needed {
-        by: &[FenceLauncher, Counting, Judge],
+        by: &[FenceLauncher, Counting, Judge, Router],
         action: is(1, 0o1103, &[0]),
         reason: "the same by the older call",
         calls: &[call("open", 2, NONE)],
     },
     Needed {
-        by: &[FenceLauncher, Counting, Judge],
+        by: &[FenceLauncher, Counting, Judge, Router],
         action: Action::Allow,
         reason: "the same",
         calls: &[
@@ -983,7 +986,7 @@ pub const NEEDED: &[Needed] = &[
         ],
     },
     Needed {
-        by: &[Judge],
+        by: JUDGES,
         action: Action::Allow,
         reason: "look at the caller: its memory, its descriptors, the places that it names",
         calls: &[
@@ -995,13 +998,13 @@ pub const NEEDED: &[Needed] = &[
         ],
     },
     Needed {
-        by: &[Judge],
+        by: JUDGES,
         action: Action::Allow,
         reason: "be interrupted when a judged call takes too long",
         calls: &[call("rt_sigreturn", 15, 139)],
     },
     Needed {
-        by: &[Judge],
+        by: JUDGES,
         action: is(
             1,
             u32::MAX,
@@ -1011,13 +1014,23 @@ pub const NEEDED: &[Needed] = &[
         calls: &[call("ioctl", 16, 29)],
     },
     Needed {
-        by: &[Judge],
+        by: &[Router],
+        action: is(
+            1,
+            u32::MAX,
+            &[0x5410, 0xc050_2100, 0xc018_2101, 0x4008_2102, 0x4018_2103],
+        ),
+        reason: "the same, and give its caller a socket on which it asks for names",
+        calls: &[call("ioctl", 16, 29)],
+    },
+    Needed {
+        by: JUDGES,
         action: is(0, u32::MAX, &[AF_NETLINK]),
         reason: "ask the kernel who listens (sock_diag)",
         calls: &[call("socket", 41, 198)],
     },
     Needed {
-        by: &[Judge],
+        by: JUDGES,
         action: Action::Allow,
         reason: "the same, and sockets' facts",
         calls: &[
@@ -1029,13 +1042,29 @@ pub const NEEDED: &[Needed] = &[
         ],
     },
     Needed {
-        by: &[Judge],
+        by: &[Router],
+        action: is(0, u32::MAX, &[AF_UNIX]),
+        reason: "these sockets",
+        calls: &[call("socketpair", 53, 199)],
+    },
+    Needed {
+        by: &[Router],
+        action: Action::Allow,
+        reason: "the other ends of connections to the outside; answers to questions for names",
+        calls: &[
+            call("accept4", 288, 242),
+            call("getpeername", 52, 205),
+            call("process_vm_writev", 311, 271),
+        ],
+    },
+    Needed {
+        by: JUDGES,
         action: is(1, u32::MAX, &[3]),
         reason: "whether a socket waits (F_GETFL)",
         calls: &[call("fcntl", 72, 25)],
     },
     Needed {
-        by: &[Judge],
+        by: JUDGES,
         action: Action::Allow,
         reason: "make the judged calls",
         calls: &[

@@ -81,7 +81,8 @@ fn numbers() -> BTreeMap<&'static str, u32> {
 /// What a caller gets: of a call that comes to `init`, what that answers, but where it
 /// judges.
 fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdict {
-    let is_judged = atoll_fence::request(call).is_some();
+    let mut judged = atoll_fence::JUDGED.iter();
+    let is_judged = judged.any(|(one, _)| one.number() == Some(call));
     match at_once(filter, call, arguments) {
         Verdict::Judge if !is_judged => Verdict::Error(answers()[&call]),
         other => other,
@@ -115,12 +116,13 @@ fn every_filter() -> Vec<Vec<super::Instruction>> {
 }
 
 fn every_boundary() -> impl Iterator<Item = Denials> {
-    (0..32_u8).map(|bits| Denials {
+    (0..64_u8).map(|bits| Denials {
         debugging: bits & 1 != 0,
         sockets: bits & 2 != 0,
         set_id: bits & 4 != 0,
         memory_programs: bits & 8 != 0,
         fenced: bits & 16 != 0,
+        routed: bits & 32 != 0,
         nesting: false,
     })
 }
@@ -212,10 +214,9 @@ fn every_call_that_comes_is_known_to_the_host_side_and_has_one_error() {
         // Judged calls that no fence reports are answered like any other.
         let reported = coming.iter().map(|one| one.name);
         all.extend(reported.filter(|name| {
-            !atoll_fence::JUDGED
-                .iter()
-                .any(|(call, _)| call.name == *name)
-                || known.contains(name)
+            let judged = atoll_fence::JUDGED.iter().map(|(call, _)| call);
+            let mut judged = judged.chain(atoll_fence::ROUTED.iter().map(|(call, _)| call));
+            !judged.any(|call| call.name == *name) || known.contains(name)
         }));
     }
     assert_eq!(all, known);
@@ -251,9 +252,19 @@ fn the_filter_is_what_was_reviewed() {
         .iter()
         .filter(|(call, line)| plain.get(call) != Some(line));
     let given: String = given.map(|(_, line)| line.as_str()).collect();
+    let routed = lines(Denials {
+        fenced: true,
+        routed: true,
+        ..Denials::default()
+    });
+    let routed = routed
+        .iter()
+        .filter(|(call, line)| fenced.get(call) != Some(line));
+    let routed: String = routed.map(|(_, line)| line.as_str()).collect();
     for (text, file) in [
         (whole, "filter"),
         (changed, "filter-fence"),
+        (routed, "filter-fence-network"),
         (given, "filter-nesting"),
     ] {
         let path = format!("src/golden/{file}-{}.txt", std::env::consts::ARCH);
@@ -404,6 +415,7 @@ fn a_fence_gives_back_nothing_that_a_boundary_refuses() {
             debugging,
             memory_programs,
             set_id: true,
+            routed: sockets,
             nesting: false,
         })
     };
@@ -426,6 +438,54 @@ fn a_fence_gives_back_nothing_that_a_boundary_refuses() {
         says(&without, numbers["fchmod"], [3, 0o4755, 0, 0, 0, 0]),
         Verdict::Judge
     );
+}
+
+#[test]
+fn where_a_fence_leads_outside_only_what_asks_for_names_is_judged_besides() {
+    const ENOPROTOOPT: Verdict = Verdict::Error(92);
+    const FAST_OPEN: u64 = 0x2000_0000;
+    let filter = program(Denials {
+        fenced: true,
+        routed: true,
+        ..Denials::default()
+    });
+    let flags = 0o2_004_000;
+    let cases: &[(&str, [u64; 6], Verdict)] = &[
+        ("socket", [2, 1, 0, 0, 0, 0], Verdict::Allow),
+        ("socket", [10, 1 | flags, 6, 0, 0, 0], Verdict::Allow),
+        ("socket", [1, 1, 0, 0, 0, 0], Verdict::Allow),
+        ("socket", [1, 5 | flags, 0, 0, 0, 0], Verdict::Allow),
+        ("socket", [2, 2, 0, 0, 0, 0], Verdict::Judge),
+        ("socket", [10, 2 | flags, 17, 0, 0, 0], Verdict::Judge),
+        // Datagrams of Unix, of other protocols; MPTCP, SCTP, raw, netlink.
+        ("socket", [1, 2, 0, 0, 0, 0], EPROTONOSUPPORT),
+        ("socket", [2, 2, 1, 0, 0, 0], EPROTONOSUPPORT),
+        ("socket", [10, 2, 136, 0, 0, 0], EPROTONOSUPPORT),
+        ("socket", [2, 1, 262, 0, 0, 0], EPROTONOSUPPORT),
+        ("socket", [2, 5, 132, 0, 0, 0], EPROTONOSUPPORT),
+        ("socket", [2, 3, 17, 0, 0, 0], EPROTONOSUPPORT),
+        ("socket", [16, 3, 0, 0, 0, 0], EAFNOSUPPORT),
+        ("recvfrom", [3, 0, 0, 0, 1, 1], Verdict::Allow),
+        ("recvfrom", [959, 0, 0, 0, 1, 1], Verdict::Allow),
+        ("recvfrom", [960, 0, 0, 0, 1, 1], Verdict::Judge),
+        ("recvmsg", [1023 | 1 << 32, 0, 0, 0, 0, 0], Verdict::Judge),
+        ("recvmsg", [1024, 0, 0, 0, 0, 0], Verdict::Allow),
+        ("getsockname", [1000, 0, 0, 0, 0, 0], Verdict::Judge),
+        ("sendto", [960, 0, 0, 0, 1, 1], Verdict::Judge),
+        // What holds elsewhere holds there before.
+        ("sendto", [960, 0, 0, FAST_OPEN, 1, 1], EPERM),
+        ("sendmsg", [960, 0, FAST_OPEN, 0, 0, 0], EPERM),
+        ("sendmmsg", [3, 0, 1, FAST_OPEN, 0, 0], EPERM),
+        ("setsockopt", [960, 0, 11, 0, 0, 0], Verdict::Judge),
+        ("setsockopt", [3, 0, 11, 0, 0, 0], Verdict::Allow),
+        ("setsockopt", [960, 6, 30, 0, 0, 0], ENOPROTOOPT),
+        ("setsockopt", [960, 1, 25, 0, 0, 0], ENOPROTOOPT),
+    ];
+    let numbers = numbers();
+    for (name, arguments, expected) in cases {
+        let verdict = at_once(&filter, numbers[name], *arguments);
+        assert_eq!(verdict, *expected, "{name} {arguments:?}");
+    }
 }
 
 #[test]

@@ -8,12 +8,13 @@ use crate::filter::{
     program,
 };
 
-const PROCESSES: [Process; 5] = [
+const PROCESSES: [Process; 6] = [
     Process::Launcher,
     Process::FenceLauncher,
     Process::Init,
     Process::Counting,
     Process::Judge,
+    Process::Router,
 ];
 const PROT_EXEC: u64 = 4;
 const O_CREAT: u64 = 0o100;
@@ -119,7 +120,7 @@ fn makers(name: &str, arguments: [u64; 6]) -> Vec<Process> {
 
 #[test]
 fn atolls_own_processes_make_no_other_calls() {
-    use Process::{Counting, FenceLauncher, Init, Judge, Launcher};
+    use Process::{Counting, FenceLauncher, Init, Judge, Launcher, Router};
     let all = PROCESSES.to_vec();
     let with = |argument: usize, value: u64| {
         let mut arguments = [0; 6];
@@ -127,12 +128,20 @@ fn atolls_own_processes_make_no_other_calls() {
         arguments
     };
     let high = 1 << 32;
-    let cases: [(&str, [u64; 6], &[Process]); 22] = [
+    let cases: [(&str, [u64; 6], &[Process]); 25] = [
         ("mmap", [0; 6], &all),
         ("mmap", with(2, PROT_EXEC), &[]),
         ("mmap", with(2, PROT_EXEC | high), &[]),
-        ("openat", with(2, 0), &[FenceLauncher, Counting, Judge]),
-        ("openat", with(2, O_PATH), &[FenceLauncher, Counting, Judge]),
+        (
+            "openat",
+            with(2, 0),
+            &[FenceLauncher, Counting, Judge, Router],
+        ),
+        (
+            "openat",
+            with(2, O_PATH),
+            &[FenceLauncher, Counting, Judge, Router],
+        ),
         ("openat", with(2, O_WRONLY), &[]),
         ("openat", with(2, O_CREAT), &[]),
         (
@@ -150,20 +159,31 @@ fn atolls_own_processes_make_no_other_calls() {
         (
             "kill",
             with(1, SIGKILL),
-            &[FenceLauncher, Init, Counting, Judge],
+            &[FenceLauncher, Init, Counting, Judge, Router],
         ),
-        ("kill", with(1, SIGSTOP), &[Init, Counting, Judge]),
-        ("ioctl", with(1, 0x5410), &[Init, Counting, Judge]),
+        ("kill", with(1, SIGSTOP), &[Init, Counting, Judge, Router]),
+        ("ioctl", with(1, 0x5410), &[Init, Counting, Judge, Router]),
         ("ioctl", with(1, 0x5412), &[]),
         // Calls that wait are taken and answered; only a judge asks whether they still do.
-        ("ioctl", with(1, 0xc050_2100), &[Init, Counting, Judge]),
-        ("ioctl", with(1, 0xc018_2101), &[Init, Counting, Judge]),
-        ("ioctl", with(1, 0x4008_2102), &[Judge]),
-        // Nobody puts a descriptor into the program.
-        ("ioctl", with(1, 0x4018_2103), &[]),
-        ("socket", with(0, NETLINK), &[Judge]),
+        (
+            "ioctl",
+            with(1, 0xc050_2100),
+            &[Init, Counting, Judge, Router],
+        ),
+        (
+            "ioctl",
+            with(1, 0xc018_2101),
+            &[Init, Counting, Judge, Router],
+        ),
+        ("ioctl", with(1, 0x4008_2102), &[Judge, Router]),
+        // A descriptor is put into the program where it may ask for names, and so are answers.
+        ("ioctl", with(1, 0x4018_2103), &[Router]),
+        ("process_vm_writev", [0; 6], &[Router]),
+        ("socketpair", with(0, 1), &[Router]),
+        ("socketpair", with(0, INET), &[]),
+        ("socket", with(0, NETLINK), &[Judge, Router]),
         ("socket", with(0, INET), &[]),
-        ("pidfd_getfd", [0; 6], &[Judge]),
+        ("pidfd_getfd", [0; 6], &[Judge, Router]),
     ];
     for (name, arguments, expected) in cases {
         assert_eq!(makers(name, arguments), expected, "{name} {arguments:x?}");

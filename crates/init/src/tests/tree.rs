@@ -34,6 +34,7 @@ fn spec(operations: Vec<Operation>) -> Spec {
         deny_set_id: false,
         deny_memory_programs: false,
         funnel: None,
+        inward: 0,
         terminal: None,
         arguments: vec![b"true".to_vec()],
         environment: Vec::new(),

@@ -41,6 +41,18 @@ impl Block {
         Self { first, bits }
     }
 
+    /// The first of its addresses.
+    #[must_use]
+    pub fn first(&self) -> IpAddr {
+        self.first
+    }
+
+    /// How many bits its addresses share.
+    #[must_use]
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
     /// Whether its addresses are those of IPv6.
     #[must_use]
     pub fn is_6(&self) -> bool {
@@ -126,20 +138,37 @@ impl fmt::Display for Block {
 /// special-purpose addresses).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Special {
+    /// Which.
+    pub address: IpAddr,
     /// In words.
     pub name: &'static str,
+}
+
+impl Special {
+    /// Whether who dials it comes to this host itself, as by 0.0.0.0 and `::` too (ip(7)).
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        let address = within(self.address).unwrap_or(self.address).to_canonical();
+        match address {
+            IpAddr::V4(four) => four.is_loopback() || four.octets().first() == Some(&0),
+            IpAddr::V6(six) => six.is_loopback() || six.is_unspecified(),
+        }
+    }
 }
 
 const fn of_4(first: [u8; 4], bits: u8, name: &'static str) -> (u32, u8, &'static str) {
     (u32::from_be_bytes(first), bits, name)
 }
 
+/// What only programs of the same host reach.
+pub(super) const LOOPBACK: &str = "this host's loopback";
+
 /// Everything of IPv4 that is not everybody's (no length is 0).
 const SPECIAL_4: [(u32, u8, &str); 17] = [
     of_4([0, 0, 0, 0], 8, "this host"),
     of_4([10, 0, 0, 0], 8, "a private network"),
     of_4([100, 64, 0, 0], 10, "a carrier's private network"),
-    of_4([127, 0, 0, 0], 8, "this host's loopback"),
+    of_4([127, 0, 0, 0], 8, LOOPBACK),
     // Microsoft's own, and public by its number.
     of_4([168, 63, 129, 16], 32, "where a cloud keeps metadata"),
     of_4(
@@ -149,13 +178,13 @@ const SPECIAL_4: [(u32, u8, &str); 17] = [
     ),
     of_4([172, 16, 0, 0], 12, "a private network"),
     of_4([192, 0, 0, 0], 24, "set apart for protocols"),
-    of_4([192, 0, 2, 0], 24, "set apart for documents"),
+    of_4([192, 0, 2, 0], 24, "set apart for documentation"),
     of_4([192, 31, 196, 0], 24, "set apart for name servers"),
     of_4([192, 88, 99, 0], 24, "a relay that is gone"),
     of_4([192, 168, 0, 0], 16, "a private network"),
     of_4([198, 18, 0, 0], 15, "set apart for measurements"),
-    of_4([198, 51, 100, 0], 24, "set apart for documents"),
-    of_4([203, 0, 113, 0], 24, "set apart for documents"),
+    of_4([198, 51, 100, 0], 24, "set apart for documentation"),
+    of_4([203, 0, 113, 0], 24, "set apart for documentation"),
     of_4([224, 0, 0, 0], 4, "a group of hosts"),
     of_4([240, 0, 0, 0], 4, "reserved"),
 ];
@@ -163,9 +192,9 @@ const SPECIAL_4: [(u32, u8, &str); 17] = [
 /// What is not everybody's within 2000::/3, the only block of IPv6 that is.
 const SPECIAL_6: [([u16; 2], u8, &str); 4] = [
     ([0x2001, 0], 23, "set apart for protocols and tunnels"),
-    ([0x2001, 0x0db8], 32, "set apart for documents"),
+    ([0x2001, 0x0db8], 32, "set apart for documentation"),
     ([0x2002, 0], 16, "a tunnel to an address of IPv4"),
-    ([0x3fff, 0], 20, "set apart for documents"),
+    ([0x3fff, 0], 20, "set apart for documentation"),
 ];
 
 /// What an address is, unless it is anybody's on the internet. An address of IPv4 within
@@ -176,7 +205,7 @@ pub fn special(address: IpAddr) -> Option<Special> {
         IpAddr::V4(address) => special_4(address),
         IpAddr::V6(address) => special_6(address),
     };
-    name.map(|name| Special { name })
+    name.map(|name| Special { address, name })
 }
 
 fn special_4(address: Ipv4Addr) -> Option<&'static str> {
@@ -186,16 +215,32 @@ fn special_4(address: Ipv4Addr) -> Option<&'static str> {
     within.map(|(_, _, name)| *name)
 }
 
-fn special_6(address: Ipv6Addr) -> Option<&'static str> {
-    let segments = address.segments();
-    if let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = segments {
-        let bits = u32::from(high) << 16 | u32::from(low);
-        return special_4(Ipv4Addr::from_bits(bits));
+/// The address of IPv4 that one of IPv6 stands for, where a network translates (RFC 6052).
+pub(super) fn within(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => translated(address).map(IpAddr::V4),
     }
-    let [first, second, ..] = segments;
+}
+
+fn translated(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            let bits = u32::from(high) << 16 | u32::from(low);
+            Some(Ipv4Addr::from_bits(bits))
+        }
+        _ => None,
+    }
+}
+
+fn special_6(address: Ipv6Addr) -> Option<&'static str> {
+    if let Some(within) = translated(address) {
+        return special_4(within);
+    }
+    let [first, second, ..] = address.segments();
     if first & 0xe000 != 0x2000 {
         return Some(match first {
-            0 if address.is_loopback() => "this host's loopback",
+            0 if address.is_loopback() => LOOPBACK,
             0xfe80..=0xfebf => "link-local",
             0xfc00..=0xfdff => "a private network",
             0xff00.. => "a group of hosts",

@@ -1,17 +1,26 @@
 //! What is told of connections to the outside, between the process that carries them
 //! and the one that records them.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Network;
+use super::{Limit, Network, Request, Scheme};
 
 /// Why something is refused that a rule could allow.
 pub const NO_RULE: &str = "no rule allows it";
 
+/// Why something is refused that a rule which names the host could allow.
+pub const UNNAMED: &str =
+    "only a rule for every host allows it, and an upstream proxy is asked for named ones alone";
+
 /// The longest message of either side, bytes.
 pub const FLOW_MESSAGE_BYTES_MAX: usize = 32 * 1024;
+
+/// The longest description of what to carry, bytes: rules, and an authority that names their
+/// hosts.
+pub const CARRIAGE_BYTES_MAX: usize = 128 * 1024;
 
 /// What a carrier begins with; the sandbox's listeners come with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,18 +28,43 @@ pub const FLOW_MESSAGE_BYTES_MAX: usize = 32 * 1024;
 pub struct Carriage {
     /// What may be reached.
     pub network: Network,
+    /// Whose certificates the sandbox trusts. Without one nothing within TLS is looked
+    /// into, and what would have to be is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<Authority>,
+    /// The users of the host who may come to what is published, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub visitors: Vec<u32>,
 }
 
-/// What the carrier tells.
+/// What signs certificates that a sandbox trusts.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Authority {
+    /// Its certificate, PEM.
+    pub certificate: String,
+    /// Its key, PKCS #8 as PEM: a secret.
+    pub key: String,
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+/// What the carrier tells: one or more of these in a message, each on a line of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FlowReport {
-    /// This is about to happen. It does once it is recorded.
+    /// This is about to happen.
     Open {
         /// Stands for it from here on.
         id: u64,
         /// What it is.
         flow: Flow,
+        /// Whether it happens only once it is on disk, and that was said.
+        waits: bool,
     },
     /// It has ended.
     Closed {
@@ -74,11 +108,51 @@ pub struct Flow {
     /// The address that is dialled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
+    /// The proxy that dials instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
     /// The port; 0 for a name.
     pub port: u16,
     /// The rule that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// What was asked for, where that was looked into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<FlowRequest>,
+    /// The limit of that rule beyond which it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowRequest {
+    /// How it is sent.
+    pub scheme: Scheme,
+    /// Its method.
+    pub method: String,
+    /// Its path in normal form, without its query.
+    pub path: String,
+}
+
+/// The longest path that is told, bytes: a message has an end.
+const PATH_BYTES_MAX: usize = 2048;
+
+impl FlowRequest {
+    /// What is told of a request: of a long path its beginning.
+    #[must_use]
+    pub fn of(request: &Request<'_>) -> Self {
+        let path = request.target.path();
+        Self {
+            scheme: request.scheme,
+            method: request.method.to_owned(),
+            path: match path.get(..PATH_BYTES_MAX) {
+                Some(beginning) if beginning.len() < path.len() => format!("{beginning}…"),
+                Some(_) | None => path.to_owned(),
+            },
+        }
+    }
 }
 
 /// What a flow is.
@@ -89,6 +163,10 @@ pub enum FlowKind {
     Name,
     /// Bytes both ways, as they are.
     Tunnel,
+    /// A request and its answer.
+    Request,
+    /// Bytes both ways between a program of the host and a port inside.
+    Published,
 }
 
 /// How a flow ended.
@@ -99,9 +177,19 @@ pub struct FlowEnd {
     pub up_bytes: u64,
     /// To the program, bytes.
     pub down_bytes: u64,
+    /// The status of the answer (RFC 9110, section 15), where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
     /// From its record to its end, microseconds.
     pub duration_us: u64,
     /// What went wrong, if anything did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Whether nothing came back because of that, though it was allowed: no such name, nobody
+    /// there, a certificate that is not accepted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unreached: bool,
+    /// The limit of its rule that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
 }

@@ -1,12 +1,17 @@
 //! What a program may reach.
 
 use std::fmt;
+use std::iter::once;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Block, HostName, HostPart, InvalidHost, Special, special};
+use super::block::within;
+use super::{
+    Block, Conditions, HostName, HostPart, InvalidHost, Published, Request, RuleLimits, Special,
+    Upstream, Way, special,
+};
 
 /// What a boundary lets its program reach: nothing that no rule allows. What one rule
 /// refuses no other one allows.
@@ -17,6 +22,15 @@ pub struct Network {
     pub allow: Vec<NetworkRule>,
     /// What may not, although it were allowed.
     pub deny: Vec<NetworkRule>,
+    /// What lets everything else pass that no rule denies, to learn of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learn: Option<NetworkRule>,
+    /// What programs of the host can visit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub publish: Vec<Published>,
+    /// How connections go on from the host.
+    #[serde(default, skip_serializing_if = "Upstream::is_empty")]
+    pub upstream: Upstream,
 }
 
 /// One line of what may be reached, or may not.
@@ -25,6 +39,15 @@ pub struct Network {
 pub struct NetworkRule {
     /// Where to.
     pub to: Destination,
+    /// How it is carried.
+    #[serde(default, skip_serializing_if = "Way::is_usual")]
+    pub way: Way,
+    /// Which requests are meant, where they are looked into.
+    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
+    pub requests: Conditions,
+    /// How much of it, where it allows.
+    #[serde(default, skip_serializing_if = "RuleLimits::is_empty")]
+    pub limits: RuleLimits,
     /// Where it is written.
     pub origin: String,
 }
@@ -64,6 +87,9 @@ pub enum Ports {
     Listed(Vec<(u16, u16)>),
 }
 
+/// The ports of the web.
+const WEB: [u16; 2] = [80, 443];
+
 /// How many ranges of ports one rule can have.
 const RANGES_MAX: usize = 32;
 
@@ -86,6 +112,15 @@ pub enum InvalidDestination {
     Star,
 }
 
+/// What is done with the bytes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// They are requests, each of which is judged.
+    Into,
+    /// They are carried as they are.
+    Past,
+}
+
 /// Why something cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable<'a> {
@@ -95,13 +130,32 @@ pub enum Unreachable<'a> {
     Denied(&'a NetworkRule),
     /// It is not on the internet, and no rule names such an address.
     Special(Special),
+    /// Only a rule for everything allows it, and a proxy would see where it leads.
+    Unnamed,
+    /// Rules are about its path, which can be read in more than one way, for this reason.
+    Unclear(&'static str),
 }
 
 impl Network {
-    /// Whether nothing at all can be reached.
+    /// Whether nothing at all can be reached from inside.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.allow.is_empty()
+        self.allow.is_empty() && self.learn.is_none()
+    }
+
+    /// Whether something that may be reached is looked into.
+    #[must_use]
+    pub fn is_inspected(&self) -> bool {
+        let is_web = |rule: &NetworkRule| WEB.iter().any(|port| rule.to.ports.hold(*port));
+        let is_looked_into = |rule: &NetworkRule| match rule.way {
+            Way::Inspect => true,
+            Way::Tunnel => false,
+            Way::Usual => !rule.requests.is_empty() || is_web(rule),
+        };
+        // What some requests are denied for is looked into, however it is allowed.
+        let is_denied_in_part = |rule: &NetworkRule| !rule.requests.is_empty();
+        self.allow.iter().chain(&self.learn).any(is_looked_into)
+            || !self.is_empty() && self.deny.iter().any(is_denied_in_part)
     }
 
     /// Whether a name may be asked for: it can be reached at some port.
@@ -109,56 +163,176 @@ impl Network {
     /// # Errors
     /// [`Unreachable`].
     pub fn name(&self, name: &HostName) -> Result<&NetworkRule, Unreachable<'_>> {
-        let refuses = |rule: &&NetworkRule| rule.to.ports == Ports::All;
+        let refuses = |rule: &&NetworkRule| rule.to.ports == Ports::All && rule.requests.is_empty();
         let named = |rule: &&NetworkRule| rule.to.host.names(name);
         if let Some(rule) = self.deny.iter().filter(refuses).find(named) {
             return Err(Unreachable::Denied(rule));
         }
-        self.allow.iter().find(named).ok_or(Unreachable::NoRule)
+        let host = HostPart::Name(name.clone());
+        let mut rules = self.allow.iter().filter(named).chain(&self.learn);
+        let allowed = rules.find(|rule| rule.to.opens(&host));
+        allowed.ok_or(Unreachable::NoRule)
     }
 
-    /// Whether a connection may be made to a host, as it is named. That to an address has
-    /// to be judged by [`Self::address`] too.
+    /// Whether a rule names this very name. Others can hold whatever a program puts into them.
+    #[must_use]
+    pub fn is_named(&self, name: &HostName) -> bool {
+        let is_it = |rule: &NetworkRule| matches!(&rule.to.host, HostPattern::Exact(exact) if exact == name);
+        self.allow.iter().any(is_it)
+    }
+
+    /// Whether a rule for a host and port is about methods.
+    #[must_use]
+    pub fn is_about_methods(&self, host: &HostPart, port: u16) -> bool {
+        let mut rules = self.allow.iter().chain(&self.deny);
+        rules.any(|rule| rule.to.leads_to(host, port) && !rule.requests.methods.is_empty())
+    }
+
+    /// Whether a connection may be made to a host, as it is named, and whether what it
+    /// carries has to be looked into: each request is judged by [`Self::request`] then.
+    /// That to an address has to be judged by [`Self::address`] too.
     ///
     /// # Errors
     /// [`Unreachable`].
-    pub fn connection(&self, host: &HostPart, port: u16) -> Result<&NetworkRule, Unreachable<'_>> {
-        let matches = |rule: &&NetworkRule| {
-            let of_host = match host {
-                HostPart::Name(name) => rule.to.host.names(name),
-                HostPart::Address(address) => rule.to.host.holds(*address),
-            };
-            of_host && rule.to.ports.hold(port)
+    pub fn connection(
+        &self,
+        host: &HostPart,
+        port: u16,
+    ) -> Result<(&NetworkRule, Look), Unreachable<'_>> {
+        let leads = |rule: &&NetworkRule| rule.to.leads_to(host, port);
+        let is_whole = |rule: &&NetworkRule| rule.requests.is_empty();
+        let denied = || self.deny.iter().filter(leads);
+        if let Some(rule) = denied().find(is_whole) {
+            return Err(Unreachable::Denied(rule));
+        }
+        let opens = |rule: &&NetworkRule| rule.to.leads_to(host, port) && rule.to.opens(host);
+        let is_allowed = self.allow.iter().any(|rule| opens(&rule));
+        // What no rule speaks of is carried to learn of it.
+        let learnt = self.learn.iter().filter(opens).filter(|_| !is_allowed);
+        let allowed = || self.allow.iter().filter(opens).chain(learnt.clone());
+        // What an earlier rule limits stays looked into, but for a tunnel that is asked for.
+        let limits = |rule: &NetworkRule| rule.is_inspected(port) && !rule.limits.is_empty();
+        let is_limited = |before: usize| allowed().take(before).any(limits);
+        let is_tunnel = |(at, rule): &(usize, &NetworkRule)| {
+            !rule.is_inspected(port) && (rule.way == Way::Tunnel || !is_limited(*at))
         };
-        if let Some(rule) = self.deny.iter().find(matches) {
-            return Err(Unreachable::Denied(rule));
+        let tunnel = allowed().enumerate().find(is_tunnel).map(|(_, rule)| rule);
+        match (tunnel, allowed().next(), denied().next()) {
+            (_, None, _) => Err(Unreachable::NoRule),
+            (Some(rule), Some(_), None) => Ok((rule, Look::Past)),
+            // What some requests are denied for cannot be carried unseen.
+            (Some(rule), Some(_), Some(_)) | (None, Some(rule), _) => Ok((rule, Look::Into)),
         }
-        self.allow.iter().find(matches).ok_or(Unreachable::NoRule)
     }
 
-    /// Whether an address may be dialled for a connection that may be made: it is on the
-    /// internet, or a rule allows this very address.
+    /// Whether a request may be sent, of a connection that may be made. Where rules are
+    /// about paths, one whose path can be read in more than one way is not.
     ///
     /// # Errors
     /// [`Unreachable`].
-    pub fn address(&self, address: IpAddr, port: u16) -> Result<(), Unreachable<'_>> {
-        let is_block = |rule: &&NetworkRule| matches!(rule.to.host, HostPattern::Block(_));
-        let matches = |rule: &&NetworkRule| rule.to.host.holds(address) && rule.to.ports.hold(port);
-        if let Some(rule) = self.deny.iter().filter(is_block).find(matches) {
+    pub fn request(&self, request: &Request<'_>) -> Result<&NetworkRule, Unreachable<'_>> {
+        let leads = |rule: &&NetworkRule| rule.to.leads_to(request.host, request.port);
+        let denied = || self.deny.iter().filter(leads);
+        let opens = |rule: &&NetworkRule| leads(rule) && rule.to.opens(request.host);
+        let allowed = || self.allow.iter().filter(opens);
+        if let Some(rule) = denied().find(|rule| rule.requests.may_hold(request)) {
             return Err(Unreachable::Denied(rule));
         }
+        let mut rules = denied().chain(allowed());
+        if let Some(why) = request.target.unclear()
+            && rules.any(|rule| !rule.requests.paths.is_empty())
+        {
+            return Err(Unreachable::Unclear(why));
+        }
+        let allowed = allowed().find(|rule| rule.requests.hold(request));
+        let learnt = || self.learn.as_ref().filter(opens);
+        allowed.or_else(learnt).ok_or(Unreachable::NoRule)
+    }
+
+    /// Whether an address may be dialled for a connection that may be made, of which this
+    /// request is to be sent, or which is carried unseen: the address is on the internet, or
+    /// a rule allows this very address for that.
+    ///
+    /// # Errors
+    /// [`Unreachable`].
+    pub fn address(
+        &self,
+        address: IpAddr,
+        port: u16,
+        request: Option<&Request<'_>>,
+    ) -> Result<(), Unreachable<'_>> {
+        let of = |rules, address| blocks(rules, address, port);
+        // What cannot be seen can be any request.
+        let denies = |rule: &&NetworkRule| request.is_none_or(|one| rule.requests.may_hold(one));
+        let mut denied = once(address).chain(within(address));
+        if let Some(rule) = denied.find_map(|address| of(&self.deny, address).find(denies)) {
+            return Err(Unreachable::Denied(rule));
+        }
+        let allows = |rule: &NetworkRule| match request {
+            Some(one) => {
+                let is_clear = rule.requests.paths.is_empty() || one.target.unclear().is_none();
+                is_clear && rule.requests.hold(one)
+            }
+            None => rule.requests.is_empty(),
+        };
         match special(address) {
-            Some(special)
-                if !self
-                    .allow
-                    .iter()
-                    .filter(is_block)
-                    .any(|rule| matches(&rule)) =>
-            {
+            // The host's own loopback is opened by its name alone: see [`Self::dials`].
+            Some(special) if special.is_loopback() || !of(&self.allow, address).any(allows) => {
                 Err(Unreachable::Special(special))
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// The rules that name a block with this address.
+fn blocks(rules: &[NetworkRule], address: IpAddr, port: u16) -> impl Iterator<Item = &NetworkRule> {
+    rules.iter().filter(move |rule| {
+        matches!(rule.to.host, HostPattern::Block(_))
+            && rule.to.host.holds(address)
+            && rule.to.ports.hold(port)
+    })
+}
+
+impl NetworkRule {
+    /// What lets pass, to learn of it, whatever no other rule denies.
+    #[must_use]
+    pub fn learning() -> Self {
+        let to = Destination {
+            host: HostPattern::Any,
+            ports: Ports::All,
+        };
+        Self {
+            to,
+            way: Way::Usual,
+            requests: Conditions::default(),
+            limits: RuleLimits::default(),
+            origin: "--learn".to_owned(),
+        }
+    }
+
+    /// The rule as it is told and recorded: what it says, and where it is written.
+    #[must_use]
+    pub fn told(&self) -> String {
+        format!("{self} ({})", self.origin)
+    }
+
+    fn is_inspected(&self, port: u16) -> bool {
+        match self.way {
+            Way::Inspect => true,
+            Way::Tunnel => false,
+            Way::Usual => Ports::Web.hold(port) || !self.requests.is_empty(),
+        }
+    }
+}
+
+impl Destination {
+    pub(super) fn leads_to(&self, host: &HostPart, port: u16) -> bool {
+        let of_host = match host {
+            HostPart::Name(name) => self.host.names(name),
+            HostPart::Address(address) => self.host.holds(*address),
+        };
+        of_host && self.ports.hold(port)
     }
 }
 
@@ -182,9 +356,9 @@ impl HostPattern {
 }
 
 impl Ports {
-    fn hold(&self, port: u16) -> bool {
+    pub(super) fn hold(&self, port: u16) -> bool {
         match self {
-            Self::Web => matches!(port, 80 | 443),
+            Self::Web => WEB.contains(&port),
             Self::All => port != 0,
             Self::Listed(ranges) => ranges
                 .iter()
@@ -265,15 +439,21 @@ fn parse_host(text: &str) -> Result<HostPattern, InvalidDestination> {
     }
 }
 
+impl fmt::Display for HostPattern {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => to.write_str("*"),
+            Self::Exact(name) => name.fmt(to),
+            Self::Beneath(name) => write!(to, "*.{name}"),
+            Self::Block(block) if block.is_6() => write!(to, "[{block}]"),
+            Self::Block(block) => block.fmt(to),
+        }
+    }
+}
+
 impl fmt::Display for Destination {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            HostPattern::Any => to.write_str("*")?,
-            HostPattern::Exact(name) => name.fmt(to)?,
-            HostPattern::Beneath(name) => write!(to, "*.{name}")?,
-            HostPattern::Block(block) if block.is_6() => write!(to, "[{block}]")?,
-            HostPattern::Block(block) => block.fmt(to)?,
-        }
+        self.host.fmt(to)?;
         match &self.ports {
             Ports::Web => Ok(()),
             Ports::All => to.write_str(":*"),

@@ -12,6 +12,9 @@ fn rules(allow: &[&str], deny: &[&str]) -> Network {
     let list = |texts: &[&str]| {
         let rule = |text: &&str| NetworkRule {
             to: text.parse().unwrap(),
+            way: Way::Usual,
+            requests: Conditions::default(),
+            limits: RuleLimits::default(),
             origin: (*text).to_owned(),
         };
         texts.iter().map(rule).collect()
@@ -19,6 +22,8 @@ fn rules(allow: &[&str], deny: &[&str]) -> Network {
     Network {
         allow: list(allow),
         deny: list(deny),
+        learn: None,
+        ..Network::default()
     }
 }
 
@@ -217,6 +222,59 @@ fn nothing_is_reached_without_a_rule_and_what_is_denied_is_not() {
 }
 
 #[test]
+fn the_hosts_own_loopback_is_opened_by_its_name_and_ports_alone() {
+    let own = host(THIS_HOST).unwrap();
+    let HostPart::Name(name) = &own else {
+        panic!("it is a name");
+    };
+    let local: [IpAddr; 2] = ["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()];
+    for (allow, deny, opens, dials) in [
+        (&["host.atoll.internal:5432"][..], &[][..], true, true),
+        (&["host.atoll.internal:22,5432"], &[], true, true),
+        (&["host.atoll.internal:5432"], &["127.0.0.1:*"], true, false),
+        (&["host.atoll.internal:5432"], &["*:5432"], false, true),
+        (&["host.atoll.internal:5433"], &[], false, true),
+        (&["host.atoll.internal"], &[], false, true),
+        (&["host.atoll.internal:*"], &[], false, true),
+        (&["host.atoll.internal:5000-6000"], &[], false, true),
+        (&["*:*", "*:5432"], &[], false, true),
+        (&["*.atoll.internal:*", "*.internal:5432"], &[], false, true),
+        (&["127.0.0.0/8:*", "[::1]:*"], &[], false, true),
+        (&["proxy.atoll.internal:5432"], &[], false, true),
+    ] {
+        let mut network = rules(allow, deny);
+        for _ in 0..2 {
+            let found = network.connection(&own, 5432);
+            assert_eq!(found.is_ok(), opens, "{allow:?} {deny:?} {found:?}");
+            let is_named = allow
+                .iter()
+                .any(|rule| rule.contains(":5") && !rule.contains('-'));
+            let is_named = is_named && allow[0].starts_with("host.") || opens;
+            assert_eq!(network.name(name).is_ok(), is_named, "{allow:?}");
+            let dialled = local.map(|one| network.dials(&own, one, 5432, None).is_ok());
+            assert_eq!(dialled, [dials, dials || deny.contains(&"127.0.0.1:*")]);
+            // Learning what is reached does not open it either.
+            network.learn = Some(NetworkRule::learning());
+        }
+    }
+    let network = rules(&["host.atoll.internal:5432", "*:*"], &[]);
+    let dials = |to: &str, address: &str| {
+        let address = address.parse().unwrap();
+        network
+            .dials(&host(to).unwrap(), address, 5432, None)
+            .is_ok()
+    };
+    assert!(!dials(THIS_HOST, "10.0.0.1"), "its own addresses alone");
+    assert!(!dials(THIS_HOST, "127.0.0.2"));
+    assert!(!dials("rebinding.example", "127.0.0.1"));
+    assert!(!dials("127.0.0.1", "127.0.0.1"));
+    assert_eq!(
+        Destination::of(&own, 80).to_string(),
+        "host.atoll.internal:80"
+    );
+}
+
+#[test]
 fn addresses_that_are_not_on_the_internet_need_a_rule_of_their_own() {
     let all = rules(&["*:*"], &[]);
     for (address, expected) in [
@@ -267,7 +325,7 @@ fn addresses_that_are_not_on_the_internet_need_a_rule_of_their_own() {
         ("4000::1", false),
     ] {
         let address: IpAddr = address.parse().unwrap();
-        let found = all.address(address, 443);
+        let found = all.address(address, 443, None);
         assert_eq!(found.is_ok(), expected, "{address} {found:?}");
     }
     let own = rules(&["intern.example", "10.1.0.0/16:443"], &["10.1.2.3:*"]);
@@ -279,7 +337,7 @@ fn addresses_that_are_not_on_the_internet_need_a_rule_of_their_own() {
         ("10.1.2.3", 443, false),
         ("127.0.0.1", 443, false),
     ] {
-        let found = own.address(address.parse().unwrap(), port);
+        let found = own.address(address.parse().unwrap(), port, None);
         assert_eq!(found.is_ok(), expected, "{address}:{port} {found:?}");
     }
 }
@@ -314,4 +372,35 @@ proptest! {
             prop_assert!(with.name(name).is_ok());
         }
     }
+}
+
+#[test]
+fn what_is_looked_into_is_known_beforehand() {
+    for (allow, deny, expected) in [
+        (&[][..], &[][..], false),
+        (&[], &["example.com"], false),
+        (&["example.com"], &[], true),
+        (&["example.com:22"], &[], false),
+        (&["example.com:22", "*:443"], &[], true),
+        (&["example.com:1-79,81-442,444"], &["example.com"], false),
+        (&["example.com:79-81"], &[], true),
+        (&["10.0.0.0/8:*"], &[], true),
+    ] {
+        assert_eq!(rules(allow, deny).is_inspected(), expected, "{allow:?}");
+    }
+    let get = Conditions {
+        methods: vec!["GET".to_owned()],
+        ..Conditions::default()
+    };
+    let mut network = rules(&["example.com:8080"], &["example.com:8080"]);
+    for way in [Way::Usual, Way::Inspect, Way::Tunnel] {
+        network.allow[0].way = way;
+        assert_eq!(network.is_inspected(), way == Way::Inspect, "{way:?}");
+    }
+    network.deny[0].requests = get.clone();
+    assert!(network.is_inspected());
+    network.deny.clear();
+    network.allow[0].requests = get;
+    network.allow[0].way = Way::Usual;
+    assert!(network.is_inspected());
 }

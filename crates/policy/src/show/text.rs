@@ -4,15 +4,41 @@
 use std::path::Path;
 use std::time::Duration;
 
-use atoll_model::network::Destination;
+use atoll_model::network::{Meant, PublishedPort};
 use atoll_model::{Access, LimitKey, Limits, View, ViewKind, format_bytes};
 
+use crate::network::rule::{network_entry, network_entry_of};
 use crate::origin::{Origin, Sourced};
 use crate::rules::Rules;
 use crate::settings::workspace_name;
 
 /// Comments begin in this column, where what stands before is shorter.
 const COMMENT_COLUMN: usize = 30;
+
+/// Rules as entries of a list. What one table says together stays one
+/// table.
+fn entries(rules: &[Sourced<Meant>]) -> Vec<(String, Origin)> {
+    let is_one = |one: &Sourced<Meant>, other: &Sourced<Meant>| {
+        let limits = &one.value.limits;
+        let packages = &one.value.requests.packages;
+        let is_table = !limits.is_empty() || packages.is_some();
+        is_table
+            && one.origin == other.origin
+            && *limits == other.value.limits
+            && *packages == other.value.requests.packages
+    };
+    let tables = rules.chunk_by(is_one);
+    let entry = |table: &[Sourced<Meant>]| {
+        let (first, rest) = table.split_first()?;
+        let further = rest.iter().map(|one| &one.value.to);
+        let text = match rest {
+            [] => network_entry(&first.value),
+            [_, ..] => network_entry_of(&first.value, further),
+        };
+        Some((text, first.origin.clone()))
+    };
+    tables.filter_map(entry).collect()
+}
 
 impl Rules {
     /// Every value in force as a profile that grants the same, with where each comes
@@ -49,7 +75,11 @@ impl Rules {
         let mode = quoted(workspace_name(self.workspace.value));
         out.value("workspace", &mode, &self.workspace.origin);
         out.flag("forbid-live", &self.forbid_live);
-        if self.network.allow.is_empty() && self.network.deny.is_empty() {
+        let lists = [&self.network.allow, &self.network.deny];
+        if lists.iter().all(|list| list.is_empty())
+            && self.network.publish.is_empty()
+            && self.network.upstream.said().is_empty()
+        {
             out.value("network", &quoted("none"), &Origin::BuiltIn);
         }
     }
@@ -80,11 +110,31 @@ impl Rules {
     }
 
     fn reach(&self, out: &mut Profile) {
-        let text = |to: &Sourced<Destination>| (to.value.to_string(), to.origin.clone());
         out.section("network");
-        out.list("allow", self.network.allow.iter().map(text));
-        out.list("deny", self.network.deny.iter().map(text));
+        out.list_of("allow", entries(&self.network.allow).into_iter());
+        out.list_of("deny", entries(&self.network.deny).into_iter());
+        let port = |port: &Sourced<PublishedPort>| (port.value.to_string(), port.origin.clone());
+        out.list("publish", self.network.publish.iter().map(port));
+        let upstream = &self.network.upstream;
+        if let Some(Sourced { value, origin }) = &upstream.proxy {
+            out.value("upstream-proxy", &quoted(&value.to_string()), origin);
+            if value.credentials.is_some() {
+                out.comment("user and password of the upstream proxy are not shown");
+            }
+        }
+        let direct = upstream.direct.iter();
+        out.list(
+            "no-proxy",
+            direct.map(|one| (one.value.to_string(), one.origin.clone())),
+        );
+        let path = |one: &Sourced<std::path::PathBuf>| {
+            (one.value.to_string_lossy().into_owned(), one.origin.clone())
+        };
+        out.list("upstream-roots", upstream.roots.iter().map(path));
         out.end_section();
+        if self.network.learn {
+            out.comment("with --learn also everything on the internet that no rule denies");
+        }
     }
 
     fn variables(&self, out: &mut Profile) {
@@ -217,9 +267,21 @@ impl Profile {
     }
 
     fn list_always(&mut self, key: &str, entries: impl Iterator<Item = (String, Origin)>) {
+        self.entries(key, entries.map(|(text, from)| (quoted(&text), from)));
+    }
+
+    /// The same for entries that are written as they stand in a file.
+    fn list_of(&mut self, key: &str, entries: impl Iterator<Item = (String, Origin)>) {
+        let mut entries = entries.peekable();
+        if entries.peek().is_some() {
+            self.entries(key, entries);
+        }
+    }
+
+    fn entries(&mut self, key: &str, entries: impl Iterator<Item = (String, Origin)>) {
         self.0.push_str(&format!("{key} = [\n"));
         for (text, from) in entries {
-            self.line(&format!("    {},", quoted(&text)), &from.to_string());
+            self.line(&format!("    {text},"), &from.to_string());
         }
         self.0.push_str("]\n");
     }
@@ -253,7 +315,7 @@ fn text_of(text: &Sourced<String>) -> (String, Origin) {
     (text.value.clone(), text.origin.clone())
 }
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     // Written by hand, so that no text becomes one of several lines.
     let mut quoted = String::from("\"");
     for one in text.chars() {

@@ -231,3 +231,44 @@ fn wildcards_on_the_command_line_lead_to_profiles() {
     let error = world.error();
     assert!(error.contains("[environment] pass = [\"CI_*\"]"), "{error}");
 }
+
+/// What is allowed, what is set, and what the program is told to trust.
+#[test]
+fn programs_are_told_whom_to_trust_where_their_network_is_looked_into() {
+    const BUNDLE: &str = "/run/atoll/trust/ca-certificates.crt";
+    for (profile, expected) in [
+        ("", None),
+        ("network.allow = ['example.com:22']", None),
+        ("network.deny = ['example.com']", None),
+        ("network.allow = ['example.com']", Some(BUNDLE)),
+        ("network.allow = ['*:*']", Some(BUNDLE)),
+        (
+            "network.allow = ['example.com']\nenvironment.set = { SSL_CERT_FILE = '/own' }",
+            Some("/own"),
+        ),
+        (
+            "network.allow = ['example.com']\nenvironment.pass = ['SSL_CERT_FILE']",
+            Some("/of/host"),
+        ),
+    ] {
+        let world = world()
+            .profile("p", profile)
+            .with("p")
+            .variable("SSL_CERT_FILE", "/of/host");
+        let found = world.value("SSL_CERT_FILE");
+        assert_eq!(found.as_deref(), expected, "{profile}");
+    }
+    let world = world()
+        .profile("p", "network.allow = ['example.com']")
+        .with("p");
+    for (name, file) in [
+        ("NODE_EXTRA_CA_CERTS", "authority.pem"),
+        ("GIT_SSL_CAINFO", "ca-certificates.crt"),
+        ("REQUESTS_CA_BUNDLE", "ca-certificates.crt"),
+    ] {
+        let expected = format!("/run/atoll/trust/{file}");
+        assert_eq!(world.value(name), Some(expected), "{name}");
+    }
+    let java = "-Djavax.net.ssl.trustStore=/run/atoll/trust/cacerts";
+    assert_eq!(world.value("JAVA_TOOL_OPTIONS").as_deref(), Some(java));
+}

@@ -60,6 +60,7 @@ impl World {
             further: None,
             unmapped: Vec::new(),
             empty: self.path("empty"),
+            trust: None,
             fence: None,
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::canonical::{CanonicalError, NESTING_MAX, write_value};
+use crate::canonical::{CanonicalError, EventBody, INTEGER_MAX, NESTING_MAX, write_value};
 use crate::event::format_time;
 use crate::hash::Frontier;
 use crate::*;
@@ -34,6 +34,41 @@ fn strings_are_escaped_as_rfc_8785_says() {
         ("😂 \u{fb33} ö", "\"😂 \u{fb33} ö\""),
     ] {
         assert_eq!(canonical(&json!(text)).unwrap(), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn a_body_that_is_written_as_it_is_told_has_the_same_form() {
+    let most = INTEGER_MAX;
+    for text in ["", "plain", "\"\\\u{1}\n\u{7f}é😂", "ends with \t"] {
+        for number in [0, 7, 10, 1_234_567_890, most] {
+            let body = EventBody::default().text("a", text).number("b", number);
+            let body = body.text("b-c", text).finish().unwrap();
+            let value = json!({ "a": text, "b": number, "b-c": text });
+            let body = String::from_utf8(body).unwrap();
+            assert_eq!(body, canonical(&value).unwrap());
+        }
+    }
+    assert_eq!(EventBody::default().finish(), Ok(b"{}".to_vec()));
+    for (body, fault) in [
+        (
+            EventBody::default().text("b", "").number("a", 1),
+            CanonicalError::Order("a"),
+        ),
+        (
+            EventBody::default().text("a", "").text("a", ""),
+            CanonicalError::Order("a"),
+        ),
+        (
+            EventBody::default().number("a", most + 1),
+            CanonicalError::Number((most + 1).to_string()),
+        ),
+        (
+            EventBody::default().text("ä", ""),
+            CanonicalError::Key("ä".to_owned()),
+        ),
+    ] {
+        assert_eq!(body.finish(), Err(fault));
     }
 }
 

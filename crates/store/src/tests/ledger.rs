@@ -406,6 +406,36 @@ fn segments_are_rotated_and_continued() {
 }
 
 #[test]
+fn what_is_told_at_once_is_as_sound_as_one_by_one_across_segments() {
+    let place = Place::new();
+    let mut told = 0_u64;
+    for count in [0, 1, 2, 40, 0, 7] {
+        // A new ledger each time finds the end anew; the same one remembers it.
+        let ledger = place.ledger_in_small_segments();
+        for durability in [Durability::Buffered, Durability::Durable] {
+            let events: Vec<_> = (0..count)
+                .map(|number| {
+                    let body = EventBody::default().number("flow", told + number);
+                    ("flow.closed", body)
+                })
+                .collect();
+            ledger.record_flows(&run_id(1), events, durability).unwrap();
+            told += count;
+        }
+        note(&ledger, 0);
+    }
+    let verified = place.verified();
+    assert_eq!(verified.events, told + 6);
+    assert!(verified.segments > 10, "{verified:?}");
+    let flows = place.events().into_iter();
+    let flows: Vec<u64> = flows
+        .filter(|event| event.kind == "flow.closed")
+        .map(|event| event.body["flow"].as_u64().unwrap())
+        .collect();
+    assert_eq!(flows, (0..told).collect::<Vec<_>>());
+}
+
+#[test]
 fn an_empty_new_segment_is_used() {
     let place = Place::new();
     note(&place.ledger(), 1);

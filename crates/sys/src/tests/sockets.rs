@@ -87,7 +87,7 @@ fn a_set_of_descriptors_that_was_cut_is_an_error_and_leaks_nothing() {
     in_child(|| {
         let (one, two) = socket::pair().unwrap();
         // More than any receiver here has room for, by hand.
-        let raw: Vec<i32> = vec![std::os::fd::AsRawFd::as_raw_fd(&one); 100];
+        let raw: Vec<i32> = vec![std::os::fd::AsRawFd::as_raw_fd(&one); 200];
         send_many(&one, &raw);
         let before = open_numbers();
         let error = socket::receive(two.as_fd(), &mut [0_u8; 8]).unwrap_err();
@@ -99,14 +99,14 @@ fn a_set_of_descriptors_that_was_cut_is_an_error_and_leaks_nothing() {
 /// Sends one byte with so many descriptors as this crate would never send.
 fn send_many(socket: &std::os::fd::OwnedFd, raw: &[i32]) {
     let bytes = size_of_val(raw);
-    let mut control = vec![0_u64; 128];
+    let mut control = vec![0_u64; 256];
     let mut byte = *b"m";
     let mut part = libc::iovec {
         iov_base: byte.as_mut_ptr().cast(),
         iov_len: 1,
     };
     // SAFETY: the records live through the calls; `control` is aligned and has
-    // room for the header and a hundred numbers.
+    // room for the header and two hundred numbers.
     unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut part;

@@ -48,6 +48,8 @@ pub fn act(who: &str) -> Option<Vec<u8>> {
         try_one("unix", connect_unix());
         try_one("tcp", connect_tcp(number("port") as u16));
         try_one("vsock", libc::socket(40, libc::SOCK_STREAM, 0).into());
+        // Before it is in a namespace of its own.
+        try_one("write", write_memory(victim));
         try_one("mount", mount());
         try_one("userns", libc::unshare(libc::CLONE_NEWUSER).into());
         try_one("namespace", libc::unshare(libc::CLONE_NEWNS).into());
@@ -178,6 +180,22 @@ unsafe fn take_descriptor(process: i32) -> c_long {
         let process = libc::syscall(libc::SYS_pidfd_open, process, 0);
         libc::syscall(libc::SYS_pidfd_getfd, process, 0, 0)
     }
+}
+
+/// One byte of the victim's, at an address that the test has named.
+unsafe fn write_memory(process: i32) -> c_long {
+    let place: usize = named("memory").parse().unwrap_or(0);
+    let byte = [0_u8];
+    let part = |base: *mut libc::c_void| libc::iovec {
+        iov_base: base,
+        iov_len: byte.len(),
+    };
+    let from = part(byte.as_ptr().cast_mut().cast());
+    let to = part(std::ptr::without_provenance_mut(place));
+    // SAFETY: the kernel reads this process's one byte; the other is no memory of it.
+    let written =
+        unsafe { libc::process_vm_writev(process, &raw const from, 1, &raw const to, 1, 0) };
+    written as c_long
 }
 
 unsafe fn code() -> c_long {

@@ -107,16 +107,21 @@ impl Report<'_> {
             "users": columns,
         });
         let stem = format!("{}-{}", self.machine.date, self.benchmark.name());
-        let path = (1..)
-            .map(|number| match number {
-                1 => directory.join(format!("{stem}.json")),
-                _ => directory.join(format!("{stem}-{number}.json")),
-            })
-            .find(|path| !path.exists())
-            .context("no free name for the results")?;
+        let path = free_name(directory, &stem)?;
         fs::write(&path, format!("{content}\n"))?;
         Ok(path)
     }
+}
+
+/// The first name for results that begins so and is not taken.
+pub(crate) fn free_name(directory: &Path, stem: &str) -> Result<PathBuf> {
+    (1..)
+        .map(|number| match number {
+            1 => directory.join(format!("{stem}.json")),
+            _ => directory.join(format!("{stem}-{number}.json")),
+        })
+        .find(|path| !path.exists())
+        .context("no free name for the results")
 }
 
 fn contenders(column: &Column) -> Vec<serde_json::Value> {

@@ -28,7 +28,7 @@ enum Sign {
 /// The system's own Python: one from a home would be of no use in a sandbox.
 const PYTHON: &str = "/usr/bin/python3";
 
-const PACKAGES: [Package; 21] = [
+const PACKAGES: [Package; 26] = [
     program("bubblewrap", "bwrap"),
     program("runc", "runc"),
     program("podman", "podman"),
@@ -48,6 +48,11 @@ const PACKAGES: [Package; 21] = [
     program("qemu-system-x86", "qemu-system-x86_64"),
     program("mmdebstrap", "mmdebstrap"),
     program("e2fsprogs", "mke2fs"),
+    program("openssl", "openssl"),
+    program("golang-go", "go"),
+    program("default-jdk-headless", "java"),
+    program("openssh-server", "sshd"),
+    program("dns2tcp", "dns2tcpd"),
     Package {
         name: "postgresql",
         seen_by: Sign::Postgres,
@@ -58,6 +63,18 @@ const PACKAGES: [Package; 21] = [
     },
 ];
 
+/// Servers and other proxies, for `bench egress` alone.
+const PEERS: [Package; 8] = [
+    program("nginx-light", "nginx"),
+    program("nghttp2-client", "h2load"),
+    program("dnsmasq-base", "dnsmasq"),
+    program("nftables", "nft"),
+    program("openssl", "openssl"),
+    program("socat", "socat"),
+    program("mitmproxy", "mitmdump"),
+    program("squid-openssl", "squid"),
+];
+
 /// What `--nightly` needs besides: libFuzzer is C++.
 const NIGHTLY_PACKAGES: [Package; 1] = [program("g++", "c++")];
 
@@ -65,7 +82,7 @@ const NIGHTLY_PACKAGES: [Package; 1] = [program("g++", "c++")];
 const CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
 
 /// Packages of npm, each in the cache, none of them global.
-const NPM: [&str; 1] = ["@openai/codex@0.169.0"];
+const NPM: [&str; 2] = ["@openai/codex@0.169.0", "opencode-ai@1.18.33"];
 
 /// Packages of pip, kept as files for an installation without a network.
 const PIP: [&str; 1] = ["six==1.17.0"];
@@ -124,7 +141,7 @@ pub(crate) fn provide(install: bool, nightly: bool) -> Result<PathBuf> {
     if install {
         for (from, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
             let installed = match *from {
-                "apt" => install_apt(names),
+                "apt" => without_services(|| install_apt(names)),
                 "npm" => install_npm(&cache, names),
                 "cargo" => install_cargo(&cache, names),
                 "apt into the cache" => guest::install(&cache, names),
@@ -137,6 +154,47 @@ pub(crate) fn provide(install: bool, nightly: bool) -> Result<PathBuf> {
         }
     }
     Ok(cache)
+}
+
+/// Says which servers and proxies are missing, and installs them if that is allowed.
+pub(crate) fn provide_peers(install: bool) -> Result<()> {
+    let missing: Vec<&str> = PEERS
+        .iter()
+        .filter(|package| !is_there(&package.seen_by))
+        .map(|package| package.name)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !install {
+        println!(
+            "would install (give --install) from apt: {}",
+            missing.join(" ")
+        );
+        return Ok(());
+    }
+    println!("installing from apt: {}", missing.join(" "));
+    without_services(|| install_apt(&missing))
+}
+
+/// What the distribution asks before it starts a service.
+const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
+/// An answer to that: never.
+const NO_SERVICES: &str = "#!/bin/sh\nexit 101\n";
+
+/// Installs packages whose services nobody wants on this host. A policy that is there
+/// already is the host's own, and stays.
+fn without_services(install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let policy = Path::new(SERVICE_POLICY);
+    if policy.exists() {
+        return install();
+    }
+    fs::write(policy, NO_SERVICES).with_context(|| format!("cannot write {SERVICE_POLICY}"))?;
+    let installed = fs::set_permissions(policy, fs::Permissions::from_mode(0o755))
+        .map_err(anyhow::Error::from)
+        .and_then(|()| install());
+    fs::remove_file(policy).with_context(|| format!("{SERVICE_POLICY} is left behind"))?;
+    installed
 }
 
 /// Where a program of crates.io is in the cache.

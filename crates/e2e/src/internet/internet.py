@@ -1,6 +1,6 @@
 """A small internet on one loopback device: a name server and servers at public and
 private addresses, which write down what reaches them. Arguments: a directory, then the
-command to run while it is there."""
+command to run while it is there. INTERNET_PORTS says at which ports they listen."""
 import os, socket, struct, subprocess, sys, threading
 
 PLACE = sys.argv[1]
@@ -8,6 +8,7 @@ NAMES = {
     "example.com": ["93.184.216.34"],
     "www.example.com": ["93.184.216.34"],
     "other.example": ["93.184.216.35"],
+    "registry.npmjs.org": ["93.184.216.35"],
     "six.example": ["2606:2800:220:1::1"],
     "private.example": ["10.1.2.3"],
     "loopback.example": ["127.0.0.1"],
@@ -15,8 +16,17 @@ NAMES = {
     "mapped.example": ["::ffff:127.0.0.1"],
     "mixed.example": ["93.184.216.34", "10.1.2.3"],
     "nowhere.example": ["93.184.216.99"],
+    "wrong.example": ["93.184.216.36"],
+    "late.example": ["93.184.216.37"],
+    "unknown.example": ["93.184.216.38"],
+    "db.example": ["93.184.216.35"],
+    "git.example": ["93.184.216.36"],
+    "api.openai.com": ["93.184.216.37"],
+    "tunnel.example": ["93.184.216.38"],
 }
-ADDRESSES = ["93.184.216.34", "93.184.216.35", "9.9.9.9", "10.1.2.3", "169.254.169.254"]
+# Names that lead elsewhere each time that they are asked for.
+TURNS = {"turns.example": ["93.184.216.34", "10.1.2.3"]}
+ADDRESSES = ["93.184.216.34", "93.184.216.35", "93.184.216.36", "93.184.216.37", "93.184.216.38", "9.9.9.9", "10.1.2.3", "169.254.169.254"]
 lock = threading.Lock()
 
 
@@ -32,23 +42,34 @@ def start(work, *arguments):
 def names(server):
     while True:
         question, asker = server.recvfrom(4096)
-        labels, at = [], 12
-        while question[at]:
-            labels.append(question[at + 1 : at + 1 + question[at]].decode())
-            at += question[at] + 1
-        name, kind = ".".join(labels).lower(), struct.unpack(">H", question[at + 1 : at + 3])[0]
-        note("asked", name)
-        family = {1: socket.AF_INET, 28: socket.AF_INET6}.get(kind)
-        data = []
-        for address in NAMES.get(name, []):
-            if family == (socket.AF_INET6 if ":" in address else socket.AF_INET):
-                data.append(socket.inet_pton(family, address))
-        code = 0 if name in NAMES else 3
-        head = question[:2] + struct.pack(">HHHHH", 0x8180 | code, 1, len(data), 0, 0)
-        body = question[12 : at + 5]
-        for one in data:
-            body += b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, 0, len(one)) + one
-        server.sendto(head + body, asker)
+        try:
+            answer(server, question, asker)
+        except (IndexError, struct.error):
+            pass
+
+
+def answer(server, question, asker):
+    labels, at = [], 12
+    while question[at]:
+        labels.append(question[at + 1 : at + 1 + question[at]].decode(errors="replace"))
+        at += question[at] + 1
+    name, kind = ".".join(labels).lower(), struct.unpack(">H", question[at + 1 : at + 3])[0]
+    note("asked", name)
+    if name == "silent.example":
+        return
+    family = {1: socket.AF_INET, 28: socket.AF_INET6}.get(kind)
+    data = []
+    if name in TURNS and family == socket.AF_INET:
+        TURNS[name].append(TURNS[name].pop(0))
+    for address in TURNS.get(name, [])[:1] or NAMES.get(name, []):
+        if family == (socket.AF_INET6 if ":" in address else socket.AF_INET):
+            data.append(socket.inet_pton(family, address))
+    code = 0 if name in NAMES or name in TURNS else 3
+    head = question[:2] + struct.pack(">HHHHH", 0x8180 | code, 1, len(data), 0, 0)
+    body = question[12 : at + 5]
+    for one in data:
+        body += b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, 0, len(one)) + one
+    server.sendto(head + body, asker)
 
 
 def serve(connection, port):
@@ -84,6 +105,18 @@ def listen(family, port):
     start(accept)
 
 
+def hear(port):
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind(("", port))
+
+    def receive():
+        while True:
+            receiver.recvfrom(65536)
+            note("reached", f"udp {port}")
+
+    start(receive)
+
+
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 for address in ADDRESSES:
     subprocess.run(["ip", "address", "add", address + "/32", "dev", "lo"], check=True)
@@ -94,7 +127,9 @@ subprocess.run(["mount", "--bind", os.path.join(PLACE, "resolv.conf"), "/etc/res
 resolver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 resolver.bind(("9.9.9.9", 53))
 start(names, resolver)
-for port in (7, 22, 80, 443):
+for port in map(int, os.environ.get("INTERNET_PORTS", "7 22 80 443 8443").split()):
     listen(socket.AF_INET, port)
     listen(socket.AF_INET6, port)
+for port in (123, 443):
+    hear(port)
 sys.exit(subprocess.run(sys.argv[2:]).returncode)

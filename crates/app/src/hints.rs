@@ -1,0 +1,84 @@
+//! What to say where a program that failed needs what its boundary has not: a sandbox of
+//! its own, or somebody outside.
+
+use atoll_store::RunRecord;
+
+/// Programs that make a sandbox of their own, or fail.
+const NESTING_PROGRAMS: [&str; 9] = [
+    "bwrap",
+    "chrome",
+    "chromium",
+    "google-chrome",
+    "electron",
+    "flatpak",
+    "podman",
+    "buildah",
+    "unshare",
+];
+
+/// Programs that fetch something: their names, the words by which they do (none where they
+/// do little else), and what lets them.
+const FETCHING: [(&[&str], &[&str], &str); 9] = [
+    (
+        &["pip", "pip3", "uv", "poetry"],
+        &["install", "download", "add", "sync"],
+        "--preset pip",
+    ),
+    (
+        &["npm", "pnpm", "yarn"],
+        &["install", "i", "ci", "add", "update"],
+        "--preset npm",
+    ),
+    (&["npx"], &[], "--preset npm"),
+    (
+        &["cargo"],
+        &["fetch", "install", "update", "add", "build"],
+        "--preset cargo",
+    ),
+    (&["go"], &["get", "install", "mod", "build"], "--preset go"),
+    (
+        &["git"],
+        &["clone", "fetch", "pull", "ls-remote"],
+        "--preset git-read",
+    ),
+    (
+        &["apt", "apt-get"],
+        &["install", "update"],
+        "--root --preset apt",
+    ),
+    (&["curl", "wget"], &[], "--allow HOST"),
+    (&["ssh", "scp"], &[], "--allow HOST:22"),
+];
+
+/// What to ask for where a command names a program that makes namespaces of its own.
+pub fn nesting_hint(record: &RunRecord) -> Option<String> {
+    let is_known = |word: &String| NESTING_PROGRAMS.contains(&word.as_str());
+    let named = words(record).find(is_known)?;
+    Some(format!(
+        "{named} makes namespaces of its own, which are refused here; \
+         atoll run --nesting lets it, and docs/nesting.md says what that opens"
+    ))
+}
+
+/// What to ask for where a command that reaches nothing names a program that fetches.
+pub fn network_hint(record: &RunRecord) -> Option<String> {
+    let said: Vec<String> = words(record).collect();
+    let has = |names: &[&str]| said.iter().find(|word| names.contains(&word.as_str()));
+    let (named, option) = FETCHING.iter().find_map(|(names, verbs, option)| {
+        let named = has(names).filter(|_| verbs.is_empty() || has(verbs).is_some())?;
+        Some((named, option))
+    })?;
+    Some(format!(
+        "nothing outside can be reached here; if {named} was to fetch something, \
+         atoll run {option} lets it (docs/network.md)"
+    ))
+}
+
+/// The words of a command, also those of a script within it.
+fn words(record: &RunRecord) -> impl Iterator<Item = String> {
+    let words = record.command.iter().map(|word| word.to_string_lossy());
+    words.flat_map(|word| {
+        let parts = word.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
+        parts.map(str::to_owned).collect::<Vec<String>>()
+    })
+}

@@ -1,0 +1,107 @@
+use serde_json::json;
+
+use super::*;
+use crate::why::event;
+
+fn opened(rule: &str, mut body: Value) -> Event {
+    body["rule"] = json!(rule);
+    event("flow.opened", body)
+}
+
+fn learnt(body: Value) -> Event {
+    opened(&NetworkRule::learning().told(), body)
+}
+
+fn request(method: &str, host: &str, path: &str) -> Event {
+    learnt(json!({
+        "kind": "request", "host": host, "port": 443, "scheme": "https", "method": method, "path": path,
+    }))
+}
+
+fn proposed(events: &[Event]) -> String {
+    as_profile(&rules(events.iter()))
+}
+
+#[test]
+fn what_was_reached_becomes_the_smallest_rules() {
+    let events = [
+        request("POST", "api.example.com", "/v1/items"),
+        request("GET", "api.example.com", "/v1/items"),
+        request("GET", "api.example.com", "/v1/items"),
+        request("GET", "one.example", "/a/b"),
+        learnt(
+            json!({ "kind": "tunnel", "host": "git.example", "port": 22, "address": "192.0.2.1" }),
+        ),
+        learnt(
+            json!({ "kind": "tunnel", "host": "192.0.2.7", "port": 5432, "address": "192.0.2.7" }),
+        ),
+        // What a rule had allowed before is not learnt.
+        opened(
+            "known.example (--allow)",
+            json!({ "kind": "tunnel", "host": "known.example", "port": 443 }),
+        ),
+        // What is no host is no rule.
+        learnt(json!({ "kind": "tunnel", "host": "a b", "port": 443 })),
+    ];
+    assert_eq!(
+        proposed(&events),
+        "[network]\nallow = [\n    \
+         \"192.0.2.7:5432\",\n    \
+         \"GET,POST https://api.example.com/v1/items\",\n    \
+         \"git.example:22\",\n    \
+         \"GET https://one.example/a/b\",\n]\n"
+    );
+}
+
+#[test]
+fn many_paths_become_what_they_share_and_unclear_ones_none() {
+    let many = |prefix: &str| -> Vec<Event> {
+        (0..20)
+            .map(|one| request("GET", "a.example", &format!("{prefix}/{one}/x")))
+            .collect()
+    };
+    assert!(proposed(&many("/v1/items")).contains("\"GET https://a.example/v1/items/**\""));
+    assert!(proposed(&many("")).contains("\"GET https://a.example\""));
+    for path in ["/a//b", "/a/%2F", "/a*b", "/a;b", "/cut…", "*"] {
+        let events = [
+            request("GET", "a.example", "/x"),
+            request("GET", "a.example", path),
+        ];
+        assert!(
+            proposed(&events).contains("\"GET https://a.example\""),
+            "{path}"
+        );
+    }
+    let odd = [request("X'$(id)'", "a.example", "/x")];
+    assert!(
+        proposed(&odd).contains("\"https://a.example/x\""),
+        "{}",
+        proposed(&odd)
+    );
+    let two = [
+        request("GET", "a.example", "/x"),
+        request("GET", "a.example", "/y"),
+    ];
+    assert!(
+        proposed(&two).contains("{ to = \"a.example:443\", methods = [\"GET\"], paths = [\"/x\", \"/y\"], scheme = \"https\" }"),
+        "{}",
+        proposed(&two)
+    );
+}
+
+#[test]
+fn what_was_not_reached_is_not_learnt() {
+    let mut gone = request("GET", "gone.example", "/");
+    gone.body["flow"] = json!(1);
+    let mut there = request("GET", "there.example", "/");
+    there.body["flow"] = json!(2);
+    let ended = event(
+        "flow.closed",
+        json!({ "flow": 1, "failure": "its name leads nowhere", "unreached": true }),
+    );
+    let told = proposed(&[gone, there, ended]);
+    assert!(
+        told.contains("there.example") && !told.contains("gone.example"),
+        "{told}"
+    );
+}

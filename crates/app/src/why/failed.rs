@@ -1,0 +1,76 @@
+//! What a run was allowed to reach and did not, from the ledger.
+
+use std::collections::HashMap;
+
+use atoll_model::network::{Flow, FlowKind, FlowRequest};
+use atoll_sandbox::Refused;
+use serde_json::Value;
+
+use super::{Story, text};
+use crate::reached::unreached;
+use crate::render::Denied;
+
+/// How many are told of.
+const SHOWN_MAX: usize = 64;
+
+impl Story<'_> {
+    /// What did not get there, each once, with how often.
+    pub(super) fn failed(&self) -> Vec<Denied> {
+        let mut opened: HashMap<u64, &Value> = HashMap::new();
+        let mut failed: Vec<Denied> = Vec::new();
+        for event in self.events {
+            let id = event.body.get("flow").and_then(Value::as_u64);
+            let Some(id) = id else { continue };
+            match event.kind.as_str() {
+                "flow.opened" => drop(opened.insert(id, &event.body)),
+                "flow.closed" => {
+                    let flow = opened.remove(&id).and_then(flow);
+                    let is_unreached = event.body.get("unreached") == Some(&Value::Bool(true));
+                    let why = text(event.body.get("failure"));
+                    if let (Some(flow), Some(why), true) = (flow, why, is_unreached) {
+                        let count = 1;
+                        add(&mut failed, unreached(&Refused { flow, why, count }));
+                    }
+                }
+                _ => {}
+            }
+        }
+        failed
+    }
+}
+
+fn add(failed: &mut Vec<Denied>, one: Denied) {
+    if let Some(known) = failed.iter_mut().find(|known| known.what == one.what) {
+        known.times = known.times.saturating_add(1);
+    } else if failed.len() < SHOWN_MAX {
+        failed.push(one);
+    }
+}
+
+/// A flow, from what the ledger says of its beginning.
+fn flow(body: &Value) -> Option<Flow> {
+    let port = body.get("port").and_then(Value::as_u64).unwrap_or(0);
+    let scheme = body.get("scheme").cloned();
+    let scheme = scheme.and_then(|scheme| serde_json::from_value(scheme).ok());
+    let request = match (scheme, text(body.get("method")), text(body.get("path"))) {
+        (Some(scheme), Some(method), Some(path)) => Some(FlowRequest {
+            scheme,
+            method,
+            path,
+        }),
+        _ => None,
+    };
+    Some(Flow {
+        kind: match request {
+            Some(_) => FlowKind::Request,
+            None => FlowKind::Tunnel,
+        },
+        host: text(body.get("host"))?,
+        address: None,
+        port: u16::try_from(port).ok()?,
+        rule: None,
+        request,
+        limit: None,
+        via: None,
+    })
+}

@@ -1,0 +1,161 @@
+//! A small internet of a test's own: a name server and servers at public and private
+//! addresses, which write down who came.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::{Avoidable, Invocation, Outcome, World, program_exists, write_program};
+
+/// The program that is the internet: a directory for what it writes down, and a command.
+pub const PROGRAM: &str = include_str!("internet/internet.py");
+/// What makes certificates there: the directory, names, `--`, and a command.
+const SIGNED: &str = include_str!("internet/signed.sh");
+
+/// A program that was run, and what the internet saw of it.
+#[derive(Debug)]
+pub struct Seen {
+    /// The program.
+    pub outcome: Outcome,
+    /// The names that the name server was asked for.
+    pub asked: Vec<String>,
+    /// What was reached: `address port`, or `udp port`.
+    pub reached: Vec<String>,
+    /// The first bytes of each connection, a line each, as Python writes them.
+    pub first: String,
+}
+
+impl Seen {
+    /// What a program on the small internet of this world came to.
+    #[must_use]
+    pub fn of(world: &World, outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            asked: noted(world, "asked"),
+            reached: noted(world, "reached"),
+            first: noted(world, "first").join("\n"),
+        }
+    }
+
+    /// What the program wrote, trimmed.
+    #[must_use]
+    pub fn output(&self) -> String {
+        self.outcome.out().trim().to_owned()
+    }
+}
+
+/// What the small internet has written down under a name.
+fn noted(world: &World, name: &str) -> Vec<String> {
+    let path = world.top().join("internet").join(name);
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Whether a small internet can be made here, with these programs too; else the test is
+/// skipped.
+#[must_use]
+pub fn is_possible(world: &World, further: &[&str]) -> bool {
+    let needed = ["python3", "ip", "curl"].iter().chain(further);
+    let missing = needed.into_iter().find(|program| !program_exists(program));
+    if let Some(missing) = missing {
+        world.skip(&format!("{missing} is not installed"), Avoidable::Yes);
+    }
+    missing.is_none()
+}
+
+/// A shell command on a new small internet.
+pub fn on_internet(world: &World, command: &str) -> Invocation {
+    let internet = world.top().join("internet");
+    let _ = fs::remove_dir_all(&internet);
+    fs::create_dir(&internet).unwrap();
+    fs::write(internet.join("internet.py"), PROGRAM).unwrap();
+    let place = internet.display();
+    let command = format!("exec python3 '{place}/internet.py' '{place}' {command}");
+    world.network_shell(&command)
+}
+
+/// A shell command on a new small internet with servers of the test's own: a Python
+/// program, which is given the internet's directory and the command to run while they
+/// are there. For each of these names there is a certificate that the host trusts.
+pub fn on_servers(world: &World, servers: &str, names: &[&str], command: &str) -> Invocation {
+    let place = world.top().join("internet");
+    let names = names.join(" ");
+    let at = place.display();
+    let servers_at = world.top().join("servers.py");
+    fs::write(&servers_at, servers).unwrap();
+    let signed = world.top().join("signed.sh");
+    fs::write(&signed, SIGNED).unwrap();
+    let around = format!(
+        "sh '{}' '{at}' {names} -- python3 '{}' '{at}' {command}",
+        signed.display(),
+        servers_at.display()
+    );
+    on_internet(world, &around).env("INTERNET_PORTS", "7 22")
+}
+
+/// What leads, on a small internet, to Atoll for the ordinary user, who may make no
+/// namespaces there: its runs are fenced in.
+///
+/// # Panics
+/// When it cannot be written.
+#[must_use]
+pub fn without_namespaces(world: &World) -> PathBuf {
+    let (user, group) = crate::id();
+    let atoll = std::env::var("ATOLL_BIN").unwrap();
+    let forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv \
+                  --inh-caps=-all --ambient-caps=-all --bounding-set=-all \"$@\"";
+    let text = format!(
+        "#!/bin/sh\nexec unshare --user --map-user={} --map-group={} --keep-caps sh -c '{forbid}' sh '{atoll}' \"$@\"\n",
+        user, group
+    );
+    let path = world.top().join("atoll-without-namespaces");
+    write_program(&path, &text);
+    path
+}
+
+/// Shell words that run a command, and write down how much memory of its own what
+/// carries its connections takes at most, KiB.
+#[must_use]
+pub fn measuring(world: &World) -> String {
+    let to = world.top().join("measured");
+    format!(
+        "sh -c '\"$@\" & run=$!; most=0; while kill -0 $run 2>/dev/null; do \
+         for p in $(pgrep -P $run -x atoll-egress); do \
+         now=$(sed -n \"s/^RssAnon:[^0-9]*\\([0-9]*\\).*/\\1/p\" /proc/$p/status 2>/dev/null); \
+         if [ \"${{now:-0}}\" -gt $most ]; then most=$now; echo $most >\"{}\"; fi; done; \
+         sleep 0.05; done; wait $run' sh",
+        to.display()
+    )
+}
+
+/// What [`measuring`] has written down, KiB.
+///
+/// # Panics
+/// When nothing was carried.
+#[must_use]
+pub fn measured(world: &World) -> u64 {
+    let text = fs::read_to_string(world.top().join("measured"));
+    text.expect("nothing was carried").trim().parse().unwrap()
+}
+
+/// Runs a shell script inside, with these options, where there is an internet.
+#[must_use]
+pub fn online(world: &World, options: &[&str], script: &str) -> Seen {
+    let run = on_internet(world, "\"$ATOLL\" run --discard \"$@\"");
+    let run = run.arg("sh").args(options).args(["--", "sh", "-c", script]);
+    Seen::of(world, run.run())
+}
+
+/// The bodies of the last run's events of a type.
+#[must_use]
+pub fn events(world: &World, kind: &str) -> Vec<Value> {
+    let told = world.atoll(["ledger", "show", "last"]).run().success();
+    let events: Vec<Value> = told
+        .out()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let wanted = events.iter().filter(|event| event["type"] == kind);
+    wanted.map(|event| event["body"].clone()).collect()
+}

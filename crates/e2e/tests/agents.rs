@@ -1,0 +1,141 @@
+//! Agents at work, with a model that has its answers ready under the name of a real one:
+//! one turn runs a command, which makes a file and tries to reach somebody else.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use e2e::internet::{events, is_possible, on_servers};
+use e2e::{Avoidable, Outcome, World, cache};
+
+const LONG: Duration = Duration::from_secs(120);
+const MODEL: &str = include_str!("agents/servers.py");
+const KEY: &str = "key-of-this-test";
+/// What the model has the agent do.
+const COMMAND: &str = "echo made by an agent > made.txt; cat made.txt; \
+                       curl -sS -m 10 http://example.com/ 2>&1 || echo kept in";
+
+/// Where a package of npm lies in the cache, if this file of it is there.
+fn package(world: &World, file: &str) -> Option<PathBuf> {
+    let path = cache().map(|cache| cache.join("npm/node_modules").join(file));
+    let found = path.filter(|path| path.is_file());
+    if found.is_none() {
+        let reason = format!("{file} is not in ATOLL_TEST_CACHE");
+        world.skip(&reason, Avoidable::Yes);
+    }
+    found
+}
+
+/// Runs an agent by a shell script, where the model is.
+fn at_work(world: &World, options: &[&str], script: &str) -> Outcome {
+    let npm = cache().unwrap().join("npm");
+    let command = "\"$ATOLL\" run --keep \"$@\"";
+    let run = on_servers(world, MODEL, &["api.openai.com"], command);
+    let run = run.env("COMMAND", COMMAND).env("OPENAI_API_KEY", KEY);
+    let run = run
+        .within(LONG)
+        .args(["sh", "--env", "OPENAI_API_KEY", "--ro"]);
+    run.arg(npm)
+        .args(options)
+        .args(["--", "sh", "-c", script])
+        .run()
+}
+
+/// What holds of each agent.
+fn check(world: &World, outcome: &Outcome) {
+    let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
+    let what = format!("{outcome}\n{requests}");
+    assert!(outcome.out().contains("ALL IS DONE"), "{what}");
+    // The model was asked with the key, by its own name, and heard what the command said.
+    let asked = format!("Bearer {KEY}");
+    assert!(
+        requests
+            .lines()
+            .any(|line| line.starts_with("POST api.openai.com /v1/") && line.ends_with(&asked)),
+        "{what}"
+    );
+    assert!(requests.contains("made by an agent"), "{what}");
+    let reached = fs::read_to_string(world.top().join("internet/reached")).unwrap_or_default();
+    assert_eq!(reached, "", "{what}");
+    // Its file is a change of the run, and not in the workspace.
+    assert!(!world.exists("made.txt"), "{what}");
+    let changed = world.atoll(["diff", "last"]).run().success();
+    assert!(
+        changed.out().contains("made.txt") && changed.out().contains("+made by an agent"),
+        "{changed}"
+    );
+    let opened = events(world, "flow.opened");
+    assert!(
+        opened.iter().any(|one| one["kind"] == "request"
+            && one["method"] == "POST"
+            && one["host"] == "api.openai.com"),
+        "{opened:?}"
+    );
+    let refused = events(world, "flow.refused");
+    assert!(
+        refused.iter().any(|one| one["host"] == "example.com"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn codex_works_with_a_model_that_its_profile_lets_it_reach() {
+    let world = World::new("codex_works_with_a_model_that_its_profile_lets_it_reach");
+    if !is_possible(&world, &["openssl", "node"]) {
+        return;
+    }
+    let Some(codex) = package(&world, "@openai/codex/bin/codex.js") else {
+        return;
+    };
+    let settings = "model = \"scripted\"\nmodel_provider = \"openai-by-key\"\n\
+                    [model_providers.openai-by-key]\nname = \"openai\"\nbase_url = \"https://api.openai.com/v1\"\n\
+                    env_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\nsupports_websockets = false\n";
+    world.write(world.home().join(".codex/config.toml"), settings);
+    let script = format!(
+        "node '{}' exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox 'do the work'",
+        codex.display()
+    );
+    let outcome = at_work(&world, &["--profile", "codex"], &script);
+    check(&world, &outcome);
+}
+
+#[test]
+fn opencode_works_with_a_model_that_its_profile_lets_it_reach() {
+    let world = World::new("opencode_works_with_a_model_that_its_profile_lets_it_reach");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x64",
+    };
+    let file = format!("opencode-linux-{architecture}/bin/opencode");
+    let Some(opencode) = package(&world, &file) else {
+        return;
+    };
+    let settings = r#"{"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted",
+        "options": {"baseURL": "https://api.openai.com/v1", "apiKey": "{env:OPENAI_API_KEY}"},
+        "models": {"model": {"name": "model"}}}}, "permission": {"bash": "allow"}}"#;
+    world.write("opencode.json", settings);
+    let script = format!(
+        "'{}' run --model scripted/model 'do the work'",
+        opencode.display()
+    );
+    let options = [
+        "--profile",
+        "opencode",
+        "--env",
+        "OPENCODE_DISABLE_MODELS_FETCH=1",
+        "--env",
+        "OPENCODE_DISABLE_AUTOUPDATE=1",
+    ];
+    let outcome = at_work(&world, &options, &script);
+    check(&world, &outcome);
+}

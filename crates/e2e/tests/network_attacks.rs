@@ -1,0 +1,264 @@
+//! Ways past what may be reached, tried from inside on a small internet that writes down
+//! who came; each with a control, in which one more rule, or no boundary at all, lets the
+//! same program through.
+//!
+//! Start reading at [`ROWS`]. The programs are in `network_attacks/attack.py`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::time::Duration;
+
+use e2e::World;
+use e2e::internet::{Seen, is_possible, on_internet, online};
+
+const LONG: Duration = Duration::from_secs(60);
+const PROGRAM: &str = include_str!("network_attacks/attack.py");
+
+/// What makes the same attack succeed.
+#[derive(Clone, Copy, Debug)]
+enum Control {
+    /// One more rule: then this is reached or asked for.
+    Allowing(&'static str),
+    /// No boundary at all.
+    Outside,
+}
+
+use Control::{Allowing, Outside};
+
+/// One way to reach what no rule allows.
+struct Row {
+    /// The way, in the program.
+    way: &'static str,
+    allow: &'static [&'static str],
+    /// What the internet may write down, at most: what is reached, and what is asked for.
+    reaches: &'static [&'static str],
+    asks: &'static [&'static str],
+    /// What it must write down in the control.
+    mark: &'static str,
+    control: Control,
+}
+
+const EXAMPLE: &[&str] = &["--allow", "example.com"];
+/// The servers of example.com, which is what may be reached.
+const OF_EXAMPLE: &[&str] = &["93.184.216.34 80", "93.184.216.34 443"];
+
+const ROWS: &[Row] = &[
+    Row {
+        way: "spellings",
+        allow: EXAMPLE,
+        reaches: OF_EXAMPLE,
+        asks: &["example.com"],
+        mark: "93.184.216.35 80",
+        control: Allowing("other.example"),
+    },
+    Row {
+        way: "spellings",
+        allow: &["--allow", "*.example.com"],
+        reaches: &[],
+        asks: &["*.example.com"],
+        mark: "10.1.2.3 80",
+        control: Allowing("10.0.0.0/8"),
+    },
+    // Everything on the internet is less than everything.
+    Row {
+        way: "spellings",
+        allow: &[
+            "--allow",
+            "*",
+            "--deny",
+            "other.example",
+            "--deny",
+            "93.184.216.35",
+        ],
+        reaches: OF_EXAMPLE,
+        asks: &["*"],
+        mark: "169.254.169.254 80",
+        control: Allowing("169.254.169.254"),
+    },
+    Row {
+        way: "labels",
+        allow: &["--allow", "*.example.com"],
+        reaches: &[],
+        asks: &["*.example.com"],
+        mark: "asked other.example",
+        control: Outside,
+    },
+    Row {
+        way: "tunnel",
+        allow: EXAMPLE,
+        reaches: &[],
+        asks: &[],
+        mark: "asked *.t.tunnel.example",
+        control: Outside,
+    },
+    // Each answer is judged, and what was judged is what is dialled.
+    Row {
+        way: "turns",
+        allow: &["--allow", "turns.example"],
+        reaches: &["93.184.216.34 80"],
+        asks: &["turns.example"],
+        mark: "10.1.2.3 80",
+        control: Allowing("10.1.2.3"),
+    },
+    Row {
+        way: "datagrams",
+        allow: &["--allow", "*:*"],
+        reaches: &[],
+        asks: &[],
+        mark: "udp 123",
+        control: Outside,
+    },
+    Row {
+        way: "rare",
+        allow: EXAMPLE,
+        reaches: &[],
+        asks: &[],
+        mark: "93.184.216.35 80",
+        control: Outside,
+    },
+    Row {
+        way: "own-doors",
+        allow: EXAMPLE,
+        reaches: &[],
+        asks: &[],
+        mark: "93.184.216.35 80",
+        control: Allowing("other.example"),
+    },
+    Row {
+        way: "marks",
+        allow: EXAMPLE,
+        reaches: &[],
+        asks: &[],
+        mark: "93.184.216.35 80",
+        control: Allowing("93.184.216.35"),
+    },
+    Row {
+        way: "other-names-of-a-connection",
+        allow: &["--allow", "example.com", "--allow", "other.example"],
+        reaches: OF_EXAMPLE,
+        asks: &["example.com"],
+        mark: "first \\x16\\x03",
+        control: Outside,
+    },
+];
+
+/// Where a program can read it, in the workspace.
+fn place_program(world: &World) {
+    fs::write(world.workspace().join("attack.py"), PROGRAM).unwrap();
+}
+
+/// What the small internet has written down: what was reached, `asked` and a name, `first`
+/// and the first bytes of a connection.
+fn marks(seen: &Seen) -> Vec<String> {
+    let asked = seen.asked.iter().map(|name| format!("asked {name}"));
+    let first = seen.first.lines().map(|first| format!("first {first}"));
+    seen.reached
+        .iter()
+        .cloned()
+        .chain(asked)
+        .chain(first)
+        .collect()
+}
+
+/// Whether a line is meant: `*` stands for anything.
+fn fits(pattern: &str, line: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((before, after)) => line.starts_with(before) && line.ends_with(after),
+        None => line == pattern,
+    }
+}
+
+impl Row {
+    fn attack(&self, world: &World) {
+        let script = format!("python3 attack.py {}", self.way);
+        let seen = online(world, self.allow, &script);
+        let what = format!(
+            "{} {:?} asked {:?} reached {:?} {}",
+            self.way, self.allow, seen.asked, seen.reached, seen.outcome
+        );
+        assert!(seen.outcome.code() == 0, "{what}");
+        for reached in &seen.reached {
+            assert!(
+                self.reaches.contains(&reached.as_str()),
+                "{reached}; {what}"
+            );
+        }
+        for asked in &seen.asked {
+            let may = self.asks.iter().any(|pattern| fits(pattern, asked));
+            assert!(may, "{asked:?}; {what}");
+        }
+        for first in seen.first.lines() {
+            assert!(!first.contains("\\x16\\x03"), "{first}; {what}");
+        }
+    }
+
+    fn control(&self, world: &World) {
+        let seen = match self.control {
+            Allowing(rule) => {
+                let allow = [self.allow, &["--allow", rule]].concat();
+                let script = format!("python3 attack.py {}", self.way);
+                online(world, &allow, &script)
+            }
+            Outside => {
+                let outside = on_internet(world, "python3 \"$@\"");
+                let outside = outside.args(["sh", "attack.py", self.way]);
+                Seen::of(world, outside.run())
+            }
+        };
+        let marks = marks(&seen);
+        let reached = marks
+            .iter()
+            .any(|mark| match self.mark.strip_prefix("first ") {
+                Some(first) => mark.contains(first),
+                None => fits(self.mark, mark),
+            });
+        assert!(
+            reached,
+            "control of {}: {marks:?} {}",
+            self.way, seen.outcome
+        );
+    }
+}
+
+#[test]
+fn nothing_that_no_rule_allows_is_reached_by_any_way() {
+    let world = World::new("nothing_that_no_rule_allows_is_reached_by_any_way");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    place_program(&world);
+    for row in ROWS {
+        row.attack(&world);
+        row.control(&world);
+    }
+}
+
+/// Who takes as many connections as there can be takes none of anybody else's.
+#[test]
+fn who_takes_all_connections_leaves_neighbours_theirs() {
+    let world = World::new("who_takes_all_connections_leaves_neighbours_theirs");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    place_program(&world);
+    let visits = "for i in 1 2 3 4 5 6 7 8 9 10; do \
+                  curl -sS -m 5 --noproxy '*' http://example.com/ || echo none; sleep 0.3; done";
+    let command = format!(
+        "sh -c '\"$ATOLL\" run --discard --allow example.com:7 -- python3 attack.py connections & \
+         sleep 1; \"$ATOLL\" run --discard --allow example.com -- sh -c \"$0\"; wait' \"{visits}\""
+    );
+    let outcome = on_internet(&world, &command).within(LONG).run();
+    let said = outcome.out();
+    let visits = said.matches("this is 93.184.216.34").count();
+    assert_eq!(visits, 10, "{outcome}");
+    let held = said.lines().find_map(|line| line.strip_prefix("held "));
+    let held: u32 = held.unwrap().parse().unwrap();
+    // As many as a network holds at a time, and no fewer.
+    assert!((900..=1024).contains(&held), "{outcome}");
+}

@@ -1,0 +1,134 @@
+//! The registries that this machine's own packages come from, by the presets that are for
+//! them. Where one is a mirror at an address that is not on the internet, a rule for that
+//! address is needed too.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use atoll_model::network::special;
+use e2e::internet::events;
+use e2e::{Avoidable, World, program_exists};
+
+const LONG: Duration = Duration::from_secs(180);
+
+/// A package of each registry.
+struct Registry {
+    preset: &'static str,
+    program: &'static str,
+    /// Where it comes from.
+    hosts: &'static [&'static str],
+    /// Fetches it, and says its version.
+    script: &'static str,
+    version: &'static str,
+}
+
+const REGISTRIES: &[Registry] = &[
+    Registry {
+        preset: "pip",
+        program: "python3",
+        hosts: &["pypi.org", "files.pythonhosted.org"],
+        script: "python3 -m venv at && at/bin/pip install -q --no-cache-dir six==1.17.0 && \
+                 at/bin/python -c 'import six; print(six.__version__)'",
+        version: "1.17.0",
+    },
+    Registry {
+        preset: "npm",
+        program: "npm",
+        hosts: &["registry.npmjs.org"],
+        script: "npm install --silent --no-audit --no-fund left-pad@1.3.0 >/dev/null && \
+                 node -p 'require(\"left-pad/package\").version'",
+        version: "1.3.0",
+    },
+    Registry {
+        preset: "cargo",
+        program: "cargo",
+        hosts: &["index.crates.io", "static.crates.io"],
+        script: "mkdir -p src && echo > src/lib.rs && \
+                 printf '[package]\\nname = \"a\"\\nedition = \"2021\"\\n[dependencies]\\nitoa = \"=1.0.15\"\\n' > Cargo.toml && \
+                 cargo fetch --quiet && cargo pkgid itoa | sed 's/.*@//'",
+        version: "1.0.15",
+    },
+];
+
+/// The options that let a host be reached where its address is not on the internet, or
+/// None where it cannot be reached from here at all.
+fn further(world: &World, host: &str) -> Option<Vec<String>> {
+    let found = (host, 443).to_socket_addrs().ok()?;
+    let url = format!("https://{host}/");
+    let tried = ["-sS", "-m", "20", "-o", "/dev/null", url.as_str()];
+    if world.host("curl").args(tried).run().code() != 0 {
+        return None;
+    }
+    let private = found.filter(|address| special(address.ip()).is_some());
+    Some(private.map(|address| address.ip().to_string()).collect())
+}
+
+#[test]
+fn packages_come_from_their_registries_and_nothing_is_published_slow() {
+    let world = World::new("packages_come_from_their_registries_and_nothing_is_published_slow");
+    for registry in REGISTRIES {
+        let Registry {
+            preset,
+            program,
+            hosts,
+            ..
+        } = registry;
+        if *program != "cargo" && !program_exists(program) || !program_exists("curl") {
+            world.skip(
+                &format!("{program} or curl is not installed"),
+                Avoidable::Yes,
+            );
+            continue;
+        }
+        let further: Option<Vec<_>> = hosts.iter().map(|host| further(&world, host)).collect();
+        let Some(further) = further else {
+            world.skip(
+                &format!("{} cannot be reached from here", hosts.join(" or ")),
+                Avoidable::No,
+            );
+            continue;
+        };
+        let mut options = vec![
+            "--discard".to_owned(),
+            "--preset".to_owned(),
+            (*preset).to_owned(),
+        ];
+        for address in further.into_iter().flatten() {
+            options.extend(["--allow".to_owned(), address]);
+        }
+        let mut script = registry.script.to_owned();
+        if *program == "cargo" {
+            let Some(toolchain) = std::env::var("ATOLL_TEST_TOOLCHAIN").ok() else {
+                world.skip("ATOLL_TEST_TOOLCHAIN names no toolchain", Avoidable::Yes);
+                continue;
+            };
+            script = format!("PATH={toolchain}/bin:$PATH; {script}");
+            options.extend(["--ro".to_owned(), toolchain]);
+        }
+        let script = format!(
+            "{script}; curl -sS -o /dev/null -w '%{{http_code}}\\n' -X PUT -d x https://{}/a",
+            hosts[0]
+        );
+        let outcome = world.run(&options, &script).within(LONG).run();
+        assert_eq!(
+            outcome.out(),
+            format!("{}\n403\n", registry.version),
+            "{preset}: {outcome}"
+        );
+        let opened = events(&world, "flow.opened");
+        assert!(
+            opened
+                .iter()
+                .all(|one| one["method"] == "GET" || one["method"] == "HEAD"),
+            "{opened:?}"
+        );
+        println!("{preset}: {} requests", opened.len());
+    }
+}

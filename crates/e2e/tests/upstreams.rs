@@ -1,0 +1,325 @@
+//! Servers that misbehave: whatever they do, a program gets what they said or a clear
+//! end, what carries stays small, and other connections go on.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::time::Duration;
+
+use e2e::internet::{events, is_possible, measured, measuring, on_internet, on_servers};
+use e2e::{Outcome, World};
+
+const LONG: Duration = Duration::from_secs(120);
+const SERVERS: &str = include_str!("upstreams/servers.py");
+const CLIENT: &str = include_str!("upstreams/client.py");
+const CURL: &str = "curl -sS --noproxy '*'";
+
+/// How much memory of its own what carries may take, KiB: more than half of it is the program's
+/// and its certificates' without any connection, and one body kept in memory would be more.
+const CARRIER_KIB_MAX: u64 = 48 * 1024;
+
+/// Runs a shell script inside where these servers are: at the ports of the web they are
+/// looked into, at 9000 and 7 they are not.
+fn online(world: &World, script: &str) -> Outcome {
+    world.write("client.py", CLIENT);
+    let command = format!(
+        "{} \"$ATOLL\" run --discard --allow '*.example' --allow example.com --tunnel example.com:7,9000 \
+         -- sh -c \"$@\"",
+        measuring(world)
+    );
+    let run = on_servers(world, SERVERS, &["example.com"], &command);
+    run.args(["sh", script]).within(LONG).run()
+}
+
+/// What the servers have written down.
+fn noted(world: &World) -> Vec<String> {
+    let path = world.top().join("internet/noted");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// What comes of a path: by HTTP that is looked into, and by a tunnel.
+const ROWS: &[[&str; 3]] = &[
+    [
+        "slow",
+        "200 whole end as slow as can be",
+        "200 whole end as slow as can be",
+    ],
+    [
+        "half",
+        "200 whole end until the end",
+        "200 whole end until the end",
+    ],
+    ["promises-more", "200 cut end part", "200 cut end part"],
+    ["promises-less", "200 whole end whole", "200 cut end much"],
+    [
+        "two-lengths",
+        "502 whole end the host's answer cannot be read: ",
+        "200 whole end whole",
+    ],
+    ["broken-chunk", "200 cut end whole", "200 cut end whole"],
+    [
+        "no-http",
+        "502 whole end the host's answer cannot be read: ",
+        "none cut end ",
+    ],
+    [
+        "no-gzip",
+        "200 whole end this is not packed",
+        "200 whole end this is not packed",
+    ],
+    [
+        "bomb",
+        "200 whole end packed 67108864",
+        "200 whole end packed 67108864",
+    ],
+    ["reset", "200 cut end part", "200 cut reset part"],
+    [
+        "reset-at-once",
+        "502 whole end the host ended the connection: ",
+        "none cut reset ",
+    ],
+    [
+        "endless-head",
+        "502 whole end the host's answer cannot be read: ",
+        "200 cut enough ",
+    ],
+    [
+        "endless-line",
+        "502 whole end the host's answer cannot be read: ",
+        "200 cut enough ",
+    ],
+    // Whether its head is on its way already is a matter of time.
+    [
+        "endless-chunk",
+        "none cut end |200 cut end ",
+        "200 cut enough ",
+    ],
+    [
+        "endless-trailers",
+        "200 cut end first",
+        "200 cut enough first",
+    ],
+    [
+        "endless-early",
+        "502 whole end the host goes on giving answers that are none yet",
+        "103 cut enough ",
+    ],
+    ["endless-body", "200 cut enough ", "200 cut enough "],
+];
+
+#[test]
+fn whatever_a_server_does_is_told_as_it_is() {
+    let world = World::new("whatever_a_server_does_is_told_as_it_is");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let paths: Vec<&str> = ROWS.iter().map(|[path, ..]| *path).collect();
+    let script = format!("python3 client.py plain tls tunnel -- {}", paths.join(" "));
+    let outcome = online(&world, &script);
+    let told = outcome.out();
+    let mut lines = told.lines();
+    for [path, inspected, tunnel] in ROWS {
+        for (way, expected) in [("plain", inspected), ("tls", inspected), ("tunnel", tunnel)] {
+            let line = lines.next().unwrap_or_default();
+            let prefix = format!("{way} {path} ");
+            let told = line.strip_prefix(&prefix);
+            let fits = |told: &str| expected.split('|').any(|one| told.starts_with(one));
+            assert!(
+                told.is_some_and(fits),
+                "{line:?} for {prefix}{expected}: {outcome}"
+            );
+        }
+    }
+    assert_eq!(lines.next(), Some("went on"), "{outcome}");
+    let most = measured(&world);
+    assert!(most < CARRIER_KIB_MAX, "{most} KiB of memory");
+    // What has no end is not taken for long, whoever does not want it.
+    let noted = noted(&world);
+    let taken = noted
+        .iter()
+        .filter_map(|line| line.strip_prefix("endless-head "));
+    let taken: Vec<u64> = taken.map(|bytes| bytes.parse().unwrap()).collect();
+    assert_eq!(taken.len(), 3, "{noted:?}");
+    let is_little = |bytes: &u64| *bytes < 64 << 20;
+    assert!(taken.iter().all(is_little), "{taken:?}");
+    assert_eq!(
+        noted
+            .iter()
+            .filter(|line| *line == "half heard the end")
+            .count(),
+        3,
+        "{noted:?}"
+    );
+    let closed = events(&world, "flow.closed");
+    let failed = closed
+        .iter()
+        .filter(|one| one["failure"].is_string())
+        .count();
+    assert!(failed >= 20, "{failed} of {}", closed.len());
+}
+
+#[test]
+fn a_server_that_says_nothing_holds_up_nobody_else() {
+    let world = World::new("a_server_that_says_nothing_holds_up_nobody_else");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let half = "import socket\n\
+                with socket.create_connection((\"example.com\", 80), 10) as one:\n\
+                \x20   one.settimeout(10)\n\
+                \x20   one.sendall(b\"GET /slow HTTP/1.1\\r\\nHost: example.com\\r\\n\\r\\n\")\n\
+                \x20   one.shutdown(socket.SHUT_WR)\n\
+                \x20   print(len(one.recv(100)))\n";
+    world.write("half.py", half);
+    // All at once: none answers, and each in its own way; somebody else goes on.
+    let script = format!(
+        "t() {{ name=$1; shift; begun=$(date +%s); \"$@\" >$name 2>&1; echo $? >$name.status; echo $(($(date +%s) - begun)) >$name.time; }}; \
+         t deaf {CURL} -m 3 http://wrong.example/ & \
+         t deaf-tls {CURL} -m 30 https://wrong.example/ & \
+         t never {CURL} -m 3 https://example.com/never & \
+         t full {CURL} -m 30 http://other.example/ & \
+         t none {CURL} -m 30 http://nowhere.example/ & \
+         t half python3 half.py & \
+         t silent {CURL} -m 60 http://silent.example/ & \
+         sleep 1; for i in 1 2 3 4 5; do {CURL} -m 5 http://example.com/ok; echo; done; wait; \
+         for name in deaf deaf-tls never full none half silent; do \
+         echo $name $(cat $name.status) $(test $(cat $name.time) -lt 30 && echo soon) $(cat $name); done"
+    );
+    let outcome = online(&world, &script);
+    let told = outcome.out();
+    let told: Vec<&str> = told.lines().collect();
+    let expected = [
+        "ok",
+        "ok",
+        "ok",
+        "ok",
+        "ok",
+        "deaf 28 soon ",
+        "deaf-tls 0 soon {\"what\":\"GET https://wrong.example/\",\"why\":\"the host does not answer\"",
+        "never 28 soon ",
+        "full 0 soon {\"what\":\"GET http://other.example/\",\"why\":\"the host does not answer\"",
+        "none 0 soon {\"what\":\"GET http://nowhere.example/\",\"why\":\"the host cannot be reached: ",
+        // Whoever ends its side is taken for gone.
+        "half 0 soon 0",
+        "silent 0 soon {\"what\":\"GET http://silent.example/\",\"why\":\"its name leads nowhere: ",
+    ];
+    assert_eq!(told.len(), expected.len(), "{outcome}");
+    for (line, expected) in told.iter().zip(expected) {
+        assert!(
+            line.starts_with(expected),
+            "{line:?} for {expected:?}: {outcome}"
+        );
+    }
+    // Whoever gives up is not waited for on the other side either.
+    let noted = noted(&world);
+    assert!(
+        noted.contains(&"never heard the end".to_owned()),
+        "{noted:?}"
+    );
+}
+
+/// What was said before the ledger was shown, and it.
+fn told_and_recorded(outcome: &Outcome) -> (String, String) {
+    let said = outcome.out();
+    let (told, ledger) = said.split_once("and then\n").unwrap();
+    (told.trim().to_owned(), ledger.to_owned())
+}
+
+#[test]
+fn what_cannot_be_recorded_is_not_sent() {
+    let world = World::new("what_cannot_be_recorded_is_not_sent");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    // One connection after the other, until there are no more.
+    let client = "import socket, time\n\
+                  for number in range(300):\n\
+                  \x20   try:\n\
+                  \x20       with socket.create_connection((\"example.com\", 7), 5) as one:\n\
+                  \x20           one.sendall(b\"x\"); one.recv(1)\n\
+                  \x20   except OSError: print(\"refused\", flush=True)\n\
+                  \x20   time.sleep(0.02)\n";
+    world.write("connect.py", client);
+    let ledger = world.state().join("atoll/ledger");
+    let reached = world.top().join("internet/reached");
+    let script = format!(
+        "mkdir -p '{ledger}' && chmod 700 '{ledger}' && mount -t tmpfs -o size=256k,mode=700 tmpfs '{ledger}' || exit 9; \
+         \"$ATOLL\" run --discard --allow example.com:7 -- python3 connect.py & run=$!; \
+         until test -s '{reached}'; do sleep 0.02; done; \
+         dd if=/dev/zero of='{ledger}/full' bs=1k 2>/dev/null; \
+         wait $run; echo status $?; rm '{ledger}/full'; echo and then; \"$ATOLL\" ledger show last; \"$ATOLL\" ledger verify >&2",
+        ledger = ledger.display(),
+        reached = reached.display(),
+    );
+    let outcome = on_internet(&world, "sh -c \"$0\"")
+        .arg(script)
+        .within(LONG)
+        .run();
+    let reached = fs::read_to_string(reached).unwrap_or_default();
+    let (told, ledger) = told_and_recorded(&outcome);
+    // A server of this internet writes a line for each connection.
+    let reached = reached.lines().count();
+    let opened = ledger.matches("\"type\":\"flow.opened\"").count();
+    assert!((1..300).contains(&reached), "{outcome}");
+    assert!(reached <= opened, "{reached} of {opened}: {outcome}");
+    assert!(told.ends_with("status 125"), "{outcome}");
+    let _ = outcome.says([
+        "cannot write an event",
+        "no space is left",
+        "The ledger is whole",
+    ]);
+}
+
+/// The same by HTTP/2: each way, and the statuses of HTTP and of curl. What is never
+/// answered is not answered here either (28); what breaks off does (92, 18).
+const WAYS: &[[&str; 2]] = &[
+    ["well", "200 0 well"],
+    ["headers", "502 0 {"],
+    ["trailers", "000 92|200 92|200 18"],
+    ["window", "000 92|200 92|200 18"],
+    ["empty", "000 92|200 92|200 18"],
+    ["early", "000 28"],
+    ["pings", "000 28|502 0 {"],
+    ["settings", "000 28|502 0 {"],
+    ["resets", "502 0 {"],
+    ["farewell", "502 0 {"],
+    ["promises", "502 0 {"],
+    ["nonsense", "502 0 {"],
+];
+
+#[test]
+fn whatever_a_server_does_by_http_2_has_an_end() {
+    let world = World::new("whatever_a_server_does_by_http_2_has_an_end");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let last = 9440 + WAYS.len() - 1;
+    let script = format!(
+        "touch body; for port in $(seq 9440 {last}); do {CURL} --http2 -m 3 -o body -w '%{{http_code}} ' https://example.com:$port/ 2>error; \
+         echo $? $(head -c 150 body); rm -f body; touch body; \
+         test \"$({CURL} --http2 -m 5 https://example.com:9440/)\" = well || echo missed $port; done"
+    );
+    let command = format!(
+        "{} \"$ATOLL\" run --discard --allow https://example.com:9440-{last} -- sh -c \"$@\"",
+        measuring(&world)
+    );
+    let servers = include_str!("upstreams/two.py");
+    let run = on_servers(&world, servers, &["example.com"], &command);
+    let outcome = run.args(["sh", &script]).within(LONG).run();
+    let told = outcome.out();
+    let told: Vec<&str> = told.lines().collect();
+    // Nobody was missed by whoever asked for something else meanwhile.
+    assert_eq!(told.len(), WAYS.len(), "{outcome}");
+    for (line, [way, expected]) in told.iter().zip(WAYS) {
+        let fits = expected.split('|').any(|one| line.starts_with(one));
+        assert!(fits, "{way}: {line:?} for {expected:?}: {outcome}");
+    }
+    let most = measured(&world);
+    assert!(most < CARRIER_KIB_MAX, "{most} KiB of memory");
+}

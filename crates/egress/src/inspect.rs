@@ -1,0 +1,354 @@
+//! Connections that are looked into: each of their requests is judged.
+//!
+//! Where they begin with TLS it ends here, with a certificate that the sandbox trusts,
+//! and begins anew towards the server, whose certificate is checked.
+
+mod answers;
+mod body;
+mod brake;
+mod certificates;
+mod exchange;
+mod expectation;
+mod head;
+mod limits;
+mod room;
+mod tasks;
+mod upstream;
+mod web_socket;
+
+use std::io;
+use std::sync::Arc;
+
+use atoll_model::network::{Authority, Flow, HostPart, Scheme};
+use hyper::header::HeaderValue;
+use hyper::http::uri::Authority as Written;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::default_provider;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::Egress;
+use crate::arrival::Arrival;
+use crate::hello::{self, Hello};
+use crate::tunnel::Wanted;
+pub(crate) use answers::{failure, refusal, unclear};
+pub(crate) use body::Received as Answer;
+pub(crate) use certificates::{CertificateError, Certificates};
+pub(crate) use exchange::{Unrecorded, answer};
+use limits::{
+    CONNECTION_WINDOW_BYTES, FIRST_BYTES_PATIENCE, HANDSHAKE_PATIENCE, RESETS_MAX,
+    STREAM_WINDOW_BYTES, STREAMS_MAX,
+};
+pub(crate) use limits::{HEAD_BYTES_MAX, SILENCE_MAX};
+use upstream::Key;
+pub(crate) use upstream::{Upstream, why_not};
+
+/// Why a host that no request can name is not reached.
+const UNWRITABLE: &str = "its host cannot be written";
+
+/// How HTTP/2 begins (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The longest beginning of TLS that is read, bytes.
+const HELLO_BYTES_MAX: usize = 64 * 1024;
+
+/// Alerts that end TLS (RFC 8446, 6.2).
+const ACCESS_DENIED: u8 = 49;
+const UNRECOGNIZED_NAME: u8 = 112;
+
+/// Whom a connection was made to, in the forms that requests are compared with.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) host: HostPart,
+    pub(crate) port: u16,
+    pub(crate) scheme: Scheme,
+    /// The host, with its port where that is not the usual one.
+    authority: Written,
+    host_header: HeaderValue,
+    keys: [Key; 2],
+}
+
+impl Asked {
+    /// None for a host that cannot be written.
+    pub(crate) fn new(wanted: &Wanted, scheme: Scheme) -> Option<Self> {
+        let (host, port) = (wanted.host.clone(), wanted.port);
+        let usual = match scheme {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        };
+        let written = match port == usual {
+            true => host.to_string(),
+            false => format!("{host}:{port}"),
+        };
+        let key = |is_2| Key {
+            host: host.clone(),
+            port,
+            scheme,
+            is_2,
+        };
+        Some(Self {
+            authority: written.parse().ok()?,
+            host_header: written.parse().ok()?,
+            keys: [key(false), key(true)],
+            host,
+            port,
+            scheme,
+        })
+    }
+
+    fn key(&self, is_2: bool) -> &Key {
+        let [one, two] = &self.keys;
+        if is_2 { two } else { one }
+    }
+}
+
+/// What is needed to look into TLS, made before there are no files any more.
+pub(crate) struct Trust {
+    /// What stands for servers.
+    pub(crate) certificates: Option<Certificates>,
+    /// What speaks to servers.
+    pub(crate) upstream: Upstream,
+}
+
+impl Trust {
+    /// Reads what this host trusts, and these further authorities (PEM), where the sandbox trusts an authority.
+    pub(crate) fn read(
+        authority: Option<&Authority>,
+        further: &[u8],
+    ) -> Result<Self, CertificateError> {
+        let Some(authority) = authority else {
+            return Ok(Self {
+                certificates: None,
+                upstream: Upstream::new(None),
+            });
+        };
+        let mut roots = upstream::system_roots();
+        roots.extend(upstream::roots_of(further)?);
+        Self::with(authority, roots)
+    }
+
+    /// With these roots.
+    pub(crate) fn with(
+        authority: &Authority,
+        roots: Vec<rustls::pki_types::CertificateDer<'static>>,
+    ) -> Result<Self, CertificateError> {
+        let provider: Arc<CryptoProvider> = Arc::new(default_provider());
+        let configs = upstream::client_configs(roots, &provider)
+            .map_err(|error| CertificateError::Making(error.to_string()))?;
+        Ok(Self {
+            certificates: Some(Certificates::new(authority, &provider)?),
+            upstream: Upstream::new(Some(configs)),
+        })
+    }
+}
+
+/// What a connection begins with.
+enum Beginning {
+    /// TLS for the host that was asked for.
+    Tls,
+    /// HTTP/1.1, or nothing that is known.
+    Plain,
+    /// HTTP/2 as it is.
+    Plain2,
+    /// Nothing at all.
+    Over,
+    /// Not for that host, or not to be read.
+    Refused(String),
+}
+
+/// Carries the requests of a connection that may be made, each as it is judged.
+pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &Wanted) {
+    let over = egress.is_over();
+    let work = async {
+        match begin(&mut program, wanted).await {
+            Beginning::Over => {}
+            Beginning::Tls => serve_tls(egress, program, wanted).await,
+            Beginning::Plain => serve_plain(egress, program, wanted, false).await,
+            Beginning::Plain2 => serve_plain(egress, program, wanted, true).await,
+            Beginning::Refused(why) => {
+                egress.line.refuse(wanted.flow(), why);
+                end_tls(program, UNRECOGNIZED_NAME).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = over => {}
+    }
+}
+
+/// Reads first bytes until they tell what they are.
+async fn begin(program: &mut Arrival, wanted: &Wanted) -> Beginning {
+    let mut patience = FIRST_BYTES_PATIENCE;
+    loop {
+        if !program.first().is_empty() {
+            match what_is(program.first(), wanted) {
+                Some(beginning) => return beginning,
+                None if program.first().len() > HELLO_BYTES_MAX => {
+                    return Beginning::Refused("the beginning of TLS has no end".to_owned());
+                }
+                None => patience = HANDSHAKE_PATIENCE,
+            }
+        }
+        match timeout(patience, program.read_first()).await {
+            Ok(Ok(0) | Err(_)) => return Beginning::Over,
+            Ok(Ok(_)) => {}
+            Err(_) => {
+                let why = "the program said nothing that can be looked into: where the server \
+                           speaks first, the rule has to carry the connection as a tunnel";
+                return Beginning::Refused(why.to_owned());
+            }
+        }
+    }
+}
+
+/// None where it takes more bytes to know.
+fn what_is(bytes: &[u8], wanted: &Wanted) -> Option<Beginning> {
+    if PREFACE.starts_with(bytes) {
+        return (bytes.len() == PREFACE.len()).then_some(Beginning::Plain2);
+    }
+    if bytes.starts_with(PREFACE) {
+        return Some(Beginning::Plain2);
+    }
+    let hello = hello::read(bytes);
+    let another = || {
+        let asked = &wanted.host;
+        let why = format!("the connection is for another host than {asked}: {hello}");
+        Some(Beginning::Refused(why))
+    };
+    match (&hello, &wanted.host) {
+        (Hello::Other, _) => Some(Beginning::Plain),
+        (Hello::Partial, _) => None,
+        (Hello::Malformed, _) => another(),
+        (Hello::Tls(_), HostPart::Name(name)) if hello.is_for_another(name) => another(),
+        (Hello::Tls(Some(_)), HostPart::Address(_)) => another(),
+        (Hello::Tls(_), HostPart::Name(_)) | (Hello::Tls(None), HostPart::Address(_)) => {
+            Some(Beginning::Tls)
+        }
+    }
+}
+
+async fn serve_tls(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted) {
+    let Some(certificates) = &egress.certificates else {
+        let why = "requests within TLS cannot be looked into here, since the sandbox trusts no \
+                   authority of Atoll's: a rule that carries the connection as a tunnel allows it";
+        egress.line.refuse(wanted.flow(), why.to_owned());
+        return end_tls(program, ACCESS_DENIED).await;
+    };
+    let config = match certificates.of(&wanted.host) {
+        Ok(config) => config,
+        Err(error) => {
+            egress.line.refuse(wanted.flow(), error.to_string());
+            return end_tls(program, ACCESS_DENIED).await;
+        }
+    };
+    let accepted = TlsAcceptor::from(config).accept(program);
+    let stream = match timeout(HANDSHAKE_PATIENCE, accepted).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            let said = match error.kind() {
+                io::ErrorKind::UnexpectedEof => "it hung up".to_owned(),
+                _ => error.to_string(),
+            };
+            let why = format!(
+                "the program did not accept Atoll's certificate: {said} (a program that accepts certain \
+                 certificates only needs a rule that carries the connection as a tunnel)"
+            );
+            return egress.line.refuse(wanted.flow(), why);
+        }
+        Err(_) => {
+            let why = "the program took too long over TLS".to_owned();
+            return egress.line.refuse(wanted.flow(), why);
+        }
+    };
+    let is_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let Some(asked) = Asked::new(wanted, Scheme::Https) else {
+        return egress.line.refuse(wanted.flow(), UNWRITABLE.to_owned());
+    };
+    requests(egress, stream, asked, is_2).await;
+}
+
+async fn serve_plain(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted, is_2: bool) {
+    let Some(asked) = Asked::new(wanted, Scheme::Http) else {
+        return egress.line.refuse(wanted.flow(), UNWRITABLE.to_owned());
+    };
+    requests(egress, program, asked, is_2).await;
+}
+
+/// Answers the requests of one connection.
+async fn requests<T>(egress: &Arc<Egress>, stream: T, asked: Asked, is_2: bool)
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let asked = Arc::new(asked);
+    let stream = TokioIo::new(stream);
+    let service = {
+        let (egress, asked) = (Arc::clone(egress), Arc::clone(&asked));
+        service_fn(move |request| {
+            exchange::answer(Arc::clone(&egress), Arc::clone(&asked), request)
+        })
+    };
+    let served = if is_2 {
+        http2::Builder::new(egress.upstream.tasks.clone())
+            .timer(TokioTimer::new())
+            .auto_date_header(false)
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_pending_accept_reset_streams(RESETS_MAX)
+            .max_local_error_reset_streams(RESETS_MAX)
+            .max_header_list_size(HEAD_BYTES_MAX as u32)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .keep_alive_interval(SILENCE_MAX)
+            .serve_connection(stream, service)
+            .await
+    } else {
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .auto_date_header(false)
+            .header_read_timeout(SILENCE_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(stream, service)
+            .with_upgrades()
+            .await
+    };
+    if let Err(error) = served
+        && error.is_parse()
+    {
+        let why = format!(
+            "what the program sent is no request that can be read in one way: {error} (a rule \
+             that carries the connection as a tunnel allows other protocols)"
+        );
+        egress.line.refuse(asked.flow(), why);
+    }
+}
+
+impl Asked {
+    /// A connection of which nothing is known but whom it is to.
+    fn flow(&self) -> Flow {
+        let wanted = Wanted {
+            host: self.host.clone(),
+            port: self.port,
+        };
+        wanted.flow()
+    }
+}
+
+/// Ends a connection by an alert of TLS.
+async fn end_tls(program: Arrival, alert: u8) {
+    const FATAL: u8 = 2;
+    let (mut stream, first) = program.into_parts();
+    if first.first() == Some(&22) {
+        let record = [21, 3, 3, 0, 2, FATAL, alert];
+        // Whoever does not read it finds the connection ended.
+        let _ = stream.write_all(&record).await;
+        let _ = stream.shutdown().await;
+        return;
+    }
+    crate::arrival::reset(stream);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! What a program is told where no server answers: what it wanted, why not, and how to
+//! ask for it.
+
+use std::time::Duration;
+
+use atoll_model::network::{Limit, Request as Judged, Unreachable};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::Asked;
+use super::body::Received;
+use super::expectation;
+use super::room::Full;
+use crate::limits::Excess;
+
+/// Who decides, and where that is shown.
+const HOW_TO_ASK: &str = "Whoever started this run decides: there, `atoll why last` shows which option allows it. Trying again changes nothing.";
+/// How much of a body is read that is sent to nobody, bytes.
+const UNREAD_BYTES: usize = 1024 * 1024;
+/// How long it may take.
+const UNREAD_PATIENCE: Duration = Duration::from_secs(2);
+/// The longest target that is repeated, characters.
+const TARGET_MAX: usize = 512;
+
+/// Why a program has no answer by a server.
+#[derive(Debug)]
+pub(crate) struct Denial {
+    /// What it wanted.
+    what: String,
+    why: String,
+    /// The rule that decided, where there is one.
+    rule: Option<String>,
+    /// What would have to be asked for, where it is known.
+    how_to_ask: Option<String>,
+}
+
+impl Denial {
+    /// For this reason.
+    pub(crate) fn of(asked: &Asked, parts: &Parts, why: String) -> Self {
+        let target = parts.uri.path().chars().take(TARGET_MAX);
+        let target: String = target.collect();
+        let what = format!(
+            "{} {}://{}{target}",
+            parts.method,
+            asked.scheme_text(),
+            asked.authority
+        );
+        Self {
+            what,
+            why,
+            rule: None,
+            how_to_ask: None,
+        }
+    }
+
+    /// By the rules.
+    pub(crate) fn by(
+        asked: &Asked,
+        parts: &Parts,
+        judged: &Judged<'_>,
+        unreachable: &Unreachable<'_>,
+    ) -> Self {
+        let rule = match unreachable {
+            Unreachable::Denied(rule) => Some(rule.to_string()),
+            Unreachable::NoRule
+            | Unreachable::Unnamed
+            | Unreachable::Special(_)
+            | Unreachable::Unclear(_) => None,
+        };
+        let denial = Self::of(asked, parts, unreachable.why_inside());
+        Self {
+            rule,
+            how_to_ask: Some(unreachable.how_to_ask(judged)),
+            ..denial
+        }
+    }
+
+    /// The same, for this reason.
+    pub(crate) fn because(self, why: String) -> Self {
+        Self { why, ..self }
+    }
+}
+
+/// The text for a program that was refused what it asked for in words.
+pub(crate) fn refusal(what: &str, why: &str) -> Vec<u8> {
+    text(&Told {
+        what,
+        why,
+        rule: None,
+        how_to_ask: Some(HOW_TO_ASK),
+    })
+}
+
+/// The text for a program whose host is not there.
+pub(crate) fn failure(what: &str, why: &str) -> Vec<u8> {
+    text(&Told {
+        what,
+        why,
+        rule: None,
+        how_to_ask: None,
+    })
+}
+
+/// The answer to what no proxy can do.
+pub(crate) fn unclear(what: &str, why: &str) -> Response<Received> {
+    let denial = Denial {
+        what: what.to_owned(),
+        why: why.to_owned(),
+        rule: None,
+        how_to_ask: None,
+    };
+    tell(StatusCode::BAD_REQUEST, &denial, None, None)
+}
+
+/// The answer to a request that is not sent on. What cannot be read nobody can allow.
+pub(crate) fn denied(
+    status: StatusCode,
+    denial: &Denial,
+    unread: Option<Incoming>,
+) -> Response<Received> {
+    let how_to_ask = denial.how_to_ask.as_deref().unwrap_or(HOW_TO_ASK);
+    let how_to_ask = (status == StatusCode::FORBIDDEN).then_some(how_to_ask);
+    tell(status, denial, how_to_ask, unread)
+}
+
+/// The answer to a request that no server has answered.
+pub(crate) fn failed(denial: &Denial, unread: Option<Incoming>) -> Response<Received> {
+    tell(StatusCode::BAD_GATEWAY, denial, None, unread)
+}
+
+/// The answer to a request that has no place.
+pub(crate) async fn full(
+    full: &Full,
+    what: Denial,
+    parts: &Parts,
+    body: Incoming,
+) -> Response<Received> {
+    match full {
+        Full::All(why) => {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            denied(status, &what.because((*why).to_owned()), None)
+        }
+        Full::Rule(excess) => beyond(excess, what, unread(parts, Some(body)).await),
+    }
+}
+
+/// The answer to a request that is beyond what its rule allows.
+pub(crate) fn beyond(
+    excess: &Excess,
+    what: Denial,
+    unread: Option<Incoming>,
+) -> Response<Received> {
+    let (status, how_to_ask) = match excess.limit {
+        Limit::Requests => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "wait as long as Retry-After says, and send fewer",
+        ),
+        Limit::Connections => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "try again once another one has ended, and send fewer at once",
+        ),
+        Limit::Upload | Limit::Download => (
+            StatusCode::FORBIDDEN,
+            "do with less: trying again changes nothing in this run",
+        ),
+        Limit::Body => (StatusCode::PAYLOAD_TOO_LARGE, "send less at once"),
+        Limit::Duration => (
+            StatusCode::GATEWAY_TIMEOUT,
+            "ask for less at once, so that it takes less time",
+        ),
+    };
+    let how_to_ask = format!(
+        "{how_to_ask}; or ask the person who started this for more: the limit stands in the rule"
+    );
+    let denial = Denial {
+        rule: Some(excess.rule.clone()),
+        ..what.because(excess.why())
+    };
+    let mut response = tell(status, &denial, Some(&how_to_ask), unread);
+    if let Some(again) = excess.again {
+        // Whole seconds, and never too few (RFC 9110, 10.2.3).
+        let seconds = again.as_secs() + u64::from(again.subsec_nanos() > 0);
+        let seconds = HeaderValue::from(seconds.max(1));
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    response
+}
+
+/// What is left of a body that is sent to nobody, once a small one has been read: many
+/// programs send theirs whole before they look at the answer.
+pub(super) async fn unread(parts: &Parts, body: Option<Incoming>) -> Option<Incoming> {
+    let mut body = body.filter(|_| !expectation::is_asked(&parts.headers))?;
+    let mut left = UNREAD_BYTES;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            left = left.checked_sub(bytes)?;
+        }
+        Some(())
+    };
+    let _ = timeout(UNREAD_PATIENCE, reading).await;
+    Some(body)
+}
+
+/// What a program reads.
+#[derive(Serialize)]
+struct Told<'a> {
+    what: &'a str,
+    why: &'a str,
+    rule: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    how_to_ask: Option<&'a str>,
+}
+
+fn tell(
+    status: StatusCode,
+    denial: &Denial,
+    how_to_ask: Option<&str>,
+    unread: Option<Incoming>,
+) -> Response<Received> {
+    let told = Told {
+        what: &denial.what,
+        why: &denial.why,
+        rule: denial.rule.as_deref(),
+        how_to_ask,
+    };
+    let mut response = Response::new(Received::told(Bytes::from(text(&told)), unread));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn text(told: &Told<'_>) -> Vec<u8> {
+    // Texts alone: they can be written.
+    let mut text = serde_json::to_vec(told).unwrap_or_default();
+    text.push(b'\n');
+    text
+}

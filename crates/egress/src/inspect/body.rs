@@ -1,0 +1,249 @@
+//! Bodies on their way: counted as they pass, never held.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::brake::{self, Brake, Pieces};
+use super::exchange::Exchange;
+use super::expectation::{Unwanted, Waiting};
+use crate::limits::{Excess, Way};
+
+/// Why a body comes to no end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    /// Whoever sends it has broken off.
+    #[error(transparent)]
+    Off(#[from] hyper::Error),
+    /// Nobody waits for it.
+    #[error(transparent)]
+    Unwanted(#[from] Unwanted),
+    /// Its rule allows no more.
+    #[error(transparent)]
+    Beyond(#[from] Excess),
+    /// It ended before it was whole.
+    #[error("it broke off")]
+    Short,
+}
+
+/// A request's body on its way to the server.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    incoming: Option<Incoming>,
+    exchange: Arc<Exchange>,
+    /// Until the server wants it.
+    waiting: Option<Waiting>,
+    /// Until its rule allows it.
+    brake: Brake,
+}
+
+impl Sent {
+    /// None is an empty one. It waits until it is wanted, where that was asked.
+    pub(crate) fn new(incoming: Option<Incoming>, exchange: Arc<Exchange>) -> Self {
+        if incoming.as_ref().is_none_or(Body::is_end_stream) {
+            exchange.is_over(Way::Up);
+        }
+        let waiting = exchange.gate().cloned().map(Waiting::new);
+        Self {
+            incoming,
+            exchange,
+            waiting,
+            brake: Brake::default(),
+        }
+    }
+
+    /// What was not sent, to be sent otherwise.
+    pub(crate) fn into_incoming(mut self) -> Option<Incoming> {
+        self.incoming.take()
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        // By HTTP/2 a body that is dropped takes the answer with it.
+        if let Some(unread) = self.incoming.take().filter(|body| !body.is_end_stream()) {
+            self.exchange.hold(unread);
+        }
+    }
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = self.get_mut();
+        let Some(incoming) = &mut this.incoming else {
+            return Poll::Ready(None);
+        };
+        if let Some(waiting) = &mut this.waiting {
+            if let Err(unwanted) = ready!(waiting.poll(context)) {
+                return Poll::Ready(Some(Err(unwanted.into())));
+            }
+            this.waiting = None;
+        }
+        match this.exchange.part() {
+            None => poll(incoming, &this.exchange, Way::Up, context),
+            Some(part) => this.brake.poll(incoming, &this.exchange, part, context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        !self.brake.holds() && self.incoming.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let empty = || SizeHint::with_exact(0);
+        self.incoming.as_ref().map_or_else(empty, Body::size_hint)
+    }
+}
+
+/// An answer's body on its way to the program.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// That of the server.
+    Through {
+        /// What comes.
+        incoming: Incoming,
+        /// Of this exchange.
+        exchange: Arc<Exchange>,
+    },
+    /// The same, as its rule allows it.
+    Limited {
+        /// What comes.
+        pieces: Pieces,
+        /// How much that is.
+        hint: SizeHint,
+        /// Whether its end has come.
+        is_over: bool,
+    },
+    /// One of Atoll's own.
+    Told {
+        /// It.
+        text: Option<Bytes>,
+        /// What nobody reads of the request, until the answer is on its way.
+        _unread: Option<Incoming>,
+    },
+}
+
+impl Received {
+    pub(crate) fn new(incoming: Incoming, exchange: Arc<Exchange>) -> Self {
+        if incoming.is_end_stream() {
+            exchange.is_over(Way::Down);
+        } else if exchange.part().is_some() {
+            let hint = incoming.size_hint();
+            let pieces = brake::carry(incoming, exchange);
+            let is_over = false;
+            return Self::Limited {
+                pieces,
+                hint,
+                is_over,
+            };
+        }
+        Self::Through { incoming, exchange }
+    }
+
+    /// One of Atoll's own, to a request with this body.
+    pub(crate) fn told(text: Bytes, unread: Option<Incoming>) -> Self {
+        let text = Some(text);
+        Self::Told {
+            text,
+            _unread: unread,
+        }
+    }
+
+    /// None at all.
+    pub(crate) fn empty() -> Self {
+        Self::Told {
+            text: None,
+            _unread: None,
+        }
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if let Self::Through { exchange, .. } = self
+            && let Some(gate) = exchange.gate()
+        {
+            gate.over();
+        }
+    }
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self.get_mut() {
+            Self::Through { incoming, exchange } => poll(incoming, exchange, Way::Down, context),
+            Self::Limited { is_over: true, .. } => Poll::Ready(None),
+            Self::Limited {
+                pieces, is_over, ..
+            } => match ready!(pieces.poll_recv(context)) {
+                Some(Some(piece)) => Poll::Ready(Some(Ok(piece))),
+                Some(None) => {
+                    *is_over = true;
+                    Poll::Ready(None)
+                }
+                None => Poll::Ready(Some(Err(Broken::Short))),
+            },
+            Self::Told { text, .. } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Through { incoming, .. } => incoming.is_end_stream(),
+            Self::Limited { is_over, .. } => *is_over,
+            Self::Told { text, .. } => text.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Through { incoming, .. } => incoming.size_hint(),
+            Self::Limited { hint, .. } => *hint,
+            Self::Told { text, .. } => {
+                let bytes = text.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}
+
+/// The next piece of a body, which is counted.
+fn poll(
+    incoming: &mut Incoming,
+    exchange: &Exchange,
+    way: Way,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
+    match &frame {
+        Some(Ok(frame)) => {
+            if let Some(data) = frame.data_ref() {
+                exchange.count(way, data.len());
+            }
+            // Whoever knows the length does not ask for the end; after trailers there is
+            // nothing.
+            if incoming.is_end_stream() || frame.is_trailers() {
+                exchange.is_over(way);
+            }
+        }
+        Some(Err(error)) => exchange.fail(way, error),
+        None => exchange.is_over(way),
+    }
+    Poll::Ready(frame.map(|frame| frame.map_err(Broken::Off)))
+}

@@ -1,0 +1,142 @@
+//! Bodies of requests and answers whose rule limits something: each piece passes once it
+//! may, and where it may not the body breaks off, so that nobody takes it for a whole one.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+use tokio::time::{Sleep, sleep_until};
+
+use super::body::Broken;
+use super::exchange::Exchange;
+use super::room::header_bytes;
+use crate::limits::{Excess, Part, Way};
+
+type Piece = Frame<Bytes>;
+
+/// Holds pieces of a request's body back.
+#[derive(Debug, Default)]
+pub(crate) struct Brake {
+    held: Option<(Piece, Pin<Box<Sleep>>)>,
+}
+
+impl Brake {
+    /// Whether a piece is still to pass.
+    pub(crate) fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// The next piece that may pass.
+    pub(crate) fn poll(
+        &mut self,
+        incoming: &mut Incoming,
+        exchange: &Exchange,
+        part: &Part,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, Broken>>> {
+        // An end after that would make what was sent look whole.
+        if let Some(excess) = part.excess() {
+            return Poll::Ready(Some(Err(excess.clone().into())));
+        }
+        if self.held.is_none() {
+            let piece = match ready!(Pin::new(&mut *incoming).poll_frame(context)) {
+                Some(Ok(piece)) => piece,
+                Some(Err(error)) => {
+                    exchange.fail(Way::Up, &error);
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                None => {
+                    exchange.is_over(Way::Up);
+                    return Poll::Ready(None);
+                }
+            };
+            match part.pass(Way::Up, weight(&piece)) {
+                Ok(None) => return Poll::Ready(Some(Ok(passed(piece, incoming, exchange)))),
+                Ok(Some(from)) => self.held = Some((piece, Box::pin(sleep_until(from.into())))),
+                Err(excess) => return Poll::Ready(Some(Err(excess.into()))),
+            }
+        }
+        let Some((piece, mut pause)) = self.held.take() else {
+            return Poll::Pending;
+        };
+        if pause.as_mut().poll(context).is_pending() {
+            self.held = Some((piece, pause));
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(Ok(passed(piece, incoming, exchange))))
+    }
+}
+
+/// A piece that passes.
+fn passed(piece: Piece, incoming: &Incoming, exchange: &Exchange) -> Piece {
+    exchange.count(Way::Up, piece.data_ref().map_or(0, Bytes::len));
+    if incoming.is_end_stream() || piece.is_trailers() {
+        exchange.is_over(Way::Up);
+    }
+    piece
+}
+
+fn weight(piece: &Piece) -> u64 {
+    let data = piece.data_ref().map_or(0, |data| data.len() as u64);
+    data + piece.trailers_ref().map_or(0, header_bytes)
+}
+
+/// The pieces of an answer's body on their way to the program. None is its end: where the
+/// line ends without one the body has broken off.
+pub(crate) type Pieces = mpsc::Receiver<Option<Piece>>;
+
+/// Carries the body of an answer beside, so that it ends in time also where the program
+/// does not read it.
+pub(crate) fn carry(incoming: Incoming, exchange: Arc<Exchange>) -> Pieces {
+    let (to, pieces) = mpsc::channel(1);
+    let tasks = exchange.egress().upstream.tasks.clone();
+    tasks.spawn(async move {
+        let Some(part) = exchange.part() else {
+            return;
+        };
+        tokio::select! {
+            // What has ended it the exchange tells.
+            _ = pass(incoming, &exchange, part, &to) => {}
+            _ = part.late() => {}
+            () = to.closed() => {}
+        }
+        if let Some(gate) = exchange.gate() {
+            gate.over();
+        }
+    });
+    pieces
+}
+
+async fn pass(
+    mut incoming: Incoming,
+    exchange: &Exchange,
+    part: &Part,
+    to: &mpsc::Sender<Option<Piece>>,
+) -> Result<(), Excess> {
+    while let Some(piece) = incoming.frame().await {
+        let piece = match piece {
+            Ok(piece) => piece,
+            Err(error) => {
+                exchange.fail(Way::Down, &error);
+                return Ok(());
+            }
+        };
+        if let Some(from) = part.pass(Way::Down, weight(&piece))? {
+            sleep_until(from.into()).await;
+        }
+        let bytes = piece.data_ref().map_or(0, Bytes::len);
+        if to.send(Some(piece)).await.is_err() {
+            return Ok(());
+        }
+        exchange.count(Way::Down, bytes);
+    }
+    exchange.is_over(Way::Down);
+    // Who does not read on needs no end.
+    let _ = to.send(None).await;
+    Ok(())
+}

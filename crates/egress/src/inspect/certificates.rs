@@ -1,0 +1,163 @@
+//! What stands for the servers that are looked into: a certificate for each, signed by
+//! the authority that the sandbox trusts.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use atoll_model::network::{Authority, HostPart};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair,
+    KeyUsagePurpose, SanType, SerialNumber,
+};
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
+
+/// The protocols that are offered to programs, best first.
+pub(crate) const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// How long before its making a certificate begins to hold: clocks differ.
+const BEFORE: Duration = Duration::from_secs(24 * 3600);
+/// How long it holds.
+const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+/// After this time a new one is made.
+const RENEWAL: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How many hosts are kept; then it begins anew.
+const HOSTS_MAX: usize = 4096;
+/// How many sessions can be taken up again.
+const SESSIONS_MAX: usize = 1024;
+/// Longer names do not fit where people read them (RFC 5280, appendix A.1).
+const COMMON_NAME_BYTES_MAX: usize = 64;
+
+/// Makes and keeps certificates.
+pub(crate) struct Certificates {
+    issuer: Issuer<'static, KeyPair>,
+    authority: CertificateDer<'static>,
+    /// That of every certificate: nobody but this process ever has it.
+    key: KeyPair,
+    provider: Arc<CryptoProvider>,
+    sessions: Arc<dyn StoresServerSessions>,
+    known: Mutex<HashMap<HostPart, Known>>,
+}
+
+struct Known {
+    config: Arc<ServerConfig>,
+    made: SystemTime,
+}
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    /// The authority is none.
+    #[error("what the sandbox trusts cannot be read: {0}")]
+    Authority(String),
+    /// One could not be made.
+    #[error("no certificate could be made: {0}")]
+    Making(String),
+}
+
+fn making(error: impl fmt::Display) -> CertificateError {
+    CertificateError::Making(error.to_string())
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
+
+impl Certificates {
+    /// Those that an authority signs.
+    pub(crate) fn new(
+        authority: &Authority,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, CertificateError> {
+        let unread = |error: &dyn fmt::Display| CertificateError::Authority(error.to_string());
+        let certificate = CertificateDer::from_pem_slice(authority.certificate.as_bytes())
+            .map_err(|error| unread(&error))?;
+        let key = KeyPair::from_pem(&authority.key).map_err(|error| unread(&error))?;
+        let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|error| unread(&error))?;
+        Ok(Self {
+            issuer,
+            authority: certificate,
+            key: KeyPair::generate().map_err(making)?,
+            provider: Arc::clone(provider),
+            sessions: ServerSessionMemoryCache::new(SESSIONS_MAX),
+            known: Mutex::default(),
+        })
+    }
+
+    /// What speaks TLS for a host.
+    pub(crate) fn of(&self, host: &HostPart) -> Result<Arc<ServerConfig>, CertificateError> {
+        let now = SystemTime::now();
+        let is_fresh = |known: &&Known| {
+            now.duration_since(known.made)
+                .is_ok_and(|age| age < RENEWAL)
+        };
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(host).filter(is_fresh) {
+            return Ok(Arc::clone(&known.config));
+        }
+        let config = Arc::new(self.make(host, now)?);
+        let mut known = lock();
+        if known.len() >= HOSTS_MAX {
+            known.clear();
+        }
+        let kept = Known {
+            config: Arc::clone(&config),
+            made: now,
+        };
+        known.insert(host.clone(), kept);
+        Ok(config)
+    }
+
+    fn make(&self, host: &HostPart, now: SystemTime) -> Result<ServerConfig, CertificateError> {
+        let mut parameters = CertificateParams::default();
+        parameters.not_before = (now - BEFORE).into();
+        parameters.not_after = (now + LIFETIME).into();
+        parameters.serial_number = Some(self.serial_number()?);
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters.subject_alt_names = vec![match host {
+            HostPart::Name(name) => SanType::DnsName(name.as_str().try_into().map_err(making)?),
+            HostPart::Address(address) => SanType::IpAddress(*address),
+        }];
+        // An address is no name: programs would hold one to what the authority may name.
+        if let HostPart::Name(name) = host
+            && name.as_str().len() <= COMMON_NAME_BYTES_MAX
+        {
+            let names = &mut parameters.distinguished_name;
+            names.push(DnType::CommonName, name.as_str());
+        }
+        parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        parameters.use_authority_key_identifier_extension = true;
+        let leaf = parameters.signed_by(&self.key, &self.issuer);
+        let leaf = leaf.map_err(making)?.der().clone();
+        let key = PrivateKeyDer::Pkcs8(self.key.serialize_der().into());
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()
+            .map_err(making)?
+            .with_no_client_auth()
+            .with_single_cert(vec![leaf, self.authority.clone()], key)
+            .map_err(making)?;
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        config.session_storage = Arc::clone(&self.sessions);
+        config.send_tls13_tickets = 1;
+        Ok(config)
+    }
+
+    /// A number that no other certificate of the authority has: some programs refuse two.
+    fn serial_number(&self) -> Result<SerialNumber, CertificateError> {
+        let mut bytes = [0; 16];
+        let filled = self.provider.secure_random.fill(&mut bytes);
+        filled.map_err(|_| making("no random numbers"))?;
+        // Positive, and not zero (RFC 5280, 4.1.2.2).
+        let [first, ..] = &mut bytes;
+        *first = *first & 0x7f | 0x40;
+        Ok(SerialNumber::from_slice(&bytes))
+    }
+}

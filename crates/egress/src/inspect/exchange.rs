@@ -1,0 +1,494 @@
+//! One request and its answer: judged, recorded, sent on, carried back.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use atoll_model::network::{Flow, FlowKind, FlowRequest, Request as Judged};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode, Version};
+
+use super::Asked;
+use super::answers::{self, Denial, unread};
+use super::body::{Received, Sent};
+use super::expectation::{self, ENDLESS, Early, Gate};
+use super::head::{self, Head};
+use super::room::Room;
+use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
+use super::web_socket;
+use crate::Egress;
+use crate::dial::Place;
+use crate::limits::{Part, Way};
+use crate::line::{Carried, Opened};
+use crate::resolve::{Nowhere, addresses, may};
+
+/// What goes on between a program and a server. When it is dropped both bodies are over.
+pub(crate) struct Exchange {
+    egress: Arc<Egress>,
+    asked: Arc<Asked>,
+    opened: Opened,
+    /// Whether the program speaks HTTP/2.
+    is_2: bool,
+    /// What holds the request's body back, where the program has asked for that.
+    gate: Option<Arc<Gate>>,
+    up: AtomicU64,
+    down: AtomicU64,
+    is_sent: AtomicBool,
+    is_received: AtomicBool,
+    status: AtomicU16,
+    state: Mutex<State>,
+    room: Arc<Room>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    failure: Option<String>,
+    /// It was the program that broke off.
+    is_left: bool,
+    /// Kept for the next request.
+    server: Option<Server>,
+    /// What nobody reads of the request any more.
+    unread: Option<Incoming>,
+}
+
+impl std::fmt::Debug for Exchange {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Exchange").finish_non_exhaustive()
+    }
+}
+
+impl Exchange {
+    fn new(
+        egress: &Arc<Egress>,
+        asked: &Arc<Asked>,
+        opened: Opened,
+        outgoing: &Outgoing,
+    ) -> Arc<Self> {
+        let is_asked = outgoing.body.is_some() && expectation::is_asked(&outgoing.parts.headers);
+        Arc::new(Self {
+            gate: is_asked.then(Arc::default),
+            egress: Arc::clone(egress),
+            asked: Arc::clone(asked),
+            opened,
+            is_2: outgoing.is_2,
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+            is_sent: AtomicBool::new(false),
+            is_received: AtomicBool::new(false),
+            status: AtomicU16::new(0),
+            state: Mutex::default(),
+            room: Arc::clone(&outgoing.room),
+        })
+    }
+
+    /// Counts bytes on their way.
+    pub(crate) fn count(&self, way: Way, bytes: usize) {
+        let counter = match way {
+            Way::Up => &self.up,
+            Way::Down => &self.down,
+        };
+        counter.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Everything of one way has come.
+    pub(crate) fn is_over(&self, way: Way) {
+        let flag = match way {
+            Way::Up => &self.is_sent,
+            Way::Down => &self.is_received,
+        };
+        flag.store(true, Ordering::Relaxed);
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn fail(&self, way: Way, error: &dyn std::fmt::Display) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.failure.is_none() {
+            state.is_left = way == Way::Up;
+            let who = if state.is_left { "program" } else { "host" };
+            state.failure = Some(format!("the {who} broke off: {error}"));
+        }
+    }
+
+    fn failed(&self, why: String) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failure.get_or_insert(why);
+    }
+
+    /// What has gone wrong so far.
+    fn failure(&self) -> Option<String> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failure.clone()
+    }
+
+    /// Holds what nobody reads of the request, until its answer is over.
+    pub(crate) fn hold(&self, unread: Incoming) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.unread = Some(unread);
+    }
+
+    /// Gives it back.
+    fn release(&self) -> Option<Incoming> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.unread.take()
+    }
+
+    /// What holds the request's body back.
+    pub(crate) fn gate(&self) -> Option<&Arc<Gate>> {
+        self.gate.as_ref()
+    }
+
+    fn answered(&self, status: StatusCode, server: Option<Server>) {
+        if let Some(gate) = &self.gate {
+            gate.answered();
+        }
+        self.status.store(status.as_u16(), Ordering::Relaxed);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.server = server;
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let state = std::mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let status = match *self.status.get_mut() {
+            0 => None,
+            status => Some(status),
+        };
+        let is_whole = *self.is_sent.get_mut() && *self.is_received.get_mut();
+        let mut failure = state.failure;
+        if failure.is_none() && status.is_some() && !*self.is_received.get_mut() {
+            failure = Some("it ended before its answer was whole".to_owned());
+        }
+        if let Some(server) = state.server.filter(|_| is_whole && failure.is_none()) {
+            self.egress.upstream.keep(self.asked.key(self.is_2), server);
+        }
+        let carried = Carried {
+            bytes: [*self.up.get_mut(), *self.down.get_mut()],
+            status,
+            is_unreached: status.is_none() && failure.is_some() && !state.is_left,
+            failure,
+            limit: None,
+        };
+        let carried = carried.ended_by(self.room.excess());
+        self.egress.line.close(&self.opened, carried);
+    }
+}
+
+/// Nobody records any more, so nothing is carried.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody records what is carried: {0}")]
+pub(crate) struct Unrecorded(#[from] io::Error);
+
+/// A request that is on its way.
+pub(crate) struct Outgoing {
+    pub(crate) parts: Parts,
+    body: Option<Incoming>,
+    pub(crate) head: Head,
+    flow: Flow,
+    room: Arc<Room>,
+    /// Whether it can be sent again if nothing came back: it changes nothing there.
+    is_safe: bool,
+    is_2: bool,
+}
+
+/// Why a request has no answer by the server.
+enum Unanswered {
+    /// Not recorded.
+    Unrecorded(Unrecorded),
+    /// It may not go where its name leads: why, for the record and for the program.
+    Refused { why: String, inside: String },
+    /// It did not get there.
+    Failed(String),
+    /// Its body cannot be read.
+    Broken(String),
+}
+
+impl From<io::Error> for Unanswered {
+    fn from(error: io::Error) -> Self {
+        Self::Unrecorded(error.into())
+    }
+}
+
+/// Answers a request of a program that has connected to a host.
+pub(crate) async fn answer(
+    egress: Arc<Egress>,
+    asked: Arc<Asked>,
+    request: Request<Incoming>,
+) -> Result<Response<Received>, Unrecorded> {
+    let (parts, body) = request.into_parts();
+    let head = match head::read(&egress.network, &asked, &parts) {
+        Ok(head) => head,
+        Err(fault) => {
+            egress
+                .line
+                .refuse(flow(&asked, &parts, None), fault.why.clone());
+            let denial = Denial::of(&asked, &parts, fault.why);
+            let unread = unread(&parts, Some(body)).await;
+            return Ok(answers::denied(fault.status, &denial, unread));
+        }
+    };
+    let mut flow = flow(&asked, &parts, Some(&head));
+    let judged = judged(&asked, &parts, &head);
+    let rule = match egress.network.request(&judged) {
+        Ok(rule) => rule,
+        Err(unreachable) => {
+            egress.line.refuse(flow, unreachable.why());
+            let denial = Denial::by(&asked, &parts, &judged, &unreachable);
+            let unread = unread(&parts, Some(body)).await;
+            return Ok(answers::denied(StatusCode::FORBIDDEN, &denial, unread));
+        }
+    };
+    flow.rule = Some(rule.told());
+    let what = Denial::of(&asked, &parts, String::new());
+    let room = match Room::take(&egress, rule, &flow, &parts, &body) {
+        Ok(room) => room,
+        Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
+    };
+    let refused = flow.clone();
+    let mut outgoing = Outgoing {
+        room: Arc::new(room),
+        is_safe: head::is_safe(&parts),
+        is_2: parts.version == Version::HTTP_2,
+        body: Some(body).filter(|body| !body.is_end_stream()),
+        parts,
+        head,
+        flow,
+    };
+    let room = Arc::clone(&outgoing.room);
+    let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
+        Ok(Ok(response)) => return Ok(response),
+        Ok(Err(unanswered)) => unanswered,
+        Err(excess) => Unanswered::Failed(excess.why()),
+    };
+    let unread = unread(&outgoing.parts, outgoing.body.take()).await;
+    if let Some(excess) = room.excess() {
+        return Ok(answers::beyond(excess, what, unread));
+    }
+    Ok(match unanswered {
+        Unanswered::Unrecorded(unrecorded) => return Err(unrecorded),
+        Unanswered::Refused { why, inside } => {
+            egress.line.refuse(refused, why);
+            answers::denied(StatusCode::FORBIDDEN, &what.because(inside), unread)
+        }
+        Unanswered::Failed(why) => answers::failed(&what.because(why), unread),
+        Unanswered::Broken(why) => {
+            answers::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
+        }
+    })
+}
+
+/// A request as rules see it.
+fn judged<'a>(asked: &'a Asked, parts: &'a Parts, head: &'a Head) -> Judged<'a> {
+    Judged {
+        host: &asked.host,
+        port: asked.port,
+        scheme: asked.scheme,
+        method: parts.method.as_str(),
+        target: &head.target,
+    }
+}
+
+fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
+    Flow {
+        kind: FlowKind::Request,
+        host: asked.host.to_string(),
+        address: None,
+        via: None,
+        port: asked.port,
+        rule: None,
+        request: head.map(|head| FlowRequest::of(&judged(asked, parts, head))),
+        limit: None,
+    }
+}
+
+/// Sends a request on by a connection that is there, or by a new one.
+async fn send_on(
+    egress: &Arc<Egress>,
+    asked: &Arc<Asked>,
+    outgoing: &mut Outgoing,
+) -> Result<Response<Received>, Unanswered> {
+    let key = asked.key(outgoing.is_2);
+    // A connection that becomes a WebSocket is nobody else's.
+    while let Some(server) = egress.upstream.kept(key).await {
+        // What may be dialled for another request may not for this one.
+        let judged = judged(asked, &outgoing.parts, &outgoing.head);
+        let may = may(egress, &asked.host, server.place, asked.port, Some(&judged));
+        if outgoing.head.is_web_socket && server.is_2() || may.is_err() {
+            break;
+        }
+        match attempt(egress, asked, server, outgoing).await? {
+            Attempted::Answered(response) => return Ok(response),
+            Attempted::Unsent(_) => {}
+            Attempted::Failed(unanswered) => return Err(unanswered),
+        }
+        // It would be taken again and again.
+        egress.upstream.part(key);
+    }
+    let judged = judged(asked, &outgoing.parts, &outgoing.head);
+    let resolved = match addresses(egress, &asked.host, asked.port, Some(&judged)).await {
+        Ok(resolved) => resolved,
+        Err(Nowhere::Refused { why, inside }) => return Err(Unanswered::Refused { why, inside }),
+        Err(Nowhere::Unknown(why)) => {
+            // It was allowed, and somebody was asked for its name.
+            let why = format!("its name leads nowhere: {why}");
+            let opened = egress.line.open(outgoing.flow.clone(), false).await?;
+            let failure = Carried::nothing(why.clone()).at_last(true);
+            egress.line.close(&opened, failure);
+            return Err(Unanswered::Failed(why));
+        }
+    };
+    let mut failure = "its name leads nowhere".to_owned();
+    let mut places = resolved.into_iter().peekable();
+    while let Some(place) = places.next() {
+        let opened = open(egress, outgoing, place).await?;
+        let dialled = egress.upstream.dial(egress, asked, place, outgoing.is_2);
+        match dialled.await {
+            Ok(server) => {
+                egress.upstream.share(key, &server);
+                return match send(egress, asked, server, opened, outgoing).await {
+                    Attempted::Answered(response) => Ok(response),
+                    Attempted::Unsent(why) => Err(Unanswered::Failed(why)),
+                    Attempted::Failed(unanswered) => Err(unanswered),
+                };
+            }
+            Err(error) => {
+                failure = why_not(&error);
+                // Who is there and is not who was asked for is elsewhere no other.
+                let is_last = is_of_tls(&error) || places.peek().is_none();
+                let carried = Carried::nothing(failure.clone()).at_last(is_last);
+                egress.line.close(&opened, carried);
+                if is_last {
+                    break;
+                }
+            }
+        }
+    }
+    Err(Unanswered::Failed(failure))
+}
+
+/// Has a request recorded: what changes something is on disk then.
+async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<Opened> {
+    let mut flow = outgoing.flow.clone();
+    (flow.address, flow.via) = (place.address(), place.via(egress));
+    let waits = !outgoing.is_safe || outgoing.head.is_web_socket || outgoing.body.is_some();
+    egress.line.open(flow, waits).await
+}
+
+/// What came of a request by one connection.
+enum Attempted {
+    Answered(Response<Received>),
+    /// Nothing of it can have had an effect. Why there is no answer.
+    Unsent(String),
+    Failed(Unanswered),
+}
+
+async fn attempt(
+    egress: &Arc<Egress>,
+    asked: &Arc<Asked>,
+    server: Server,
+    outgoing: &mut Outgoing,
+) -> Result<Attempted, Unanswered> {
+    let opened = open(egress, outgoing, server.place).await?;
+    Ok(send(egress, asked, server, opened, outgoing).await)
+}
+
+/// Sends a request that is recorded.
+async fn send(
+    egress: &Arc<Egress>,
+    asked: &Arc<Asked>,
+    mut server: Server,
+    opened: Opened,
+    outgoing: &mut Outgoing,
+) -> Attempted {
+    let exchange = Exchange::new(egress, asked, opened, outgoing);
+    let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
+    let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
+    let Some(uri) = head::uri(asked, &outgoing.head, server.is_2()) else {
+        let why = "its target cannot be written".to_owned();
+        return Attempted::Failed(Unanswered::Broken(why));
+    };
+    let mut headers = outgoing.parts.headers.clone();
+    head::prepare(asked, &outgoing.head, &mut headers, server.is_2());
+    let mut request = Request::new(body);
+    *request.method_mut() = outgoing.parts.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    if server.is_2() {
+        *request.version_mut() = Version::HTTP_2;
+    }
+    let early = Early::heard(&mut request, exchange.gate().cloned());
+    let mut error = match early.unless_endless(server.send(request)).await {
+        Some(Ok(response)) => {
+            let answered = answered(exchange, server, response, outgoing);
+            return Attempted::Answered(answered);
+        }
+        Some(Err(error)) => error,
+        None => {
+            exchange.failed(ENDLESS.to_owned());
+            outgoing.body = exchange.release();
+            return Attempted::Failed(Unanswered::Failed(ENDLESS.to_owned()));
+        }
+    };
+    let unsent = error.take_message().map(Request::into_body);
+    let broken = exchange.failure();
+    let error = error.into_error();
+    let is_answered = error.is_parse();
+    let why = why_unanswered(&error);
+    exchange.failed(why.clone());
+    let is_unsent = unsent.is_some();
+    outgoing.body = match unsent {
+        Some(body) => body.into_incoming(),
+        None => exchange.release(),
+    };
+    if let Some(broken) = broken {
+        Attempted::Failed(Unanswered::Broken(broken))
+    } else if is_unsent || may_repeat && !is_answered {
+        Attempted::Unsent(why)
+    } else {
+        Attempted::Failed(Unanswered::Failed(why))
+    }
+}
+
+/// Makes a server's answer the program's.
+fn answered(
+    exchange: Arc<Exchange>,
+    server: Server,
+    mut response: Response<Incoming>,
+    outgoing: &mut Outgoing,
+) -> Response<Received> {
+    let status = response.status();
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        exchange.answered(status, None);
+        return web_socket::begin(exchange, response, outgoing);
+    }
+    // Where both tell a length, chunks do; such a server is not asked again (RFC 9112, 6.3).
+    let is_chunked = response.headers().contains_key(TRANSFER_ENCODING);
+    let is_doubtful = is_chunked && response.headers_mut().remove(CONTENT_LENGTH).is_some();
+    let kept = Some(server).filter(|server| !server.is_2() && !is_doubtful);
+    exchange.answered(status, kept);
+    head::strip(response.headers_mut());
+    *response.version_mut() = Version::default();
+    let (mut parts, body) = response.into_parts();
+    // What the client library noted there is about its own connection.
+    parts.extensions.clear();
+    Response::from_parts(parts, Received::new(body, exchange))
+}
+
+impl Exchange {
+    /// Its part of what its rule allows, where that limits something.
+    pub(crate) fn part(&self) -> Option<&Part> {
+        self.room.part()
+    }
+
+    /// Where what goes on beside is run.
+    pub(crate) fn egress(&self) -> &Arc<Egress> {
+        &self.egress
+    }
+
+    /// What a program is told whose exchange is not carried on.
+    pub(crate) fn denial(&self, parts: &Parts, why: &str) -> Denial {
+        Denial::of(&self.asked, parts, why.to_owned())
+    }
+}

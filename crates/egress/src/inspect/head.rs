@@ -1,0 +1,308 @@
+//! The head of a request: what it is for, and whether it can be read in one way only.
+
+use atoll_model::network::{HostPart, Network, Scheme, Target};
+use bytes::Bytes;
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::http::request::Parts;
+use hyper::http::uri::{self, PathAndQuery};
+use hyper::{Method, StatusCode, Uri, Version};
+
+use super::Asked;
+use super::limits::PATH_BYTES_MAX;
+use crate::refusals::shown;
+
+/// The longest method, bytes: it is recorded whole.
+const METHOD_BYTES_MAX: usize = 64;
+/// How much is repeated of what a program has written, bytes.
+const SHOWN_BYTES_MAX: usize = 256;
+
+/// What a request is, besides its parts.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) target: Target,
+    /// Whether it asks to go on as a WebSocket.
+    pub(crate) is_web_socket: bool,
+}
+
+/// Why a request is not even judged.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) status: StatusCode,
+    pub(crate) why: String,
+}
+
+fn fault(status: StatusCode, why: impl Into<String>) -> Fault {
+    let why = why.into();
+    Fault { status, why }
+}
+
+/// Headers that are for one connection only, besides those that `Connection` names
+/// (RFC 9110, 7.6.1), or that lead to another protocol.
+const OF_ONE_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("http2-settings"),
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-authenticate"),
+    HeaderName::from_static("proxy-authorization"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Headers by which some servers take a request for one of another method.
+const OTHER_METHOD: [&str; 3] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+];
+
+/// Reads the head of a request that came to a host.
+pub(crate) fn read(network: &Network, asked: &Asked, parts: &Parts) -> Result<Head, Fault> {
+    if parts.method.as_str().len() > METHOD_BYTES_MAX {
+        let why = format!("its method is longer than {METHOD_BYTES_MAX} bytes");
+        return Err(fault(StatusCode::NOT_IMPLEMENTED, why));
+    }
+    if parts.method == Method::CONNECT {
+        let why = "a connection through the host that was asked for is not carried";
+        return Err(fault(StatusCode::FORBIDDEN, why));
+    }
+    if parts.method == Method::TRACE {
+        let why = "TRACE shows what was sent, and is not sent on";
+        return Err(fault(StatusCode::FORBIDDEN, why));
+    }
+    if says_other_method(parts) && network.is_about_methods(&asked.host, asked.port) {
+        let why = "rules are about its method, and a header of it names another one";
+        return Err(fault(StatusCode::FORBIDDEN, why));
+    }
+    check_framing(parts)?;
+    check_host(asked, parts)?;
+    let written = parts.uri.path_and_query().map_or("/", |both| both.as_str());
+    let target = Target::parse(written)
+        .map_err(|error| fault(StatusCode::BAD_REQUEST, error.to_string()))?;
+    if target.path().len() > PATH_BYTES_MAX {
+        let why = format!("its path is longer than {PATH_BYTES_MAX} bytes");
+        return Err(fault(StatusCode::URI_TOO_LONG, why));
+    }
+    let is_web_socket = is_web_socket(parts)?;
+    Ok(Head {
+        target,
+        is_web_socket,
+    })
+}
+
+/// Whether a request asks for no change (RFC 9110, 9.2.1).
+pub(crate) fn is_safe(parts: &Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
+        && !says_other_method(parts)
+}
+
+fn says_other_method(parts: &Parts) -> bool {
+    let mut names = OTHER_METHOD.iter();
+    names.any(|name| parts.headers.contains_key(*name))
+}
+
+/// The length of a body is said once, or by chunks.
+fn check_framing(parts: &Parts) -> Result<(), Fault> {
+    let headers = &parts.headers;
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let (coding, length) = (codings.next(), lengths.next());
+    let is_chunked = |coding: &HeaderValue| {
+        coding
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"chunked")
+    };
+    let why = if codings.next().is_some() || lengths.next().is_some() {
+        "the length of its body is said more than once"
+    } else if coding.is_some() && length.is_some() {
+        "the length of its body is said in two ways"
+    } else if coding.is_some_and(|coding| !is_chunked(coding)) {
+        "its body is encoded for the connection in a way that is not carried"
+    } else {
+        return Ok(());
+    };
+    Err(fault(StatusCode::BAD_REQUEST, why))
+}
+
+/// Whoever is named is who was asked for.
+fn check_host(asked: &Asked, parts: &Parts) -> Result<(), Fault> {
+    let another = |named: &str| {
+        let why = format!(
+            "the request is for another host than {}: {:?}",
+            asked.authority.as_str(),
+            shown(named, SHOWN_BYTES_MAX)
+        );
+        fault(StatusCode::MISDIRECTED_REQUEST, why)
+    };
+    if let Some(authority) = parts.uri.authority()
+        && !asked.is(authority.as_str())
+    {
+        return Err(another(authority.as_str()));
+    }
+    if let Some(scheme) = parts.uri.scheme_str()
+        && scheme != asked.scheme_text()
+    {
+        let why = format!("it is said to be sent by {scheme}, and is not");
+        return Err(fault(StatusCode::MISDIRECTED_REQUEST, why));
+    }
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(_), Some(_)) => {
+            let why = "it names more than one host";
+            Err(fault(StatusCode::BAD_REQUEST, why))
+        }
+        (Some(host), None) => match host.to_str() {
+            Ok(host) if asked.is(host) => Ok(()),
+            _ => Err(another(&String::from_utf8_lossy(host.as_bytes()))),
+        },
+        (None, _) if parts.version == Version::HTTP_11 => {
+            Err(fault(StatusCode::BAD_REQUEST, "it names no host"))
+        }
+        (None, _) if parts.version == Version::HTTP_2 && parts.uri.authority().is_none() => {
+            Err(fault(StatusCode::BAD_REQUEST, "it names no host"))
+        }
+        // Older programs than those headers.
+        (None, _) => Ok(()),
+    }
+}
+
+/// Whether a request asks for a WebSocket. One for HTTP/2 is answered by HTTP/1.1, which
+/// RFC 9110 (7.8) allows; nothing else is carried.
+fn is_web_socket(parts: &Parts) -> Result<bool, Fault> {
+    let headers = &parts.headers;
+    if !headers.contains_key(UPGRADE) {
+        return Ok(false);
+    }
+    let mut is_web_socket = false;
+    for one in tokens(headers, &UPGRADE) {
+        if one.eq_ignore_ascii_case(b"websocket") {
+            is_web_socket = true;
+        } else if !one.eq_ignore_ascii_case(b"h2c") {
+            let why = format!(
+                "it asks for another protocol, {:?}, which is not carried",
+                shown(&String::from_utf8_lossy(one), SHOWN_BYTES_MAX)
+            );
+            return Err(fault(StatusCode::FORBIDDEN, why));
+        }
+    }
+    let is_asked = tokens(headers, &CONNECTION).any(|one| one.eq_ignore_ascii_case(b"upgrade"));
+    let is_possible = parts.method == Method::GET && parts.version == Version::HTTP_11;
+    Ok(is_web_socket && is_asked && is_possible)
+}
+
+/// The parts of a list in headers of one name.
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let values = headers.get_all(name).iter();
+    let parts = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    parts
+        .map(<[u8]>::trim_ascii)
+        .filter(|part| !part.is_empty())
+}
+
+/// Removes what is for one connection only. Whether trailers are welcome.
+pub(crate) fn strip(headers: &mut HeaderMap) -> bool {
+    let takes_trailers = tokens(headers, &TE).any(|one| one.eq_ignore_ascii_case(b"trailers"));
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = tokens(headers, &CONNECTION)
+            .filter_map(|one| HeaderName::from_bytes(one).ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in &OF_ONE_CONNECTION {
+        headers.remove(name);
+    }
+    takes_trailers
+}
+
+/// Makes the headers of a request those that are sent on.
+pub(crate) fn prepare(asked: &Asked, head: &Head, headers: &mut HeaderMap, is_2: bool) {
+    let takes_trailers = strip(headers);
+    if is_2 {
+        headers.remove(HOST);
+    } else {
+        headers.insert(HOST, asked.host_header.clone());
+        join_cookies(headers);
+    }
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        if !is_2 {
+            headers.insert(CONNECTION, HeaderValue::from_static("te"));
+        }
+    }
+    if head.is_web_socket {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    }
+}
+
+/// By HTTP/2 they may come apart, by HTTP/1.1 not (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let parts: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&parts.join(&b"; "[..])) {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+impl Asked {
+    /// Whether a host, with its port where that is not the usual one, is the one that was
+    /// asked for.
+    fn is(&self, written: &str) -> bool {
+        if written == self.authority.as_str() {
+            return true;
+        }
+        let (host, port) = match written.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, Some(port)),
+            _ => (written, None),
+        };
+        let port = match port {
+            None => Some(self.usual_port()),
+            Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().ok(),
+            Some(_) => None,
+        };
+        port == Some(self.port) && host.parse::<HostPart>().as_ref() == Ok(&self.host)
+    }
+
+    pub(super) fn usual_port(&self) -> u16 {
+        match self.scheme {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        }
+    }
+
+    pub(super) fn scheme_text(&self) -> &'static str {
+        match self.scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+/// Where a request goes to, written from what was judged.
+pub(super) fn uri(asked: &Asked, head: &Head, is_2: bool) -> Option<Uri> {
+    let written = Bytes::copy_from_slice(head.target.as_written().as_bytes());
+    let path = PathAndQuery::from_maybe_shared(written).ok()?;
+    let mut parts = uri::Parts::default();
+    parts.path_and_query = Some(path);
+    if is_2 {
+        parts.scheme = Some(match asked.scheme {
+            Scheme::Http => uri::Scheme::HTTP,
+            Scheme::Https => uri::Scheme::HTTPS,
+        });
+        parts.authority = Some(asked.authority.clone());
+    }
+    Uri::from_parts(parts).ok()
+}

@@ -1,0 +1,112 @@
+//! What a request takes while it is on its way: a place among all of them, and its part of
+//! what its rule allows.
+
+use std::sync::Arc;
+
+use atoll_model::network::{Flow, NetworkRule};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::Egress;
+use crate::limits::{Asked, Excess, Part, late};
+
+/// The place of one request.
+#[derive(Debug)]
+pub(crate) struct Room {
+    egress: Arc<Egress>,
+    part: Option<(Part, Flow)>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub(crate) enum Full {
+    /// Too many are on their way.
+    All(&'static str),
+    /// Its rule allows no more.
+    Rule(Excess),
+}
+
+impl Room {
+    /// Takes a place for a request that a rule has allowed. That there is none is recorded.
+    pub(crate) fn take(
+        egress: &Arc<Egress>,
+        rule: &NetworkRule,
+        flow: &Flow,
+        parts: &Parts,
+        body: &Incoming,
+    ) -> Result<Self, Full> {
+        let Ok(permit) = Arc::clone(&egress.room).try_acquire_owned() else {
+            let why = "too many requests of this run are on their way";
+            egress.line.refuse(flow.clone(), why.to_owned());
+            return Err(Full::All(why));
+        };
+        let asked = Asked::Request {
+            head: head_bytes(parts),
+            body: body.size_hint().exact(),
+        };
+        match egress.budgets.begin(rule, asked) {
+            Ok(part) => Ok(Self {
+                egress: Arc::clone(egress),
+                part: part.map(|part| (part, flow.clone())),
+                _permit: permit,
+            }),
+            Err(excess) => {
+                egress.line.refuse_beyond(flow.clone(), &excess);
+                Err(Full::Rule(excess))
+            }
+        }
+    }
+
+    /// Its part of what its rule allows, where that limits something.
+    pub(crate) fn part(&self) -> Option<&Part> {
+        self.part.as_ref().map(|(part, _)| part)
+    }
+
+    /// The limit that has ended it, if one has.
+    pub(crate) fn excess(&self) -> Option<&Excess> {
+        self.part().and_then(Part::excess)
+    }
+
+    /// Does something for the request, as long as it may last.
+    ///
+    /// # Errors
+    /// [`Excess`]: longer it may not.
+    pub(crate) async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, Excess> {
+        tokio::select! {
+            done = work => Ok(done),
+            excess = late(self.part()) => Err(excess),
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // Once, however often it was tried.
+        if let Some((part, flow)) = self.part.take()
+            && let Some(excess) = part.excess()
+        {
+            self.egress.line.refuse_beyond(flow, excess);
+        }
+    }
+}
+
+/// The bytes of a head, about: what a program can write into one counts as sent.
+fn head_bytes(parts: &Parts) -> u64 {
+    let target = parts
+        .uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    (parts.method.as_str().len() + target) as u64 + header_bytes(&parts.headers)
+}
+
+/// The bytes of headers or trailers.
+pub(super) fn header_bytes(headers: &HeaderMap) -> u64 {
+    let bytes = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len());
+    bytes.sum::<usize>() as u64
+}

@@ -1,0 +1,360 @@
+//! Connections to servers, kept for further requests to the same host, port and way.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use atoll_model::network::{HostPart, Scheme};
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::{Request, Response, body::Incoming};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, DnsName, ServerName};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::Asked;
+use super::body::Sent;
+use super::limits::{CONNECTION_WINDOW_BYTES, HEAD_BYTES_MAX, STREAM_WINDOW_BYTES};
+use super::tasks::Tasks;
+use crate::Egress;
+use crate::dial::{Place, dial};
+
+/// How long a server may take to answer the first packet, and then over TLS.
+const DIAL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection is kept that nobody uses: shorter than most servers keep theirs.
+const KEPT: Duration = Duration::from_secs(30);
+/// How many such connections are kept to one host.
+const KEPT_MAX: usize = 128;
+/// How many different ones are known at once.
+const HOSTS_MAX: usize = 512;
+
+/// What a connection is good for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) host: HostPart,
+    pub(crate) port: u16,
+    pub(crate) scheme: Scheme,
+    /// Whether the program speaks HTTP/2: then a server that does too is spoken to so.
+    pub(crate) is_2: bool,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    sender: Sender,
+    /// Where it was checked to lead.
+    pub(crate) place: Place,
+}
+
+#[derive(Debug)]
+enum Sender {
+    /// One request at a time.
+    One(http1::SendRequest<Sent>),
+    /// Many at once.
+    Many(http2::SendRequest<Sent>),
+}
+
+impl Server {
+    /// Whether requests are sent by HTTP/2.
+    pub(crate) fn is_2(&self) -> bool {
+        matches!(self.sender, Sender::Many(_))
+    }
+
+    /// Sends a request. What was not sent at all comes back with the error.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Sent>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Sent>>> {
+        match &mut self.sender {
+            Sender::One(sender) => sender.try_send_request(request).await,
+            Sender::Many(sender) => sender.try_send_request(request).await,
+        }
+    }
+
+    /// Whether it can be sent on, once the exchange before is all over.
+    async fn is_ready(&mut self) -> bool {
+        let ready = match &mut self.sender {
+            Sender::One(sender) => poll_fn(|context| sender.poll_ready(context)).await,
+            Sender::Many(sender) => poll_fn(|context| sender.poll_ready(context)).await,
+        };
+        ready.is_ok()
+    }
+
+    fn is_closed(&self) -> bool {
+        match &self.sender {
+            Sender::One(sender) => sender.is_closed(),
+            Sender::Many(sender) => sender.is_closed(),
+        }
+    }
+}
+
+/// All connections to servers.
+pub(crate) struct Upstream {
+    /// Offering HTTP/1.1 alone, and HTTP/2 first; none where TLS is not looked into.
+    tls: Option<[Arc<ClientConfig>; 2]>,
+    kept: Mutex<HashMap<Key, Vec<(Server, Instant)>>>,
+    pub(crate) tasks: Tasks,
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("Upstream").finish_non_exhaustive()
+    }
+}
+
+/// The certificates that this host trusts: what of them can be read.
+pub(crate) fn system_roots() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
+}
+
+/// The certificates in a text (PEM).
+pub(crate) fn roots_of(
+    text: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, super::CertificateError> {
+    let unread = |error: rustls::pki_types::pem::Error| {
+        super::CertificateError::Authority(format!("upstream-roots: {error}"))
+    };
+    CertificateDer::pem_slice_iter(text)
+        .collect::<Result<_, _>>()
+        .map_err(unread)
+}
+
+/// What speaks TLS with servers whose certificates these roots hold.
+pub(crate) fn client_configs(
+    roots: Vec<CertificateDer<'static>>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<[Arc<ClientConfig>; 2], rustls::Error> {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(roots);
+    let mut one = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    let mut both = one.clone();
+    one.alpn_protocols = vec![b"http/1.1".to_vec()];
+    both.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok([Arc::new(one), Arc::new(both)])
+}
+
+impl Upstream {
+    pub(crate) fn new(tls: Option<[Arc<ClientConfig>; 2]>) -> Self {
+        Self {
+            tls,
+            kept: Mutex::default(),
+            tasks: Tasks::default(),
+        }
+    }
+
+    fn kept_now(&self) -> MutexGuard<'_, HashMap<Key, Vec<(Server, Instant)>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all connections.
+    pub(crate) async fn end(&self) {
+        self.kept_now().clear();
+        self.tasks.end().await;
+    }
+
+    /// A connection that is there already.
+    pub(crate) async fn kept(&self, key: &Key) -> Option<Server> {
+        loop {
+            let mut server = self.take(key)?;
+            if server.is_ready().await {
+                return Some(server);
+            }
+        }
+    }
+
+    fn take(&self, key: &Key) -> Option<Server> {
+        let mut kept = self.kept_now();
+        let servers = kept.get_mut(key)?;
+        while let Some((server, since)) = servers.pop() {
+            if server.is_closed() || since.elapsed() > KEPT {
+                continue;
+            }
+            if let Sender::Many(sender) = &server.sender {
+                let sender = Sender::Many(sender.clone());
+                let place = server.place;
+                servers.push((server, Instant::now()));
+                return Some(Server { sender, place });
+            }
+            return Some(server);
+        }
+        None
+    }
+
+    /// Keeps a connection that others can use at the same time, if it is one.
+    pub(crate) fn share(&self, key: &Key, server: &Server) {
+        if let Sender::Many(sender) = &server.sender {
+            let sender = Sender::Many(sender.clone());
+            let place = server.place;
+            self.keep(key, Server { sender, place });
+        }
+    }
+
+    /// Forgets a connection that takes no more requests.
+    pub(crate) fn part(&self, key: &Key) {
+        if let Some(servers) = self.kept_now().get_mut(key) {
+            servers.retain(|(server, _)| !server.is_2());
+        }
+    }
+
+    /// Keeps a connection for whoever comes next.
+    pub(crate) fn keep(&self, key: &Key, server: Server) {
+        if server.is_closed() {
+            return;
+        }
+        let mut kept = self.kept_now();
+        if kept.len() >= HOSTS_MAX && !kept.contains_key(key) {
+            return;
+        }
+        let servers = match kept.get_mut(key) {
+            Some(servers) => servers,
+            None => kept.entry(key.clone()).or_default(),
+        };
+        let is_shared = server.is_2() && servers.iter().any(|(one, _)| one.is_2());
+        if servers.len() < KEPT_MAX && !is_shared {
+            servers.push((server, Instant::now()));
+        }
+    }
+
+    /// Forgets connections that nobody has used for long, again and again.
+    pub(crate) async fn forget(&self) {
+        loop {
+            tokio::time::sleep(KEPT / 4).await;
+            self.kept_now().retain(|_, servers| {
+                servers.retain(|(server, since)| !server.is_closed() && since.elapsed() < KEPT);
+                !servers.is_empty()
+            });
+        }
+    }
+
+    /// Dials a place that was checked.
+    pub(crate) async fn dial(
+        &self,
+        egress: &Egress,
+        asked: &Asked,
+        place: Place,
+        is_2: bool,
+    ) -> io::Result<Server> {
+        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+        let dialled = dial(egress, &asked.host, asked.port, place);
+        let stream = timeout(DIAL_PATIENCE, dialled).await.map_err(late)??;
+        stream.stream.set_nodelay(true)?;
+        let sender = match asked.scheme {
+            Scheme::Http => self.speak(stream, is_2).await?,
+            Scheme::Https => {
+                let config = self
+                    .tls
+                    .as_ref()
+                    .map(|[one, both]| if is_2 { both } else { one });
+                let config = config.ok_or(io::ErrorKind::Unsupported)?;
+                let connector = TlsConnector::from(Arc::clone(config));
+                let name = server_name(&asked.host)?;
+                let stream = timeout(DIAL_PATIENCE, connector.connect(name, stream))
+                    .await
+                    .map_err(late)??;
+                let speaks_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                self.speak(stream, speaks_2).await?
+            }
+        };
+        Ok(Server { sender, place })
+    }
+
+    /// Begins to speak HTTP.
+    async fn speak<T>(&self, stream: T, is_2: bool) -> io::Result<Sender>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let stream = TokioIo::new(stream);
+        if !is_2 {
+            let mut builder = http1::Builder::new();
+            builder.max_buf_size(HEAD_BYTES_MAX);
+            let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
+            // What goes wrong with it is told to who waits for an answer.
+            self.tasks
+                .spawn(async move { drop(connection.with_upgrades().await) });
+            return Ok(Sender::One(sender));
+        }
+        let mut builder = http2::Builder::new(self.tasks.clone());
+        builder
+            .timer(TokioTimer::new())
+            .max_header_list_size(HEAD_BYTES_MAX as u32)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
+        self.tasks.spawn(async move { drop(connection.await) });
+        Ok(Sender::Many(sender))
+    }
+}
+
+fn server_name(host: &HostPart) -> io::Result<ServerName<'static>> {
+    match host {
+        HostPart::Address(address) => Ok(ServerName::IpAddress((*address).into())),
+        HostPart::Name(name) => DnsName::try_from(name.to_string())
+            .map(ServerName::DnsName)
+            .map_err(io::Error::other),
+    }
+}
+
+/// Why a request has no answer, in words.
+pub(crate) fn why_unanswered(error: &hyper::Error) -> String {
+    let what = match error.is_parse() {
+        true => "the host's answer cannot be read",
+        false => "the host ended the connection",
+    };
+    // The library's own words alone say little of HTTP/2.
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{what}: {error}: {cause}"),
+        None => format!("{what}: {error}"),
+    }
+}
+
+/// Whether a server was there, and TLS with it was not.
+pub(crate) fn is_of_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
+/// Why a server could not be reached, in words.
+pub(crate) fn why_not(error: &io::Error) -> String {
+    let of_tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(of_tls) = of_tls else {
+        return match error.kind() {
+            io::ErrorKind::TimedOut => "the host does not answer".to_owned(),
+            io::ErrorKind::ConnectionRefused => {
+                "the host cannot be reached: nothing listens at that port of it".to_owned()
+            }
+            _ => format!("the host cannot be reached: {error}"),
+        };
+    };
+    let rustls::Error::InvalidCertificate(why) = of_tls else {
+        return format!("the host cannot be reached by TLS: {of_tls}");
+    };
+    let why = match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it does not hold yet".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name".to_owned()
+        }
+        CertificateError::UnknownIssuer => "nobody that this host trusts has signed it".to_owned(),
+        CertificateError::Other(_) => {
+            "it is signed by itself, or a certificate for signing others".to_owned()
+        }
+        other => other.to_string(),
+    };
+    format!("the host's certificate is not accepted: {why}")
+}

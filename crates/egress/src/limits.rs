@@ -1,0 +1,361 @@
+//! What rules let happen at most, counted over a whole run.
+//!
+//! A rule that limits something has a budget, which it shares with the other rules of its
+//! table. Each of its flows is a part of that while it lasts, and asks before anything of
+//! it passes.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use atoll_model::network::{Frequency, Limit, Network, NetworkRule, RuleLimits};
+use tokio::time::sleep_until;
+
+/// How much of a flow that is limited is carried at once at most, bytes.
+const PIECE_BYTES_MAX: u64 = 16 * 1024;
+/// How long one piece takes where a rate is held, as a part of a second.
+const PIECES_PER_SECOND: u64 = 8;
+/// The longest pause for a rate: beyond it a flow waits for ever anyway.
+const PAUSE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// From the program, or to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Up,
+    Down,
+}
+
+/// The budgets of all rules that limit something.
+#[derive(Debug, Default)]
+pub(crate) struct Budgets(Vec<Arc<Budget>>);
+
+/// What is left of what one table of a profile allows.
+#[derive(Debug)]
+struct Budget {
+    limits: RuleLimits,
+    origin: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the bucket of requests is full again.
+    full: Option<Instant>,
+    /// How many flows there are.
+    open: u32,
+    up: Carried,
+    down: Carried,
+}
+
+/// What has been carried one way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Carried {
+    bytes: u64,
+    /// A flow has ended because there was no more to carry.
+    is_spent: bool,
+    /// When all that was let pass has passed, at the rate that is held.
+    passed: Option<Instant>,
+}
+
+/// A flow, as a part of what its rule allows.
+#[derive(Debug)]
+pub(crate) struct Part {
+    budget: Arc<Budget>,
+    /// The rule as it is told.
+    rule: String,
+    until: Option<Instant>,
+    /// How much of its body was let pass, bytes.
+    body: Mutex<u64>,
+    excess: OnceLock<Excess>,
+}
+
+/// What a flow asks to begin with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    /// Bytes both ways.
+    Tunnel,
+    /// A request, with the bytes of its head and of its body, if it tells them.
+    Request { head: u64, body: Option<u64> },
+}
+
+/// What is beyond a limit.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", self.why())]
+pub(crate) struct Excess {
+    pub(crate) limit: Limit,
+    /// The limit as it is written.
+    said: String,
+    /// The rule as it is told, without where it is written.
+    pub(crate) rule: String,
+    /// How long it takes until there is room again, where there will be.
+    pub(crate) again: Option<Duration>,
+}
+
+impl Excess {
+    /// Why, in words: the same for every flow.
+    pub(crate) fn why(&self) -> String {
+        let what = match self.limit {
+            Limit::Requests => "there are more requests than its rule allows",
+            Limit::Connections => "there are more at once than its rule allows",
+            Limit::Upload => "more would be sent than its rule allows in a run",
+            Limit::Download => "more would come back than its rule allows in a run",
+            Limit::Body => "its body is longer than its rule allows",
+            Limit::Duration => "it takes longer than its rule allows",
+        };
+        format!("{what} ({})", self.said)
+    }
+}
+
+impl Budgets {
+    /// Those of a network's rules.
+    pub(crate) fn new(network: &Network) -> Self {
+        let mut budgets = Self::default();
+        for rule in network.allow.iter().filter(|rule| !rule.limits.is_empty()) {
+            if budgets.of(rule).is_none() {
+                budgets.0.push(Arc::new(Budget {
+                    limits: rule.limits.clone(),
+                    origin: rule.origin.clone(),
+                    state: Mutex::default(),
+                }));
+            }
+        }
+        budgets
+    }
+
+    fn of(&self, rule: &NetworkRule) -> Option<&Arc<Budget>> {
+        let is_its = |one: &&Arc<Budget>| one.origin == rule.origin && one.limits == rule.limits;
+        self.0.iter().find(is_its)
+    }
+
+    /// Begins a flow that a rule has allowed: nothing where the rule limits nothing.
+    ///
+    /// # Errors
+    /// [`Excess`]: it may not begin.
+    pub(crate) fn begin(&self, rule: &NetworkRule, asked: Asked) -> Result<Option<Part>, Excess> {
+        if rule.limits.is_empty() {
+            return Ok(None);
+        }
+        let now = Instant::now();
+        let told = rule.to_string();
+        // All such rules have theirs: what has none is not let pass unlimited.
+        let Some(budget) = self.of(rule) else {
+            return Err(Excess {
+                limit: Limit::Connections,
+                said: "nothing counts them".to_owned(),
+                rule: told,
+                again: None,
+            });
+        };
+        let begun = budget.begin(asked, now);
+        let rule = |excess: Excess| Excess {
+            rule: told.clone(),
+            ..excess
+        };
+        begun.map_err(rule)?;
+        let lasts = budget.limits.duration_ms;
+        let until = lasts.and_then(|ms| now.checked_add(Duration::from_millis(ms.get())));
+        Ok(Some(Part {
+            budget: Arc::clone(budget),
+            rule: told,
+            until,
+            body: Mutex::new(0),
+            excess: OnceLock::new(),
+        }))
+    }
+}
+
+impl Budget {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn excess(&self, limit: Limit) -> Excess {
+        Excess {
+            limit,
+            said: self.limits.said(limit),
+            rule: String::new(),
+            again: None,
+        }
+    }
+
+    fn begin(&self, asked: Asked, now: Instant) -> Result<(), Excess> {
+        let mut state = self.state();
+        let (head, body) = match asked {
+            Asked::Tunnel => (0, None),
+            Asked::Request { head, body } => (head, body),
+        };
+        if self
+            .limits
+            .body
+            .zip(body)
+            .is_some_and(|(most, body)| body > most)
+        {
+            return Err(self.excess(Limit::Body));
+        }
+        let all = head.saturating_add(body.unwrap_or_default());
+        if !state.up.has_room(all, self.limits.upload.map(u64::from)) {
+            return Err(self.excess(Limit::Upload));
+        }
+        if !state.down.has_room(0, self.limits.download.map(u64::from)) {
+            return Err(self.excess(Limit::Download));
+        }
+        if self
+            .limits
+            .connections
+            .is_some_and(|most| state.open >= most.get())
+        {
+            return Err(Excess {
+                again: Some(Duration::from_secs(1)),
+                ..self.excess(Limit::Connections)
+            });
+        }
+        if let (Some(most), Asked::Request { .. }) = (self.limits.requests, asked) {
+            take(&mut state.full, most, now).map_err(|again| Excess {
+                again: Some(again),
+                ..self.excess(Limit::Requests)
+            })?;
+        }
+        state.up.bytes = state.up.bytes.saturating_add(head);
+        state.open = state.open.saturating_add(1);
+        Ok(())
+    }
+}
+
+impl Carried {
+    fn has_room(&self, bytes: u64, most: Option<u64>) -> bool {
+        let fits = |most| self.bytes.checked_add(bytes).is_some_and(|all| all <= most);
+        !self.is_spent && most.is_none_or(fits)
+    }
+}
+
+/// Takes one out of a bucket that holds as many as may be sent in the time, and fills
+/// evenly.
+///
+/// # Errors
+/// How long it takes until there is one.
+fn take(full: &mut Option<Instant>, most: Frequency, now: Instant) -> Result<(), Duration> {
+    let whole = most.per.duration();
+    let each = whole / most.count.get();
+    let after = full.map_or(now, |full| full.max(now)) + each;
+    let empty = after.saturating_duration_since(now);
+    if empty > whole {
+        return Err(empty - whole);
+    }
+    *full = Some(after);
+    Ok(())
+}
+
+impl Part {
+    /// Lets so many bytes pass; the time from which on they may, if that is not now.
+    ///
+    /// # Errors
+    /// [`Excess`]: they may not, and nothing more of this flow may.
+    pub(crate) fn pass(&self, way: Way, bytes: u64) -> Result<Option<Instant>, Excess> {
+        if let Some(excess) = self.excess.get() {
+            return Err(excess.clone());
+        }
+        let now = Instant::now();
+        let limits = &self.budget.limits;
+        if self.until.is_some_and(|until| until <= now) {
+            return Err(self.end(Limit::Duration));
+        }
+        let limit = match way {
+            Way::Up => Limit::Upload,
+            Way::Down => Limit::Download,
+        };
+        if let (Way::Up, Some(most)) = (way, limits.body) {
+            let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
+            *body = body.saturating_add(bytes);
+            if *body > most {
+                return Err(self.end(Limit::Body));
+            }
+        }
+        let mut state = self.budget.state();
+        let (carried, most) = match way {
+            Way::Up => (&mut state.up, limits.upload),
+            Way::Down => (&mut state.down, limits.download),
+        };
+        if !carried.has_room(bytes, most.map(u64::from)) {
+            carried.is_spent = true;
+            return Err(self.end(limit));
+        }
+        carried.bytes = carried.bytes.saturating_add(bytes);
+        let Some(rate) = limits.rate else {
+            return Ok(None);
+        };
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.get());
+        let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(PAUSE_MAX);
+        let begins = carried.passed.map_or(now, |passed| passed.max(now));
+        // Whoever has it wait for longer waits as long as all that is.
+        let passed = begins.checked_add(takes).unwrap_or(begins);
+        carried.passed = Some(passed);
+        Ok(Some(passed))
+    }
+
+    /// The same, once they may.
+    pub(crate) async fn passed(&self, way: Way, bytes: usize) -> Result<(), Excess> {
+        if let Some(from) = self.pass(way, bytes as u64)? {
+            sleep_until(from.into()).await;
+        }
+        Ok(())
+    }
+
+    /// How many bytes are best carried at once.
+    pub(crate) fn piece_bytes(&self) -> usize {
+        let rate = self
+            .budget
+            .limits
+            .rate
+            .map(|rate| rate.get() / PIECES_PER_SECOND);
+        let piece = rate.map_or(PIECE_BYTES_MAX, |piece| piece.clamp(1, PIECE_BYTES_MAX));
+        usize::try_from(piece).unwrap_or(1)
+    }
+
+    /// Returns when it has lasted as long as it may.
+    pub(crate) async fn late(&self) -> Excess {
+        match self.until {
+            Some(until) => sleep_until(until.into()).await,
+            None => std::future::pending().await,
+        }
+        self.end(Limit::Duration)
+    }
+
+    /// What has ended it, if a limit has.
+    pub(crate) fn excess(&self) -> Option<&Excess> {
+        self.excess.get()
+    }
+
+    fn end(&self, limit: Limit) -> Excess {
+        let rule = self.rule.clone();
+        let excess = Excess {
+            rule,
+            ..self.budget.excess(limit)
+        };
+        self.excess.get_or_init(|| excess).clone()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut state = self.budget.state();
+        state.open = state.open.saturating_sub(1);
+    }
+}
+
+/// The same as [`Part::late`] where there is one.
+pub(crate) async fn late(part: Option<&Part>) -> Excess {
+    match part {
+        Some(part) => part.late().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The same as [`Part::passed`] where there is one.
+pub(crate) async fn passed(part: Option<&Part>, way: Way, bytes: usize) -> Result<(), Excess> {
+    match part {
+        Some(part) => part.passed(way, bytes).await,
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

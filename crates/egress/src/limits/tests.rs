@@ -1,0 +1,208 @@
+//! What is left of what rules allow, by the clock that is there.
+
+use std::num::NonZero;
+
+use super::*;
+
+/// Rules of one table, for these hosts, with these limits.
+fn network(hosts: &[&str], limits: RuleLimits) -> Network {
+    let rule = |host: &&str| NetworkRule {
+        limits: limits.clone(),
+        to: host.parse().unwrap(),
+        ..NetworkRule::learning()
+    };
+    Network {
+        allow: hosts.iter().map(rule).collect(),
+        ..Network::default()
+    }
+}
+
+fn one(limits: RuleLimits) -> (Network, Budgets) {
+    let network = network(&["example.com"], limits);
+    let budgets = Budgets::new(&network);
+    (network, budgets)
+}
+
+fn request(head: u64, body: Option<u64>) -> Asked {
+    Asked::Request { head, body }
+}
+
+#[test]
+fn a_bucket_of_requests_is_full_at_first_and_fills_evenly() {
+    let most: Frequency = "3/min".parse().unwrap();
+    let start = Instant::now();
+    let mut full = None;
+    let mut sent = Vec::new();
+    for second in 0..120 {
+        if take(&mut full, most, start + Duration::from_secs(second)).is_ok() {
+            sent.push(second);
+        }
+    }
+    assert_eq!(sent, [0, 1, 2, 20, 40, 60, 80, 100]);
+    let again = take(&mut full, most, start + Duration::from_secs(110));
+    assert_eq!(again, Err(Duration::from_secs(10)));
+}
+
+#[test]
+fn what_all_hosts_of_a_table_allow_is_counted_together() {
+    let limits = RuleLimits {
+        requests: Some("2/h".parse().unwrap()),
+        ..RuleLimits::default()
+    };
+    let network = network(&["a.example", "b.example"], limits);
+    let budgets = Budgets::new(&network);
+    let [a, b] = &network.allow[..] else {
+        panic!("two rules");
+    };
+    let _first = budgets.begin(a, request(1, None)).unwrap();
+    let _second = budgets.begin(b, request(1, None)).unwrap();
+    for rule in [a, b] {
+        let excess = budgets.begin(rule, request(1, None)).unwrap_err();
+        assert_eq!(excess.limit, Limit::Requests);
+        let again = excess.again.unwrap().as_secs();
+        assert!((1790..=1800).contains(&again), "{again}");
+        assert!(excess.why().ends_with("(requests = \"2/h\")"), "{excess}");
+        assert_eq!(excess.rule, rule.to_string());
+    }
+    // Another table says the same and is another one.
+    let mut other = a.clone();
+    other.limits.table = 7;
+    let network = Network {
+        allow: vec![a.clone(), other.clone()],
+        ..Network::default()
+    };
+    let budgets = Budgets::new(&network);
+    for rule in [a, a, &other, &other] {
+        assert!(budgets.begin(rule, request(1, None)).is_ok());
+    }
+    assert!(budgets.begin(&other, request(1, None)).is_err());
+}
+
+#[test]
+fn what_has_ended_leaves_room() {
+    let (network, budgets) = one(RuleLimits {
+        connections: NonZero::new(2),
+        ..RuleLimits::default()
+    });
+    let rule = &network.allow[0];
+    let first = budgets.begin(rule, Asked::Tunnel).unwrap();
+    let second = budgets.begin(rule, Asked::Tunnel).unwrap();
+    let excess = budgets.begin(rule, Asked::Tunnel).unwrap_err();
+    assert_eq!(excess.limit, Limit::Connections);
+    drop(first);
+    let third = budgets.begin(rule, Asked::Tunnel).unwrap();
+    assert!(budgets.begin(rule, Asked::Tunnel).is_err());
+    drop((second, third));
+    assert!(budgets.begin(rule, Asked::Tunnel).is_ok());
+}
+
+#[test]
+fn what_would_pass_a_limit_of_bytes_ends_and_nothing_follows() {
+    for (way, limits, limit) in [
+        (
+            Way::Up,
+            RuleLimits {
+                upload: NonZero::new(100),
+                ..RuleLimits::default()
+            },
+            Limit::Upload,
+        ),
+        (
+            Way::Down,
+            RuleLimits {
+                download: NonZero::new(100),
+                ..RuleLimits::default()
+            },
+            Limit::Download,
+        ),
+    ] {
+        let (network, budgets) = one(limits);
+        let rule = &network.allow[0];
+        let part = budgets.begin(rule, Asked::Tunnel).unwrap().unwrap();
+        let other = budgets.begin(rule, Asked::Tunnel).unwrap().unwrap();
+        assert!(part.pass(way, 60).unwrap().is_none());
+        assert!(other.pass(way, 40).unwrap().is_none());
+        assert_eq!(part.pass(way, 1).unwrap_err().limit, limit);
+        assert_eq!(part.excess().unwrap().limit, limit);
+        // Not a byte more, neither of this one nor of others.
+        assert!(part.pass(way, 0).is_err());
+        assert!(other.pass(way, 1).is_err());
+        let next = budgets.begin(rule, Asked::Tunnel).unwrap_err();
+        assert_eq!(next.limit, limit);
+    }
+}
+
+#[test]
+fn what_is_declared_is_refused_before_anything_is_sent() {
+    let (network, budgets) = one(RuleLimits {
+        body: Some(50),
+        upload: NonZero::new(100),
+        ..RuleLimits::default()
+    });
+    let rule = &network.allow[0];
+    let begin = |head, body| budgets.begin(rule, request(head, body));
+    assert_eq!(begin(1, Some(51)).unwrap_err().limit, Limit::Body);
+    assert_eq!(begin(51, Some(50)).unwrap_err().limit, Limit::Upload);
+    assert_eq!(begin(101, None).unwrap_err().limit, Limit::Upload);
+    // Nothing of that was counted, but heads are.
+    let part = begin(50, Some(50)).unwrap().unwrap();
+    assert!(part.pass(Way::Up, 50).unwrap().is_none());
+    assert_eq!(begin(1, None).unwrap_err().limit, Limit::Upload);
+    // What comes back is no body of a request.
+    assert!(part.pass(Way::Down, 1000).unwrap().is_none());
+    assert_eq!(part.pass(Way::Up, 1).unwrap_err().limit, Limit::Body);
+}
+
+#[test]
+fn a_rate_has_each_way_wait_for_what_passes() {
+    let (network, budgets) = one(RuleLimits {
+        rate: NonZero::new(1000),
+        ..RuleLimits::default()
+    });
+    let begin = || {
+        let begun = budgets.begin(&network.allow[0], Asked::Tunnel);
+        begun.unwrap().unwrap()
+    };
+    let (part, other) = (begin(), begin());
+    assert_eq!(part.piece_bytes(), 125);
+    let start = Instant::now();
+    let from = |part: &Part, way, bytes| {
+        let from = part.pass(way, bytes).unwrap().unwrap();
+        from.duration_since(start).as_secs()
+    };
+    assert_eq!(from(&part, Way::Up, 5000), 5);
+    assert_eq!(from(&other, Way::Up, 5000), 10);
+    assert_eq!(from(&part, Way::Down, 3000), 3);
+    // What nobody waits for is no reason to stop.
+    assert!(part.pass(Way::Down, u64::MAX).is_ok());
+    assert!(part.pass(Way::Down, u64::MAX).is_ok());
+}
+
+#[tokio::test]
+async fn what_lasts_too_long_is_ended() {
+    let (network, budgets) = one(RuleLimits {
+        duration_ms: NonZero::new(30),
+        ..RuleLimits::default()
+    });
+    let begun = budgets.begin(&network.allow[0], Asked::Tunnel);
+    let part = begun.unwrap().unwrap();
+    assert!(part.pass(Way::Up, 1).unwrap().is_none());
+    let excess = part.late().await;
+    assert_eq!(excess.limit, Limit::Duration);
+    assert!(excess.why().ends_with("(duration = \"30ms\")"), "{excess}");
+    assert!(part.pass(Way::Up, 1).is_err());
+}
+
+#[test]
+fn what_is_not_limited_has_no_budget() {
+    let (network, budgets) = one(RuleLimits::default());
+    let begun = budgets.begin(&network.allow[0], request(u64::MAX, Some(u64::MAX)));
+    assert!(begun.unwrap().is_none());
+    // What should have one and has none is no way around it.
+    let (limited, _) = one(RuleLimits {
+        body: Some(1),
+        ..RuleLimits::default()
+    });
+    let begun = budgets.begin(&limited.allow[0], Asked::Tunnel);
+    assert!(begun.is_err());
+}

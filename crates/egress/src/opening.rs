@@ -1,0 +1,188 @@
+//! The beginning of a connection that is carried as it is: its first bytes are read until
+//! they tell whom they are for. Where TLS begins twice, since the server asks the program
+//! to (RFC 8446, 4.1.4), the second beginning is read too.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use atoll_model::network::{HostName, HostPart};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::hello::{self, Hello};
+use crate::limits::{Excess, Part, Way, passed};
+
+/// How long a program may take over the first bytes of TLS.
+const HELLO_PATIENCE: Duration = Duration::from_secs(30);
+/// The longest beginning of TLS that is read, bytes.
+const HELLO_BYTES_MAX: usize = 64 * 1024;
+/// How much is read at once, bytes.
+const BLOCK_BYTES: usize = 4 * 1024;
+
+/// Why a connection ended before both sides had ended it.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It was for another host than was asked for.
+    ForAnother(String),
+    /// Something went wrong.
+    Failed(String),
+    /// Its rule allows no more.
+    Beyond(Excess),
+}
+
+impl From<Excess> for Stop {
+    fn from(excess: Excess) -> Self {
+        Self::Beyond(excess)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Both sides of a connection at its beginning.
+pub(crate) struct Opening<'a> {
+    pub(crate) program: &'a mut TcpStream,
+    pub(crate) server: &'a mut TcpStream,
+    /// What was read of the program's side and not sent on yet.
+    pub(crate) held: Vec<u8>,
+    /// From the program, bytes.
+    pub(crate) up: &'a AtomicU64,
+    /// To the program, bytes.
+    pub(crate) down: &'a AtomicU64,
+    /// Its part of what its rule allows, where that limits something.
+    pub(crate) part: Option<&'a Part>,
+}
+
+impl Opening<'_> {
+    /// Waits for whoever speaks first. What the program says first is sent on if it is for
+    /// nobody but who it asked for.
+    pub(crate) async fn pass(mut self, host: &HostPart) -> Result<(), Stop> {
+        let HostPart::Name(name) = host else {
+            return self.send(self.held.len()).await;
+        };
+        if self.held.is_empty() {
+            // Not by readiness: that may be told when there is nothing to read.
+            let mut seen = [0];
+            self.held.reserve(BLOCK_BYTES);
+            tokio::select! {
+                got = self.program.read_buf(&mut self.held) => got?,
+                peeked = self.server.peek(&mut seen) => return peeked.map(drop).map_err(Stop::from),
+            };
+        }
+        match self.hello(name, 0).await? {
+            Hello::Tls(_) => self.begin_tls(name).await,
+            Hello::Other | Hello::Partial | Hello::Malformed => self.send(self.held.len()).await,
+        }
+    }
+
+    /// Reads until it is known what begins after so many bytes.
+    async fn hello(&mut self, name: &HostName, after: usize) -> Result<Hello, Stop> {
+        let hello = loop {
+            let bytes = self.held.get(after..).unwrap_or_default();
+            match hello::read(bytes) {
+                Hello::Partial if bytes.len() < HELLO_BYTES_MAX => {}
+                Hello::Partial => break Hello::Malformed,
+                hello => break hello,
+            }
+            if self.read().await? == 0 {
+                break Hello::Partial;
+            }
+        };
+        if hello.is_for_another(name) {
+            return Err(Stop::ForAnother(format!(
+                "the connection is for another host than {name}: {hello}"
+            )));
+        }
+        Ok(hello)
+    }
+
+    /// Sends the beginning of TLS, and waits for what the server makes of it: only then is
+    /// it known whether there will be another one.
+    async fn begin_tls(mut self, name: &HostName) -> Result<(), Stop> {
+        let Some(end) = hello::end(&self.held) else {
+            return Err(Stop::Failed("the beginning of TLS has no end".to_owned()));
+        };
+        self.send(end).await?;
+        if self.asks_again().await? {
+            let begin = self.second_begins().await?;
+            match self.hello(name, begin).await? {
+                Hello::Tls(_) => {}
+                Hello::Other | Hello::Partial | Hello::Malformed => {
+                    let why = "TLS was to begin again, and did not";
+                    return Err(Stop::Failed(why.to_owned()));
+                }
+            }
+        }
+        self.send(self.held.len()).await
+    }
+
+    /// Whether the server wants TLS to begin again. What it says is passed on.
+    async fn asks_again(&mut self) -> Result<bool, Stop> {
+        let mut said = Vec::with_capacity(BLOCK_BYTES);
+        loop {
+            if let Some(asks) = hello::asks_again(&said) {
+                return Ok(asks);
+            }
+            let before = said.len();
+            if self.server.read_buf(&mut said).await? == 0 {
+                return Ok(false);
+            }
+            let new = said.get(before..).unwrap_or_default();
+            passed(self.part, Way::Down, new.len()).await?;
+            self.program.write_all(new).await?;
+            self.down.fetch_add(new.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the second beginning lies in what the program has said meanwhile: data that
+    /// it sent too early, and a record that old machines on the way want, come before it.
+    async fn second_begins(&mut self) -> Result<usize, Stop> {
+        let mut at = 0;
+        loop {
+            let rest = self.held.get(at..).unwrap_or_default();
+            match hello::passes_over(rest) {
+                Some(0) => return Ok(at),
+                Some(length) => at += length,
+                None if self.held.len() > HELLO_BYTES_MAX => {
+                    // What was sent too early is nobody's any more.
+                    self.send(at).await?;
+                    at = 0;
+                    if self.read().await? == 0 {
+                        return Ok(at);
+                    }
+                }
+                None => {
+                    if self.read().await? == 0 {
+                        return Ok(at);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<usize, Stop> {
+        match timeout(HELLO_PATIENCE, self.program.read_buf(&mut self.held)).await {
+            Ok(got) => Ok(got?),
+            Err(_) => Err(Stop::Failed(
+                "the beginning of TLS took too long".to_owned(),
+            )),
+        }
+    }
+
+    /// Sends on so many of the bytes that are held.
+    async fn send(&mut self, count: usize) -> Result<(), Stop> {
+        let first: Vec<u8> = self.held.drain(..count).collect();
+        passed(self.part, Way::Up, first.len()).await?;
+        self.server.write_all(&first).await?;
+        self.up.fetch_add(first.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

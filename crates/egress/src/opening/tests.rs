@@ -1,0 +1,213 @@
+//! Beginnings of connections that are carried as they are, against a server that writes
+//! down what reaches it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use atoll_model::network::{HostName, HostPart};
+use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::{Opening, Stop};
+use crate::hello::AGAIN;
+use crate::tests::client_hello;
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap());
+    let (near, far) = tokio::join!(near, listener.accept());
+    (near.unwrap(), far.unwrap().0)
+}
+
+/// A server's first message: one that asks to begin again, or not.
+fn server_hello(asks_again: bool) -> Vec<u8> {
+    let random = if asks_again { AGAIN } else { [9; 32] };
+    let body = [&[3, 3][..], &random, &[0, 0x13, 0x01, 0, 0, 0]].concat();
+    let message = [&[2, 0, 0, body.len() as u8][..], &body].concat();
+    [&[22, 3, 3, 0, message.len() as u8][..], &message].concat()
+}
+
+/// What reaches a server of what a program says, first and once the server has answered;
+/// and how the beginning ended.
+async fn reaches(first: &[u8], answer: &[u8], then: &[u8]) -> (Vec<u8>, Result<(), Stop>) {
+    let (mut program, mut inside) = pair().await;
+    let (mut outside, mut server) = pair().await;
+    let work = async {
+        let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
+        let opening = Opening {
+            part: None,
+            program: &mut inside,
+            server: &mut outside,
+            held: Vec::new(),
+            up: &up,
+            down: &down,
+        };
+        let host = HostPart::Name(HostName::parse("example.com").unwrap());
+        let passed = opening.pass(&host).await;
+        if passed.is_ok() {
+            let _ = tokio::io::copy(&mut inside, &mut outside).await;
+        }
+        passed
+    };
+    let talk = async {
+        program.write_all(first).await.unwrap();
+        let mut seen = vec![0; 65536];
+        let quiet = Duration::from_millis(300);
+        let got = timeout(quiet, server.read(&mut seen)).await;
+        let mut all = seen[..got.map_or(0, Result::unwrap)].to_vec();
+        server.write_all(answer).await.unwrap();
+        program.write_all(then).await.unwrap();
+        while let Ok(Ok(got)) = timeout(quiet, server.read(&mut seen)).await {
+            all.extend_from_slice(&seen[..got]);
+        }
+        program.shutdown().await.unwrap();
+        all
+    };
+    tokio::join!(talk, work)
+}
+
+#[tokio::test]
+async fn the_second_beginning_of_tls_is_for_whom_was_asked_too() {
+    let (own, other) = (client_hello("example.com"), client_hello("evil.example"));
+    let unnamed = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+    let compatible = vec![20, 3, 3, 0, 1, 1];
+    let early = vec![23, 3, 3, 0, 3, 1, 2, 3];
+    let again = server_hello(true);
+    let on = server_hello(false);
+    let join = |parts: &[&Vec<u8>]| -> Vec<u8> {
+        parts.iter().flat_map(|part| part.iter().copied()).collect()
+    };
+    for (name, first, answer, then, passes) in [
+        (
+            "goes on",
+            own.clone(),
+            &on,
+            compatible.clone(),
+            join(&[&own, &compatible]),
+        ),
+        (
+            "begins again",
+            own.clone(),
+            &again,
+            own.clone(),
+            join(&[&own, &own]),
+        ),
+        (
+            "after a change",
+            own.clone(),
+            &again,
+            join(&[&compatible, &own]),
+            join(&[&own, &compatible, &own]),
+        ),
+        (
+            "after early data",
+            join(&[&own, &early]),
+            &again,
+            join(&[&compatible, &own]),
+            join(&[&own, &early, &compatible, &own]),
+        ),
+        (
+            "another, when asked",
+            own.clone(),
+            &again,
+            other.clone(),
+            own.clone(),
+        ),
+        (
+            "another, unasked",
+            join(&[&own, &other]),
+            &again,
+            Vec::new(),
+            own.clone(),
+        ),
+        (
+            "another after a change",
+            own.clone(),
+            &again,
+            join(&[&compatible, &other]),
+            own.clone(),
+        ),
+        (
+            "another after early data",
+            join(&[&own, &early, &compatible, &other]),
+            &again,
+            Vec::new(),
+            own.clone(),
+        ),
+        ("no TLS", own.clone(), &again, unnamed.clone(), own.clone()),
+        (
+            "another at once",
+            other.clone(),
+            &on,
+            Vec::new(),
+            Vec::new(),
+        ),
+    ] {
+        let (seen, ended) = reaches(&first, answer, &then).await;
+        let all = join(&[&first, &then]);
+        if passes == all {
+            assert!(ended.is_ok(), "{name}: {ended:?}");
+            assert_eq!(seen, passes, "{name}");
+        } else {
+            assert!(ended.is_err(), "{name}");
+            assert!(passes.starts_with(&seen), "{name}: {seen:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn tls_that_really_begins_twice_gets_through() {
+    let key = rcgen::generate_simple_self_signed(["example.com".to_owned()]).unwrap();
+    let mut provider = default_provider();
+    provider.kx_groups = vec![kx_group::SECP384R1];
+    let private = rustls::pki_types::PrivateKeyDer::Pkcs8(key.signing_key.serialize_der().into());
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], private)
+        .unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(key.cert.der().clone()).unwrap();
+    let client = rustls::ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let (program, mut inside) = pair().await;
+    let (mut outside, server) = pair().await;
+    let carry = async {
+        let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
+        let opening = Opening {
+            part: None,
+            program: &mut inside,
+            server: &mut outside,
+            held: Vec::new(),
+            up: &up,
+            down: &down,
+        };
+        let host = HostPart::Name(HostName::parse("example.com").unwrap());
+        opening.pass(&host).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut inside, &mut outside).await;
+    };
+    let serve = async {
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let mut stream = acceptor.accept(server).await.unwrap();
+        let kind = stream.get_ref().1.handshake_kind();
+        assert_eq!(kind, Some(rustls::HandshakeKind::FullWithHelloRetryRequest));
+        stream.write_all(b"there").await.unwrap();
+        stream.shutdown().await.unwrap();
+    };
+    let ask = async {
+        let name = rustls::pki_types::ServerName::try_from("example.com").unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+        let mut stream = connector.connect(name, program).await.unwrap();
+        let mut heard = [0; 5];
+        stream.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"there");
+    };
+    tokio::join!(carry, serve, ask);
+}

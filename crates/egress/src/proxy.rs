@@ -1,0 +1,328 @@
+//! Being a proxy for programs that want one: what they ask for in words goes the way of
+//! every other connection.
+//!
+//! Where a program asks by CONNECT or SOCKS 5, its connection is judged as if it had made
+//! it itself, and the answer is in the words of what it asked by. Requests that are written
+//! with their host (RFC 9112, 3.2.2) are judged one by one.
+
+mod connect;
+mod socks;
+mod target;
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_model::network::{Flow, FlowKind, HostName, HostPart, Scheme};
+use atoll_sys::funnel::original_destination;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::arrival::{Arrival, Asked, No, reset};
+use crate::inspect::{self, Answer, HEAD_BYTES_MAX, SILENCE_MAX, Unrecorded};
+use crate::tunnel::{self, Wanted};
+use crate::{Egress, dns};
+use socks::{Method, Read, Unasked};
+use target::Target;
+
+/// The name by which a proxy is reached, at whichever port.
+pub(crate) const NAME: &str = "proxy.atoll.internal";
+
+/// How long a program may take to say where it wants to go.
+const ASKING_PATIENCE: Duration = Duration::from_secs(60);
+/// The longest question by SOCKS, bytes.
+const SOCKS_BYTES_MAX: usize = 1024;
+
+/// Whether a name is the proxy's.
+pub(crate) fn is_name(name: &HostName) -> bool {
+    name.as_str() == NAME
+}
+
+/// Whether a connection was made to the proxy.
+pub(crate) fn is_meant(wanted: &Wanted) -> bool {
+    matches!(&wanted.host, HostPart::Name(name) if is_name(name))
+}
+
+/// Serves one connection to the proxy.
+pub(crate) async fn serve(egress: &Arc<Egress>, mut program: TcpStream) {
+    let _ = program.set_nodelay(true);
+    let itself = itself(&program);
+    let mut first = Vec::with_capacity(SOCKS_BYTES_MAX);
+    // Until it is known which it is.
+    while connect::BEGINNING.starts_with(&first) && first.len() < connect::BEGINNING.len() {
+        match patiently(egress, program.read_buf(&mut first)).await {
+            Some(Ok(got)) if got > 0 => {}
+            Some(Ok(_) | Err(_)) | None => return reset(program),
+        }
+    }
+    if first.first() == Some(&socks::VERSION) {
+        by_socks(egress, program, first, itself).await;
+    } else if first.starts_with(connect::BEGINNING) {
+        by_connect(egress, program, first, itself).await;
+    } else {
+        by_requests(egress, Arrival::with(program, first), itself).await;
+    }
+}
+
+/// A connection to the proxy of which nothing else is known: what cannot be read would
+/// have led nowhere. Its port is 0 where it was handed over, which tells of none.
+fn itself(program: &TcpStream) -> Flow {
+    let port = match (original_destination(program.as_fd()), program.local_addr()) {
+        (Ok(meant), Ok(local)) if meant != local => meant.port(),
+        (Ok(_) | Err(_), _) => 0,
+    };
+    Flow {
+        kind: FlowKind::Tunnel,
+        host: NAME.to_owned(),
+        address: None,
+        via: None,
+        port,
+        rule: None,
+        request: None,
+        limit: None,
+    }
+}
+
+/// Waits for a program, not for ever. None when there is nothing more to wait for.
+async fn patiently<T>(egress: &Egress, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        done = timeout(ASKING_PATIENCE, work) => done.ok(),
+        () = egress.is_over() => None,
+    }
+}
+
+async fn by_connect(
+    egress: &Arc<Egress>,
+    mut program: TcpStream,
+    mut bytes: Vec<u8>,
+    itself: Flow,
+) {
+    let head = loop {
+        match connect::read(&bytes) {
+            Ok(None) => {}
+            read => break read,
+        }
+        match patiently(egress, program.read_buf(&mut bytes)).await {
+            Some(Ok(got)) if got > 0 => {}
+            Some(Ok(_) | Err(_)) | None => return reset(program),
+        }
+    };
+    match head {
+        Ok(Some((target, length))) => {
+            let rest = bytes.split_off(length);
+            let program = Arrival::asked(program, rest, Asked::Connect);
+            lead(egress, program, target).await;
+        }
+        Ok(None) => reset(program),
+        Err(why) => {
+            egress
+                .line
+                .refuse(itself, format!("what it asks by CONNECT: {why}"));
+            let text = inspect::refusal("CONNECT", why);
+            let _ = program.write_all(&answer("400 Bad Request", &text)).await;
+            let _ = program.shutdown().await;
+        }
+    }
+}
+
+async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u8>, itself: Flow) {
+    let asked = patiently(egress, ask_by_socks(&mut program, &mut bytes)).await;
+    let (why, last) = match asked.unwrap_or(Err(Unasked::Over)) {
+        Ok(target) => {
+            let program = Arrival::asked(program, bytes, Asked::Socks);
+            return lead(egress, program, target).await;
+        }
+        Err(Unasked::Over) => return reset(program),
+        Err(Unasked::Malformed) => {
+            let why = "what it says is none of SOCKS 5".to_owned();
+            egress.line.refuse(itself, why);
+            return reset(program);
+        }
+        Err(Unasked::Unknown) => {
+            let why = "by SOCKS 5 it says who it is in no way that is known";
+            (why, vec![socks::VERSION, 0xff])
+        }
+        Err(Unasked::Unable(unable)) => (unable.why(), reply(unable as u8).to_vec()),
+    };
+    egress.line.refuse(itself, why.to_owned());
+    let _ = program.write_all(&last).await;
+    let _ = program.shutdown().await;
+}
+
+/// Hears where a program wants to go. What it says beyond that stays in `bytes`.
+async fn ask_by_socks(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Target, Unasked> {
+    match hear(program, bytes, socks::greeting).await? {
+        Some(Method::Nothing) => say(program, &[socks::VERSION, 0]).await?,
+        Some(Method::Password) => {
+            say(program, &[socks::VERSION, 2]).await?;
+            hear(program, bytes, socks::password).await?;
+            say(program, &[1, 0]).await?;
+        }
+        None => return Err(Unasked::Unknown),
+    }
+    let asked = hear(program, bytes, socks::request).await?;
+    asked.map_err(Unasked::Unable)
+}
+
+async fn say(program: &mut TcpStream, bytes: &[u8]) -> Result<(), Unasked> {
+    let said = program.write_all(bytes).await;
+    said.map_err(|_| Unasked::Over)
+}
+
+/// Reads until one message is whole, and takes it out of `bytes`.
+async fn hear<T>(
+    program: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    read: impl Fn(&[u8]) -> Read<T>,
+) -> Result<T, Unasked> {
+    loop {
+        match read(bytes) {
+            Read::Whole(found, length) => {
+                let rest = bytes.split_off(length.min(bytes.len()));
+                *bytes = rest;
+                return Ok(found);
+            }
+            Read::Malformed => return Err(Unasked::Malformed),
+            Read::Partial if bytes.len() > SOCKS_BYTES_MAX => return Err(Unasked::Malformed),
+            Read::Partial => {}
+        }
+        match program.read_buf(bytes).await {
+            Ok(got) if got > 0 => {}
+            Ok(_) | Err(_) => return Err(Unasked::Over),
+        }
+    }
+}
+
+/// Leads a program where it has asked to go, if it may: as if it had gone there itself.
+async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
+    match meant(egress, target) {
+        Ok(wanted) => tunnel::judge(egress, program, wanted).await,
+        Err((wanted, why)) => tunnel::refuse(egress, program, wanted.flow(), why).await,
+    }
+}
+
+/// Where a program wants to go: an address can be one that stands for a name.
+fn meant(egress: &Egress, target: Target) -> Result<Wanted, (Wanted, String)> {
+    let Target { host, port } = target;
+    let wanted = match host {
+        HostPart::Address(address) => tunnel::wanted(egress, SocketAddr::new(address, port))?,
+        HostPart::Name(_) => Wanted { host, port },
+    };
+    let why = if is_meant(&wanted) {
+        "a proxy leads to no proxy"
+    } else if dns::is_name_server(SocketAddr::new([0, 0, 0, 0].into(), port)) {
+        // What is asked there is not seen.
+        "names are asked for without a proxy"
+    } else {
+        return Ok(wanted);
+    };
+    Err((wanted, why.to_owned()))
+}
+
+/// Answers requests that are written with their host.
+async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
+    let service = service_fn(|request| answer_one(Arc::clone(egress), itself.clone(), request));
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .auto_date_header(false)
+        .header_read_timeout(SILENCE_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(program), service)
+        .with_upgrades();
+    let served = tokio::select! {
+        served = served => served,
+        () = egress.is_over() => return,
+    };
+    // What can be told the program of a mistake hyper has told.
+    if let Err(error) = served
+        && error.is_parse()
+    {
+        let why = format!("what it asks is no request that can be read in one way: {error}");
+        egress.line.refuse(itself, why);
+    }
+}
+
+async fn answer_one(
+    egress: Arc<Egress>,
+    itself: Flow,
+    request: Request<Incoming>,
+) -> Result<Response<Answer>, Unrecorded> {
+    let target = match (request.uri().scheme_str(), request.uri().authority()) {
+        (Some("http"), Some(authority)) => written(authority.as_str()),
+        (_, _) => None,
+    };
+    let Some(target) = target else {
+        let why = "a proxy is asked by CONNECT, by SOCKS 5, or for http:// with a host";
+        egress.line.refuse(itself, why.to_owned());
+        return Ok(inspect::unclear(request.method().as_str(), why));
+    };
+    let wanted = match meant(&egress, target) {
+        Ok(wanted) => wanted,
+        Err((wanted, why)) => {
+            egress.line.refuse(wanted.flow(), why.clone());
+            return Ok(inspect::unclear(request.method().as_str(), &why));
+        }
+    };
+    match inspect::Asked::new(&wanted, Scheme::Http) {
+        Some(asked) => inspect::answer(egress, Arc::new(asked), request).await,
+        None => {
+            let why = "its host cannot be written";
+            egress.line.refuse(wanted.flow(), why.to_owned());
+            Ok(inspect::unclear(request.method().as_str(), why))
+        }
+    }
+}
+
+/// The host of a request, and its port, which is 80 where it has none.
+fn written(authority: &str) -> Option<Target> {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, target::port(port)?),
+        _ => (authority, 80),
+    };
+    let host = host.parse().ok()?;
+    Some(Target { host, port })
+}
+
+/// What a program is told that goes on to where it asked.
+pub(crate) fn granted(asked: Asked) -> Vec<u8> {
+    match asked {
+        Asked::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
+        Asked::Socks => reply(0).to_vec(),
+    }
+}
+
+/// What a program is told that does not.
+pub(crate) fn denied(asked: Asked, no: No, what: &str, why: &str) -> Vec<u8> {
+    match (asked, no) {
+        (Asked::Connect, No::Refused) => answer("403 Forbidden", &inspect::refusal(what, why)),
+        (Asked::Connect, No::Unreachable) => {
+            answer("502 Bad Gateway", &inspect::failure(what, why))
+        }
+        (Asked::Socks, No::Refused) => reply(2).to_vec(),
+        (Asked::Socks, No::Unreachable) => reply(4).to_vec(),
+    }
+}
+
+fn answer(status: &str, text: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        text.len()
+    );
+    [head.as_bytes(), text].concat()
+}
+
+/// An answer by SOCKS (RFC 1928, 6), with no address: which one it is nobody needs.
+fn reply(code: u8) -> [u8; 10] {
+    [socks::VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! What a program says by SOCKS 5 (RFC 1928, 1929), read without doing anything.
+
+use std::net::IpAddr;
+
+use atoll_model::network::HostPart;
+
+use super::target::{self, Target};
+
+/// The version, with which everything begins.
+pub(crate) const VERSION: u8 = 5;
+/// The version of giving a name and a password.
+const PASSWORD_VERSION: u8 = 1;
+
+/// How a program says who it is. Whoever is inside may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Not at all.
+    Nothing,
+    /// By a name and a password, whatever they are.
+    Password,
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Read<T> {
+    /// It takes more bytes to know.
+    Partial,
+    /// This, in so many bytes.
+    Whole(T, usize),
+    /// It is none.
+    Malformed,
+}
+
+impl<T> Read<T> {
+    fn of(found: Option<(T, usize)>) -> Self {
+        match found {
+            Some((found, length)) => Self::Whole(found, length),
+            None => Self::Partial,
+        }
+    }
+}
+
+/// What is answered to what cannot be done (RFC 1928, 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unable {
+    /// Anything but connecting.
+    Command = 7,
+    /// An address of no kind that there is.
+    Kind = 8,
+    /// No host, or no port.
+    Host = 1,
+}
+
+impl Unable {
+    /// Why, in words.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::Command => "by SOCKS 5 nothing is done but connecting",
+            Self::Kind => "by SOCKS 5 it asks for an address of no kind that there is",
+            Self::Host => "by SOCKS 5 it asks for no host with a port",
+        }
+    }
+}
+
+/// Why a program has not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unasked {
+    /// It says no more.
+    Over,
+    /// What it says is none of SOCKS 5.
+    Malformed,
+    /// It can say who it is in no way that is known.
+    Unknown,
+    /// It asks for what cannot be done.
+    Unable(Unable),
+}
+
+/// The first message: how the program can say who it is. None of them where none is known.
+pub(crate) fn greeting(bytes: &[u8]) -> Read<Option<Method>> {
+    let [version, rest @ ..] = bytes else {
+        return Read::Partial;
+    };
+    if *version != VERSION {
+        return Read::Malformed;
+    }
+    let Some((count, rest)) = rest.split_first() else {
+        return Read::Partial;
+    };
+    if *count == 0 {
+        return Read::Malformed;
+    }
+    let count = usize::from(*count);
+    Read::of(rest.get(..count).map(|methods| {
+        let known = match (methods.contains(&0), methods.contains(&2)) {
+            (true, _) => Some(Method::Nothing),
+            (false, true) => Some(Method::Password),
+            (false, false) => None,
+        };
+        (known, 2 + count)
+    }))
+}
+
+/// A name and a password, of which nothing is kept.
+pub(crate) fn password(bytes: &[u8]) -> Read<()> {
+    if bytes.first().is_some_and(|one| *one != PASSWORD_VERSION) {
+        return Read::Malformed;
+    }
+    let length = || {
+        let name = usize::from(*bytes.get(1)?);
+        let password = usize::from(*bytes.get(2 + name)?);
+        let whole = 3 + name + password;
+        (bytes.len() >= whole).then_some(((), whole))
+    };
+    Read::of(length())
+}
+
+/// The request: where it is to lead.
+pub(crate) fn request(bytes: &[u8]) -> Read<Result<Target, Unable>> {
+    let (version, reserved) = (bytes.first(), bytes.get(2));
+    if version.is_some_and(|one| *one != VERSION) || reserved.is_some_and(|one| *one != 0) {
+        return Read::Malformed;
+    }
+    let read = || {
+        let (command, kind) = (*bytes.get(1)?, *bytes.get(3)?);
+        let (host, length) = match kind {
+            1 => (bytes.get(4..8), 8),
+            4 => (bytes.get(4..20), 20),
+            3 => {
+                let length = usize::from(*bytes.get(4)?);
+                (bytes.get(5..5 + length), 5 + length)
+            }
+            // How long it is nobody knows.
+            _ => return Some((Err(Unable::Kind), bytes.len())),
+        };
+        let (host, port) = (host?, bytes.get(length..length + 2)?);
+        let port = port.try_into().map_or(0, u16::from_be_bytes);
+        let target = match command {
+            1 => named(kind, host)
+                .filter(|_| port != 0)
+                .map(|host| Target { host, port })
+                .ok_or(Unable::Host),
+            _ => Err(Unable::Command),
+        };
+        Some((target, length + 2))
+    };
+    Read::of(read())
+}
+
+fn named(kind: u8, host: &[u8]) -> Option<HostPart> {
+    let address = |address: IpAddr| Some(HostPart::address(address));
+    match kind {
+        1 => address(<[u8; 4]>::try_from(host).ok()?.into()),
+        4 => address(<[u8; 16]>::try_from(host).ok()?.into()),
+        _ => target::host(std::str::from_utf8(host).ok()?),
+    }
+}

@@ -1,0 +1,29 @@
+//! Where a program asks a proxy to lead.
+
+use std::net::Ipv6Addr;
+
+use atoll_model::network::HostPart;
+
+/// A host and its port, as they are judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) host: HostPart,
+    pub(crate) port: u16,
+}
+
+/// A port in decimal digits, without further zeroes.
+pub(crate) fn port(text: &str) -> Option<u16> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    text.parse().ok().filter(|_| is_plain)
+}
+
+/// A host as a program writes it where no port follows: of IPv6 also without brackets.
+pub(crate) fn host(text: &str) -> Option<HostPart> {
+    match text.parse() {
+        Ok(host) => Some(host),
+        Err(_) => {
+            let address: Ipv6Addr = text.parse().ok()?;
+            Some(HostPart::address(address.into()))
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Published ports: who comes to a listener on the host's loopback is carried to that port
+//! of the sandbox's own.
+//!
+//! Nothing enters the sandbox's network for that. Sockets that were made in there wait here
+//! unconnected, and each is used again when its connection is over.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use atoll_model::network::{Flow, FlowKind, Published};
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_error, socket_type};
+use rustix::net::{AddressFamily, SocketType, connect_unspec, getpeername};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::Egress;
+use crate::arrival::reset;
+use crate::line::Carried;
+use crate::tunnel::pump;
+
+/// How long a server inside may take to answer the first packet.
+const DIAL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last bytes of a connection may take to be taken inside.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// How often it is looked whether they were.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long nobody is taken after it could not be.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Stands for the sandbox itself in what is recorded.
+const ITSELF: &str = "localhost";
+
+/// Sockets of the sandbox's network.
+#[derive(Debug)]
+struct Inward {
+    free: Mutex<Vec<Pair>>,
+    /// As many as are free.
+    room: Arc<Semaphore>,
+}
+
+/// What one connection can be made by: of each family one.
+#[derive(Debug)]
+struct Pair {
+    four: OwnedFd,
+    six: Option<OwnedFd>,
+}
+
+/// Begins to take who comes to published ports. Returns the listeners that are for
+/// something else.
+pub(crate) fn begin(
+    egress: &Arc<Egress>,
+    tasks: &mut JoinSet<()>,
+    descriptors: Vec<OwnedFd>,
+) -> io::Result<Vec<OwnedFd>> {
+    let is_inward = |one: &OwnedFd| {
+        matches!(socket_type(one), Ok(SocketType::STREAM))
+            && matches!(socket_acceptconn(one), Ok(false))
+    };
+    let (inward, rest): (Vec<_>, Vec<_>) = descriptors.into_iter().partition(is_inward);
+    let inward = Arc::new(Inward::of(inward));
+    let mut others = Vec::new();
+    for listener in rest {
+        let Some(published) = published(egress, &listener) else {
+            others.push(listener);
+            continue;
+        };
+        let listener = std::net::TcpListener::from(listener);
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let (egress, inward) = (Arc::clone(egress), Arc::clone(&inward));
+        tasks.spawn(accept(egress, listener, inward, published));
+    }
+    Ok(others)
+}
+
+/// What a listener on the host's loopback is for: those of the sandbox's are on no address
+/// of their own.
+fn published(egress: &Egress, listener: &OwnedFd) -> Option<Published> {
+    let at = rustix::net::getsockname(listener).ok()?;
+    let at = SocketAddr::try_from(at)
+        .ok()
+        .filter(|at| at.ip().is_loopback())?;
+    let mut all = egress.network.publish.iter();
+    all.find(|one| one.port.outside == at.port()).cloned()
+}
+
+impl Inward {
+    fn of(sockets: Vec<OwnedFd>) -> Self {
+        let is_4 = |one: &OwnedFd| matches!(socket_domain(one), Ok(AddressFamily::INET));
+        let (fours, sixes): (Vec<_>, Vec<_>) = sockets.into_iter().partition(is_4);
+        let mut sixes = sixes.into_iter();
+        let pair = |four| Pair {
+            four,
+            six: sixes.next(),
+        };
+        let free: Vec<Pair> = fours.into_iter().map(pair).collect();
+        Self {
+            room: Arc::new(Semaphore::new(free.len())),
+            free: Mutex::new(free),
+        }
+    }
+
+    fn take(&self) -> Option<Pair> {
+        self.free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+    }
+
+    fn give_back(&self, pair: Pair) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.push(pair);
+    }
+}
+
+/// Takes who comes, until there is to be no more. While no socket is free the next one
+/// waits.
+async fn accept(
+    egress: Arc<Egress>,
+    listener: TcpListener,
+    inward: Arc<Inward>,
+    published: Published,
+) {
+    let mut carried = JoinSet::new();
+    loop {
+        while carried.try_join_next().is_some() {}
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = egress.is_over() => break,
+        };
+        let Ok((visitor, _)) = accepted else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let room = tokio::select! {
+            room = Arc::clone(&inward.room).acquire_owned() => room,
+            () = egress.is_over() => break,
+        };
+        let Ok(room) = room else {
+            break;
+        };
+        let (egress, inward) = (Arc::clone(&egress), Arc::clone(&inward));
+        let published = published.clone();
+        carried.spawn(async move { visit(&egress, &inward, visitor, &published, room).await });
+    }
+    drop(listener);
+    while carried.join_next().await.is_some() {}
+}
+
+/// Carries one visitor to the port inside, once that is recorded.
+async fn visit(
+    egress: &Egress,
+    inward: &Inward,
+    visitor: TcpStream,
+    published: &Published,
+    room: OwnedSemaphorePermit,
+) {
+    let flow = Flow {
+        kind: FlowKind::Published,
+        host: ITSELF.to_owned(),
+        address: None,
+        via: None,
+        port: published.port.inside,
+        rule: Some(published.told()),
+        request: None,
+        limit: None,
+    };
+    if let Err(why) = egress.visitors.admit(&visitor) {
+        egress.line.refuse(flow, why);
+        return reset(visitor);
+    }
+    let Ok(opened) = egress.line.open(flow, true).await else {
+        return reset(visitor);
+    };
+    let Some(pair) = inward.take() else {
+        return reset(visitor);
+    };
+    let carried = match connect(&pair, published.port.inside).await {
+        Ok(server) => relay(egress, visitor, server).await,
+        Err(error) => {
+            reset(visitor);
+            let why = match error.kind() {
+                io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
+                _ => format!("nothing answers there: {error}"),
+            };
+            Carried::nothing(why).at_last(true)
+        }
+    };
+    // What was broken off is ended inside at once.
+    let patience = match &carried.failure {
+        Some(_) => Duration::ZERO,
+        None => FAREWELL,
+    };
+    egress.line.close(&opened, carried);
+    tokio::select! {
+        () = pair.settle(patience) => {}
+        () = egress.is_over() => return,
+    }
+    inward.give_back(pair);
+    drop(room);
+}
+
+/// Connects to a port inside, at the first address of the sandbox's loopback where somebody
+/// listens.
+async fn connect(pair: &Pair, port: u16) -> io::Result<TcpStream> {
+    let places = [
+        (Some(&pair.four), IpAddr::from(Ipv4Addr::LOCALHOST)),
+        (pair.six.as_ref(), Ipv6Addr::LOCALHOST.into()),
+    ];
+    let mut failed = io::Error::from(io::ErrorKind::ConnectionRefused);
+    for (socket, ip) in places {
+        let Some(socket) = socket else {
+            continue;
+        };
+        let socket = TcpSocket::from_std_stream(socket.try_clone()?.into());
+        match timeout(DIAL_PATIENCE, socket.connect(SocketAddr::new(ip, port))).await {
+            // Where nobody listens a socket can come to be connected to itself.
+            Ok(Ok(server)) if server.local_addr()? != server.peer_addr()? => return Ok(server),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => failed = error,
+            Err(_) => failed = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(failed)
+}
+
+/// Carries bytes both ways until both sides have ended.
+async fn relay(egress: &Egress, mut visitor: TcpStream, mut server: TcpStream) -> Carried {
+    let _ = (visitor.set_nodelay(true), server.set_nodelay(true));
+    let carried = [AtomicU64::new(0), AtomicU64::new(0)];
+    let [up, down] = &carried;
+    let work = async {
+        let (from_visitor, mut to_visitor) = visitor.split();
+        let (from_server, mut to_server) = server.split();
+        let both = tokio::try_join!(
+            pump(&from_server, &mut to_visitor, up),
+            pump(&from_visitor, &mut to_server, down),
+        );
+        both.map(drop).map_err(|error| error.to_string())
+    };
+    let worked = tokio::select! {
+        worked = work => worked,
+        () = egress.is_over() => Err("the sandbox ended".to_owned()),
+    };
+    if worked.is_err() {
+        reset(visitor);
+    }
+    Carried {
+        bytes: carried.map(AtomicU64::into_inner),
+        failure: worked.err(),
+        ..Carried::default()
+    }
+}
+
+impl Pair {
+    /// Makes its sockets ones that are not connected, once their last bytes were taken.
+    async fn settle(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        for socket in [Some(&self.four), self.six.as_ref()].into_iter().flatten() {
+            // A connection that both sides have ended, and all of it acknowledged, has no
+            // peer.
+            while getpeername(socket).is_ok_and(|peer| peer.is_some()) && Instant::now() < until {
+                tokio::time::sleep(LOOK).await;
+            }
+            // What is left is reset by that, and leaves an error behind.
+            let _ = (connect_unspec(socket), socket_error(socket));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+use std::path::PathBuf;
+
+use atoll_layer::{CheckpointError, SealError, TreeError};
+use atoll_model::RunId;
+use atoll_sandbox::SandboxError;
+use atoll_store::{AuthorityError, LedgerError, RunError};
+
+/// A run's layers could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// A directory could not be made.
+    #[error(transparent)]
+    Layer(#[from] SandboxError),
+    /// The workspace could not be copied.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The workspace's control files cannot be kept read-only.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// The earlier run's layers could not be put back into the state it left.
+    #[error(transparent)]
+    Modes(#[from] TreeError),
+    /// The earlier run's layers could not be taken over.
+    #[error("the layers of run {run} could not be taken over: {error}")]
+    Resume {
+        /// The earlier run.
+        run: RunId,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+    /// Root inside cannot change a directory of the system.
+    #[error("root inside needs a layer over {}: {}", .0.display(), .1)]
+    System(PathBuf, String),
+    /// Files of a user's further ids could not be given back to the user.
+    #[error("the run's files could not be given back to you: {0}")]
+    GivenBack(std::io::Error),
+    /// The workspace cannot be given as it is.
+    #[error(
+        "{} cannot be given live to a program that is not root: {why}",
+        path.display()
+    )]
+    Unmapped {
+        /// The workspace.
+        path: PathBuf,
+        /// Why its files cannot be shown as the program's own.
+        why: String,
+    },
+    /// A pipe leads to whoever reads it, and cannot be covered.
+    #[error(
+        "{} is a pipe in the workspace, which leads out of it; without namespaces it cannot be \
+         covered. Remove it, or choose another workspace",
+        .0.display()
+    )]
+    Pipe(PathBuf),
+    /// The earlier run has no layers to go on with.
+    #[error("run {0} cannot be resumed: {1}")]
+    NotResumable(RunId, &'static str),
+    /// A file in Atoll's state could not be made.
+    #[error("{what} {}: {error}", path.display())]
+    State {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+    /// Programs were to trust Atoll's authority, and cannot.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// That there is a new authority could not be recorded.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The earlier run's record could not be changed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}

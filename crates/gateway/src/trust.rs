@@ -1,0 +1,69 @@
+//! Whom the programs of a run trust, so that what they send within TLS can be looked into.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use atoll_model::network::{Authority, Network};
+use atoll_model::{Boundary, RunId};
+use atoll_store::{AuthorityError, CertificateAuthority, Durability, TrustFiles};
+use serde_json::json;
+
+use crate::{PlaceError, Request};
+
+/// How long the authority of a run without a limit of time is valid.
+const LASTS: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// How much longer than its run an authority is valid.
+const LONGER: Duration = Duration::from_secs(60 * 60);
+
+/// The deployment's authority, and the files that show it to a sandbox's programs.
+#[derive(Debug)]
+pub(crate) struct Trust {
+    authority: CertificateAuthority,
+    files: TrustFiles,
+    run: RunId,
+    network: Network,
+    lasts: Duration,
+}
+
+impl Trust {
+    /// For a run; none where nothing of its network is looked into.
+    pub(crate) fn of(
+        request: &Request<'_>,
+        boundary: &Boundary,
+    ) -> Result<Option<Self>, PlaceError> {
+        if !boundary.network.is_inspected() {
+            return Ok(None);
+        }
+        let authority = CertificateAuthority::open(request.state, request.now)?;
+        if authority.is_new() {
+            let body = json!({ "fingerprint": authority.fingerprint() });
+            let ledger = request.ledger;
+            ledger.record(None, "authority.made", body, Durability::Buffered)?;
+        }
+        let files = TrustFiles::of(request.state, &authority, request.now)?;
+        let limit = boundary.limits.wall_clock;
+        Ok(Some(Self {
+            authority,
+            files,
+            run: request.call.run.clone(),
+            network: boundary.network.clone(),
+            lasts: limit.map_or(LASTS, |limit| limit.saturating_add(LONGER)),
+        }))
+    }
+
+    /// The directory of the files.
+    pub(crate) fn files(&self) -> &Path {
+        self.files.directory()
+    }
+
+    /// An authority for this run alone. It is of the deployment's as it was when the
+    /// sandbox was made, which the programs know.
+    pub(crate) fn issue(&self) -> io::Result<Authority> {
+        let now = SystemTime::now();
+        let issued = self
+            .authority
+            .issue(&self.run, &self.network, now, self.lasts);
+        issued.map_err(|error: AuthorityError| io::Error::other(error.to_string()))
+    }
+}

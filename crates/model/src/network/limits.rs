@@ -1,0 +1,243 @@
+//! What a rule lets happen at most.
+
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What one rule lets happen at most, counted over a whole run. All that one table of a
+/// profile allows is counted together, whichever hosts it names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleLimits {
+    /// How many requests may be sent in a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Frequency>,
+    /// How many connections there may be at once; of requests, how many on their way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<NonZeroU32>,
+    /// How much may be sent in a run, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<NonZeroU64>,
+    /// How much may come back in a run, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub download: Option<NonZeroU64>,
+    /// How much may pass each way, bytes in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<NonZeroU64>,
+    /// The longest body of a request, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<u64>,
+    /// How long a connection or a request may take, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<NonZeroU64>,
+    /// Where in its file the table begins: two tables on one line are two.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub table: u64,
+}
+
+fn is_first(table: &u64) -> bool {
+    *table == 0
+}
+
+/// One of them, by the name that it has in a profile. A rate ends nothing, so that it is
+/// none of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// Requests in a time.
+    Requests,
+    /// Connections at once.
+    Connections,
+    /// Bytes sent in a run.
+    Upload,
+    /// Bytes received in a run.
+    Download,
+    /// The length of a body.
+    Body,
+    /// The time that one takes.
+    Duration,
+}
+
+impl Limit {
+    /// Its word in a profile.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Connections => "connections",
+            Self::Upload => "upload",
+            Self::Download => "download",
+            Self::Body => "body",
+            Self::Duration => "duration",
+        }
+    }
+}
+
+/// How often in a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Frequency {
+    /// How often.
+    pub count: NonZeroU32,
+    /// In which time.
+    pub per: Per,
+}
+
+/// A time in which something is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Per {
+    /// A second.
+    Second,
+    /// A minute.
+    Minute,
+    /// An hour.
+    Hour,
+}
+
+/// Why something is no frequency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is a number and a time, s, min or h: \"10/s\", \"60/min\", \"1000/h\"")]
+pub struct InvalidFrequency;
+
+impl Per {
+    const ALL: [(Self, &'static str); 3] = [
+        (Self::Second, "s"),
+        (Self::Minute, "min"),
+        (Self::Hour, "h"),
+    ];
+
+    /// How long it is.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        match self {
+            Self::Second => Duration::from_secs(1),
+            Self::Minute => Duration::from_secs(60),
+            Self::Hour => Duration::from_secs(60 * 60),
+        }
+    }
+}
+
+impl FromStr for Frequency {
+    type Err = InvalidFrequency;
+
+    fn from_str(text: &str) -> Result<Self, InvalidFrequency> {
+        let (count, per) = text.split_once('/').ok_or(InvalidFrequency)?;
+        let is_plain = count.bytes().all(|byte| byte.is_ascii_digit());
+        let count = count.parse().ok().filter(|_| is_plain);
+        let per = Per::ALL.iter().find(|(_, unit)| *unit == per);
+        match (count, per) {
+            (Some(count), Some((per, _))) => Ok(Self { count, per: *per }),
+            (None, _) | (_, None) => Err(InvalidFrequency),
+        }
+    }
+}
+
+impl fmt::Display for Frequency {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.per {
+            Per::Second => "s",
+            Per::Minute => "min",
+            Per::Hour => "h",
+        };
+        write!(to, "{}/{unit}", self.count)
+    }
+}
+
+impl TryFrom<String> for Frequency {
+    type Error = InvalidFrequency;
+
+    fn try_from(text: String) -> Result<Self, InvalidFrequency> {
+        text.parse()
+    }
+}
+
+impl From<Frequency> for String {
+    fn from(frequency: Frequency) -> Self {
+        frequency.to_string()
+    }
+}
+
+impl RuleLimits {
+    /// Whether nothing is limited.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.written().is_empty()
+    }
+
+    /// Those that only what is looked into can be held to, as they are written.
+    #[must_use]
+    pub fn of_requests(&self) -> Option<&'static str> {
+        match (self.requests, self.body) {
+            (Some(_), _) => Some("requests"),
+            (None, Some(_)) => Some("body"),
+            (None, None) => None,
+        }
+    }
+
+    /// One of them as it is written in a profile.
+    #[must_use]
+    pub fn said(&self, limit: Limit) -> String {
+        let bytes = |bytes: Option<NonZeroU64>| bytes.map(|bytes| quoted(exact_bytes(bytes.get())));
+        let value = match limit {
+            Limit::Requests => self.requests.map(quoted),
+            Limit::Connections => self.connections.map(|one| one.to_string()),
+            Limit::Upload => bytes(self.upload),
+            Limit::Download => bytes(self.download),
+            Limit::Body => self.body.map(|bytes| quoted(exact_bytes(bytes))),
+            Limit::Duration => {
+                let exact = |ms: NonZeroU64| quoted(exact_duration(ms.get()));
+                self.duration_ms.map(exact)
+            }
+        };
+        format!("{} = {}", limit.name(), value.unwrap_or_default())
+    }
+
+    /// All of them as they are written in a profile, in the order of its page.
+    #[must_use]
+    pub fn written(&self) -> Vec<String> {
+        let rate = |rate: NonZeroU64| format!("rate = \"{}/s\"", exact_bytes(rate.get()));
+        let one = |is_there: bool, limit| is_there.then(|| self.said(limit));
+        [
+            one(self.requests.is_some(), Limit::Requests),
+            one(self.connections.is_some(), Limit::Connections),
+            one(self.upload.is_some(), Limit::Upload),
+            one(self.download.is_some(), Limit::Download),
+            self.rate.map(rate),
+            one(self.body.is_some(), Limit::Body),
+            one(self.duration_ms.is_some(), Limit::Duration),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+fn quoted(text: impl fmt::Display) -> String {
+    format!("\"{text}\"")
+}
+
+/// A size that is read as the same again.
+fn exact_bytes(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [
+        (1 << 40, "TiB"),
+        (1 << 30, "GiB"),
+        (1 << 20, "MiB"),
+        (1 << 10, "KiB"),
+    ];
+    exact(bytes, &UNITS).unwrap_or_else(|| bytes.to_string())
+}
+
+/// A duration that is read as the same again.
+fn exact_duration(ms: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    exact(ms, &UNITS).unwrap_or_else(|| format!("{ms}ms"))
+}
+
+fn exact(number: u64, units: &[(u64, &str)]) -> Option<String> {
+    let is_whole = |unit: &&(u64, &str)| number > 0 && number.is_multiple_of(unit.0);
+    let (unit, name) = units.iter().find(is_whole)?;
+    Some(format!("{}{name}", number / unit))
+}

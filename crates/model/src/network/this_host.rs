@@ -1,0 +1,82 @@
+//! The host's own loopback, by a name of its own: what listens there for the host's own
+//! programs is reached only where a rule names it with its port.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Destination, HostName, HostPart, HostPattern, Network, Ports, Request, Unreachable};
+
+/// The name by which programs inside reach what listens on the host's loopback.
+pub const THIS_HOST: &str = "host.atoll.internal";
+
+/// What is dialled for it, in this order.
+pub const THIS_HOST_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
+impl HostName {
+    /// Whether it stands for the host's own loopback.
+    #[must_use]
+    pub fn is_this_host(&self) -> bool {
+        self.as_str() == THIS_HOST
+    }
+}
+
+impl HostPart {
+    /// Whether it stands for the host's own loopback.
+    #[must_use]
+    pub fn is_this_host(&self) -> bool {
+        matches!(self, Self::Name(name) if name.is_this_host())
+    }
+}
+
+impl Network {
+    /// Whether an address may be dialled for a host, as [`Self::address`]; for the host's
+    /// own loopback its own two addresses may, which a denial of them still refuses.
+    ///
+    /// # Errors
+    /// [`Unreachable`].
+    pub fn dials(
+        &self,
+        host: &HostPart,
+        address: IpAddr,
+        port: u16,
+        request: Option<&Request<'_>>,
+    ) -> Result<(), Unreachable<'_>> {
+        let is_own = host.is_this_host() && THIS_HOST_ADDRESSES.contains(&address);
+        match self.address(address, port, request) {
+            Err(Unreachable::Special(_)) if is_own => Ok(()),
+            found => found,
+        }
+    }
+}
+
+impl Destination {
+    /// Whether this is what a rule may allow. The host's own loopback is opened by its name
+    /// and single ports alone: behind others listens what nobody thought of.
+    #[must_use]
+    pub fn is_allowable(&self) -> bool {
+        let is_own = matches!(&self.host, HostPattern::Exact(name) if name.is_this_host());
+        !is_own || self.ports.are_named()
+    }
+
+    /// Whether it can open a host: no wildcard does for the host's own loopback.
+    pub(super) fn opens(&self, host: &HostPart) -> bool {
+        match self.host {
+            HostPattern::Exact(_) => self.is_allowable(),
+            HostPattern::Any | HostPattern::Beneath(_) | HostPattern::Block(_) => {
+                !host.is_this_host()
+            }
+        }
+    }
+}
+
+impl Ports {
+    /// Whether each of them is written as itself.
+    fn are_named(&self) -> bool {
+        match self {
+            Self::Web | Self::All => false,
+            Self::Listed(ranges) => ranges.iter().all(|(first, last)| first == last),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What people are likely to mean by a text that is no rule, or not the one they mean.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use atoll_model::network::{
+    Block, Destination, HostPattern, METHODS, Meant, Special, THIS_HOST, Way, special,
+};
+
+use crate::document::Complaint;
+use crate::network::preset;
+use crate::origin::Sourced;
+
+/// Other names by which registries and hosts of code are known.
+const OTHER_NAMES: [(&str, &str); 9] = [
+    ("pypi", "pip"),
+    ("python", "pip"),
+    ("npmjs", "npm"),
+    ("node", "npm"),
+    ("crates", "cargo"),
+    ("rust", "cargo"),
+    ("golang", "go"),
+    ("git", "git-read"),
+    ("github", "github-read"),
+];
+
+/// The part of a text that names a host and ports.
+fn destination(text: &str) -> &str {
+    let text = text.rsplit_once(' ').map_or(text, |(_, rest)| rest);
+    match text.split_once("://") {
+        Some((_, rest)) => rest.split(['/', '?']).next().unwrap_or_default(),
+        None => text,
+    }
+}
+
+/// What is meant by a text that names a host which nobody has.
+pub(crate) fn instead(text: &str) -> Option<Complaint> {
+    let is_method = |one: &&str| one.eq_ignore_ascii_case(text);
+    if let Some(method) = METHODS.into_iter().find(is_method) {
+        return Some(Complaint::new(
+            format!("{text:?} is a method without a host"),
+            format!("write where to, as \"{method} example.com\""),
+        ));
+    }
+    let other = OTHER_NAMES.iter().find(|(name, _)| *name == text);
+    let name = other.map_or(text, |(_, preset)| preset);
+    let preset = preset::ALL.iter().find(|preset| preset.name == name)?;
+    Some(Complaint::new(
+        format!("{text:?} alone is a host of your own network, and the name of a preset"),
+        format!(
+            "for the preset: --preset {0}, or presets = [\"{0}\"] in a profile; for such a host name its ports, \
+             as {text}:443",
+            preset.name
+        ),
+    ))
+}
+
+/// What is wrong with a text that is no rule, where that is known better, and what is meant.
+pub(crate) fn mistake(text: &str) -> Option<Complaint> {
+    let host = destination(text);
+    let of = |what: String, hint: String| Some(Complaint::new(what, hint));
+    if let Some((user, rest)) = host.split_once('@') {
+        let user = user.split(':').next().unwrap_or_default();
+        return of(
+            "a user or a password is no part of a rule".to_owned(),
+            format!("leave out {user:?} and the '@': {rest:?}"),
+        );
+    }
+    if host.contains(',') && !host.contains(':') && host.split(',').all(is_host) {
+        let each: Vec<String> = host.split(',').map(|one| format!("{one:?}")).collect();
+        return of(
+            format!("{host:?} is more than one host"),
+            format!(
+                "write each for itself: an option for each, or a list in a profile: [{}]",
+                each.join(", ")
+            ),
+        );
+    }
+    if let Some(address) = bare_6(host) {
+        return of(
+            format!("{host:?}: an address of IPv6 stands in brackets"),
+            format!("write \"[{address}]\", with ports \"[{address}]:443\""),
+        );
+    }
+    let (address, bits) = host.split_once('/')?;
+    let inner = address.trim_start_matches('[');
+    let (bits, is_6) = (bits.trim_end_matches(']'), address.starts_with('['));
+    let bits = bits
+        .split(']')
+        .next()
+        .unwrap_or_default()
+        .split(':')
+        .next()?;
+    let address: IpAddr = match is_6 {
+        true => inner.parse::<Ipv6Addr>().ok()?.into(),
+        false => inner.parse::<Ipv4Addr>().ok()?.into(),
+    };
+    let is_number = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
+    let width = if is_6 { 128 } else { 32 };
+    let bits = bits.parse::<u32>().ok().filter(|_| is_number);
+    match bits.filter(|bits| *bits <= width) {
+        None => of(
+            format!(
+                "{host:?}: after the '/' stands how many bits its addresses share, from 0 to {width}"
+            ),
+            format!(
+                "write \"{}/{width}\" for this one address alone",
+                written(address)
+            ),
+        ),
+        Some(bits) => {
+            let first = first(address, bits)?;
+            of(
+                format!("{host:?}: a block begins with its first address, which this is not"),
+                format!(
+                    "write \"{}\" for the block that it lies in",
+                    block(first, bits)
+                ),
+            )
+        }
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    text.parse::<Destination>().is_ok()
+}
+
+/// An address of IPv6, or a block, that stands without its brackets.
+fn bare_6(text: &str) -> Option<&str> {
+    let address = text.split('/').next().unwrap_or_default();
+    address.parse::<Ipv6Addr>().ok().map(|_| text)
+}
+
+fn written(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}"),
+    }
+}
+
+fn block(first: IpAddr, bits: u32) -> String {
+    match first {
+        IpAddr::V4(first) => format!("{first}/{bits}"),
+        IpAddr::V6(first) => format!("[{first}/{bits}]"),
+    }
+}
+
+/// The first address of the block with so many shared bits, where this is another one.
+fn first(address: IpAddr, bits: u32) -> Option<IpAddr> {
+    let first: IpAddr = match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
+    };
+    (first != address).then_some(first)
+}
+
+/// What whoever allows something may not know of it, in one line.
+pub(crate) fn notice(rule: &Sourced<Meant>) -> Option<String> {
+    let meant = &rule.value;
+    match &meant.to.host {
+        HostPattern::Any if meant.way == Way::Tunnel => Some(
+            "a tunnel to '*' lets every host on the internet be sent anything, unseen: no method, no path, no \
+             name within TLS is judged"
+                .to_owned(),
+        ),
+        HostPattern::Block(block) if block.bits() == 0 => Some(format!(
+            "{} allows every address, also private ones: this host's networks and the metadata of a cloud",
+            meant.to
+        )),
+        HostPattern::Block(block) if is_loopback(block) => Some(own(&meant.to)),
+        HostPattern::Exact(name) if is_local(name.as_str()) => Some(own(&meant.to)),
+        HostPattern::Any
+        | HostPattern::Exact(_)
+        | HostPattern::Beneath(_)
+        | HostPattern::Block(_) => None,
+    }
+}
+
+fn own(to: &Destination) -> String {
+    format!(
+        "{to} opens nothing by itself: inside, loopback is the program's own; a server of this \
+         host's is reached as {THIS_HOST}:PORT, by --allow {THIS_HOST}:PORT"
+    )
+}
+
+fn is_local(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+fn is_loopback(block: &Block) -> bool {
+    let is_own = |special: Special| special.name.contains("loopback");
+    block.first().is_loopback() || special(block.first()).is_some_and(is_own)
+}

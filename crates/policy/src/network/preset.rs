@@ -1,0 +1,153 @@
+//! Rules for the network that come with Atoll, by name.
+
+use crate::SourceFile;
+use crate::document::{Complaint, Document};
+use crate::error::Problem;
+use crate::network::read_rules;
+use crate::network::rule::Effect;
+use crate::origin::{Origin, Sourced};
+use crate::suggest::nearest;
+use atoll_model::network::{HostPart, Meant, Network, NetworkRule, Request};
+
+/// Rules by a name.
+#[derive(Debug)]
+pub(crate) struct Preset {
+    pub(crate) name: &'static str,
+    /// As in messages and origins.
+    file: &'static str,
+    pub(crate) content: &'static str,
+}
+
+macro_rules! presets {
+    ($($name:literal,)*) => {
+        &[$(Preset {
+            name: $name,
+            file: concat!("preset/", $name, ".toml"),
+            content: include_str!(concat!("../../presets/", $name, ".toml")),
+        }),*]
+    };
+}
+
+/// All of them, in the order in which they are listed.
+pub(crate) const ALL: &[Preset] = presets! {
+    "apt",
+    "cargo",
+    "go",
+    "npm",
+    "pip",
+    "git-read",
+    "github-read",
+    "anthropic",
+    "google-ai",
+    "openai",
+    "opencode",
+};
+
+/// A preset in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PresetSummary {
+    /// Its name, as for `--preset`.
+    pub name: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+    /// The file, whole.
+    pub content: &'static str,
+}
+
+/// The presets, in the order in which they are listed.
+#[must_use]
+pub fn presets() -> Vec<PresetSummary> {
+    ALL.iter().map(Preset::summary).collect()
+}
+
+/// The preset that allows a request, if one does.
+#[must_use]
+pub fn preset_for(request: &Request<'_>) -> Option<&'static str> {
+    let allows = |preset: &&Preset| {
+        preset
+            .network()
+            .is_some_and(|network| network.request(request).is_ok())
+    };
+    ALL.iter().find(allows).map(|preset| preset.name)
+}
+
+/// The preset that is about a host, if one alone is.
+#[must_use]
+pub fn preset_for_host(host: &HostPart, port: u16) -> Option<&'static str> {
+    let leads = |preset: &&Preset| {
+        preset
+            .network()
+            .is_some_and(|network| network.connection(host, port).is_ok())
+    };
+    let mut leading = ALL.iter().filter(leads);
+    let first = leading.next()?;
+    leading.next().is_none().then_some(first.name)
+}
+
+type Lists = (Vec<Sourced<Meant>>, Vec<Sourced<Meant>>);
+
+impl Preset {
+    /// The one of this name.
+    pub(crate) fn parse(name: &str) -> Result<&'static Self, Complaint> {
+        let named = ALL.iter().find(|preset| preset.name == name);
+        named.ok_or_else(|| {
+            let names = || ALL.iter().map(|preset| preset.name);
+            let meant = nearest(name, names().collect::<Vec<_>>())
+                .map(|word| format!("did you mean {word:?}? "))
+                .unwrap_or_default();
+            let known: Vec<&str> = names().collect();
+            Complaint::new(
+                format!("there is no preset {name:?}"),
+                format!("{meant}one of: {}", known.join(", ")),
+            )
+        })
+    }
+
+    /// What it allows, and what it denies.
+    pub(crate) fn rules(&self) -> Result<Lists, Vec<Problem>> {
+        let file = SourceFile::new(self.file, self.content.as_bytes());
+        let (mut document, mut top) = Document::open(&file)?;
+        document.text(&mut top, "description", |_| Ok(()));
+        let allow = read_rules(&mut document, &mut top, "allow", "allow", Effect::Allow);
+        let deny = read_rules(&mut document, &mut top, "deny", "deny", Effect::Deny);
+        document.end(top, &["description", "allow", "deny"]);
+        document.close((allow, deny))
+    }
+
+    /// Whether a rule is one of these.
+    pub(crate) fn holds(&self, origin: &Origin) -> bool {
+        matches!(origin, Origin::File { name, .. } if **name == *self.file)
+    }
+
+    fn network(&self) -> Option<Network> {
+        let (allow, deny) = self.rules().ok()?;
+        let list = |list: Vec<Sourced<Meant>>| {
+            let rule = |one: Sourced<Meant>| NetworkRule {
+                to: one.value.to,
+                way: one.value.way,
+                requests: one.value.requests,
+                limits: one.value.limits,
+                origin: one.origin.to_string(),
+            };
+            list.into_iter().map(rule).collect()
+        };
+        Some(Network {
+            allow: list(allow),
+            deny: list(deny),
+            learn: None,
+            ..Network::default()
+        })
+    }
+
+    fn summary(&self) -> PresetSummary {
+        let description = self.content.lines().find_map(|line| {
+            let text = line.strip_prefix("description = \"")?;
+            text.strip_suffix('"')
+        });
+        PresetSummary {
+            name: self.name,
+            description: description.unwrap_or_default(),
+            content: self.content,
+        }
+    }
+}

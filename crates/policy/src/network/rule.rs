@@ -1,0 +1,303 @@
+//! One rule of `[network]`: a text, or a table.
+
+use std::ops::Range;
+
+use atoll_model::network::{
+    Conditions, Destination, InvalidRule, METHODS, Meant, PathPattern, Ports, Scheme, THIS_HOST,
+    Way, parse_method,
+};
+
+use crate::document::{Complaint, Document, Section};
+use crate::network::{likely, limits, packages};
+use crate::settings::among;
+use crate::show::quoted;
+use crate::suggest::nearest;
+
+/// Whether a list allows or denies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Allow,
+    Deny,
+}
+
+/// How texts are written, for those who wrote another.
+const FORMS: &str = "as \"example.com\" (ports 80 and 443), \"example.com:22\", \
+     \"*.example.com\", \"192.0.2.0/24:5432\", \"[2001:db8::1]:443\", or with methods and a path as \
+     \"GET https://example.com/v1/**\"";
+
+/// Reads a rule that is one text.
+pub(crate) fn parse(text: &str, effect: Effect) -> Result<Meant, Complaint> {
+    if let Some(complaint) = likely::instead(text) {
+        return Err(complaint);
+    }
+    let meant = text.parse::<Meant>().map_err(|error| {
+        if let Some(complaint) = likely::mistake(text) {
+            return complaint;
+        }
+        if error == InvalidRule::OnePage {
+            let whole = text.trim_end_matches('/');
+            return Complaint::new(
+                format!("{text:?} is no rule: {error}"),
+                format!("write {whole:?} for all of its pages"),
+            );
+        }
+        let what = match error {
+            InvalidRule::Destination(_) => "no destination",
+            InvalidRule::Method(_)
+            | InvalidRule::Path(_)
+            | InvalidRule::Scheme
+            | InvalidRule::NoUrl
+            | InvalidRule::OnePage => "no rule",
+        };
+        Complaint::new(format!("{text:?} is {what}: {error}"), FORMS)
+    })?;
+    settled(meant, effect)
+}
+
+/// Reads what is carried as it is.
+pub(crate) fn parse_tunnel(text: &str) -> Result<Meant, Complaint> {
+    let to = allowable(parse_destination(text)?)?;
+    Ok(Meant {
+        way: Way::Tunnel,
+        ..Meant::from(to)
+    })
+}
+
+pub(crate) fn parse_destination(text: &str) -> Result<Destination, Complaint> {
+    if let Some(complaint) = likely::instead(text) {
+        return Err(complaint);
+    }
+    text.parse::<Destination>().map_err(|error| {
+        if let Some(complaint) = likely::mistake(text) {
+            return complaint;
+        }
+        Complaint::new(
+            format!("{text:?} is no destination: {error}"),
+            "as a host and its ports: \"example.com\", \"example.com:443\"",
+        )
+    })
+}
+
+/// Where a rule may lead: to the host's own loopback at ports that it names.
+fn allowable(to: Destination) -> Result<Destination, Complaint> {
+    if to.is_allowable() {
+        return Ok(to);
+    }
+    Err(Complaint::new(
+        format!(
+            "{THIS_HOST} is what listens on this host for its own programs: each port is named"
+        ),
+        format!("as \"{THIS_HOST}:5432\" or \"{THIS_HOST}:5432,6379\""),
+    ))
+}
+
+/// A denial is one at all ports where it names none, and whatever the query.
+fn settled(mut meant: Meant, effect: Effect) -> Result<Meant, Complaint> {
+    // A denial of what nobody sends would deny nothing.
+    if let Some((method, known)) = meant.requests.methods.iter().find_map(mistyped) {
+        return Err(Complaint::new(
+            format!("there is no method {method}"),
+            format!("did you mean {known}?"),
+        ));
+    }
+    if effect == Effect::Allow {
+        meant.to = allowable(meant.to)?;
+        return Ok(meant);
+    }
+    if meant.to.ports == Ports::Web {
+        meant.to.ports = Ports::All;
+    }
+    if meant.requests.paths.iter().any(PathPattern::has_query) {
+        return Err(Complaint::new(
+            "what is denied is denied whatever the query, which a program could write in another \
+             way",
+            "leave out what comes after '?', or allow the queries that may be sent",
+        ));
+    }
+    Ok(meant)
+}
+
+/// A method that is nearly one that is known, and that one.
+fn mistyped(method: &String) -> Option<(&String, String)> {
+    let known = METHODS.map(str::to_ascii_lowercase);
+    let is_known = METHODS.contains(&method.as_str());
+    let near = nearest(method, known.iter().map(String::as_str)).filter(|_| !is_known)?;
+    Some((method, near.to_ascii_uppercase()))
+}
+
+/// Reads a rule that is a table, as the rules for each of its destinations.
+pub(crate) fn read(
+    document: &mut Document,
+    mut section: Section<'_>,
+    at: &Range<usize>,
+    effect: Effect,
+) -> Vec<Meant> {
+    if section.holds("registry") {
+        return packages::read(document, section, at, effect);
+    }
+    let before = document.problem_count();
+    let mut to = if section.holds_text("to") {
+        let one = document.text(&mut section, "to", parse_destination);
+        one.map(|one| vec![one.value])
+    } else {
+        texts(document, &mut section, "to", at, parse_destination)
+    };
+    let method = |text: &str| parse_method(text).map_err(|error| said(text, &error));
+    let methods = texts(document, &mut section, "methods", at, method);
+    let path =
+        |text: &str| PathPattern::try_from(text.to_owned()).map_err(|error| said(text, &error));
+    let paths = texts(document, &mut section, "paths", at, path);
+    let scheme = document.text(&mut section, "scheme", parse_scheme);
+    let carry = document.text(&mut section, "carry", parse_way);
+    let limits = limits::read(document, &mut section, at);
+    let known = ["to", "methods", "paths", "scheme", "carry", "registry"];
+    document.end(section, &[&known[..], &limits::KEYS].concat());
+    if document.problem_count() > before {
+        return Vec::new();
+    }
+    let requests = Conditions {
+        scheme: scheme.map(|scheme| scheme.value),
+        methods: methods.unwrap_or_default(),
+        paths: paths.unwrap_or_default(),
+        packages: None,
+    };
+    let way = carry.map(|carry| carry.value).unwrap_or_default();
+    // As in a URL, a scheme without a port is at its own one.
+    if let (Some(scheme), Effect::Allow) = (requests.scheme, effect) {
+        for to in to.iter_mut().flatten().filter(|to| to.ports == Ports::Web) {
+            to.ports = Ports::of(scheme);
+        }
+    }
+    if let Some(mistake) = mistake(to.is_some(), way, &requests, effect) {
+        document.report(at, mistake.to_owned(), None);
+    }
+    let of = to.as_deref().unwrap_or_default();
+    if let Some(mistake) = limits::mistake(&limits, of, way, &requests, effect) {
+        document.report(at, mistake.what, mistake.hint);
+    }
+    let mut rules = Vec::new();
+    for to in to.unwrap_or_default() {
+        let meant = Meant {
+            to,
+            way,
+            requests: requests.clone(),
+            limits: limits.clone(),
+        };
+        match settled(meant, effect) {
+            Ok(meant) => rules.push(meant),
+            Err(complaint) => document.report(at, complaint.what, complaint.hint),
+        }
+    }
+    rules
+}
+
+/// What does not fit together.
+fn mistake(has_to: bool, way: Way, requests: &Conditions, effect: Effect) -> Option<&'static str> {
+    match (way, effect) {
+        _ if !has_to => Some("a rule needs `to`: the host that it is about"),
+        (Way::Inspect | Way::Tunnel, Effect::Deny) => {
+            Some("what is denied is not carried: leave out `carry`")
+        }
+        (Way::Tunnel, Effect::Allow) if !requests.is_empty() => {
+            Some("nobody sees methods, paths or schemes in a tunnel: leave them or `carry` out")
+        }
+        (Way::Usual, Effect::Deny) | (Way::Usual | Way::Inspect | Way::Tunnel, Effect::Allow) => {
+            None
+        }
+    }
+}
+
+/// A list of texts that is not empty: nobody who writes an empty one means all.
+pub(crate) fn texts<T>(
+    document: &mut Document,
+    section: &mut Section<'_>,
+    key: &'static str,
+    at: &Range<usize>,
+    parse: impl Fn(&str) -> Result<T, Complaint>,
+) -> Option<Vec<T>> {
+    let before = document.problem_count();
+    let list = document.list(section, key, parse)?;
+    if list.value.is_empty() && document.problem_count() == before {
+        let what = format!("`{key}` is empty, so that the rule means nothing");
+        let hint = match key {
+            "to" | "packages" => "name one, or \"*\" for all".to_owned(),
+            _ => format!("leave `{key}` out to mean all"),
+        };
+        document.report(at, what, Some(hint));
+    }
+    Some(list.value.into_iter().map(|one| one.value).collect())
+}
+
+fn said(text: &str, error: &dyn std::error::Error) -> Complaint {
+    Complaint::from(format!("{text:?}: {error}"))
+}
+
+fn parse_scheme(text: &str) -> Result<Scheme, Complaint> {
+    match text {
+        "http" => Ok(Scheme::Http),
+        "https" => Ok(Scheme::Https),
+        _ => Err(among(text, &["http", "https"])),
+    }
+}
+
+fn parse_way(text: &str) -> Result<Way, Complaint> {
+    match text {
+        "requests" => Ok(Way::Inspect),
+        "tunnel" => Ok(Way::Tunnel),
+        _ => Err(among(text, &["requests", "tunnel"])),
+    }
+}
+
+/// A rule as an entry of a profile's list `allow` or `deny`.
+#[must_use]
+pub fn network_entry(rule: &Meant) -> String {
+    match rule.as_text() {
+        Some(text) => quoted(&text),
+        None => network_entry_of(rule, std::iter::empty()),
+    }
+}
+
+/// The same, for further destinations too.
+pub(crate) fn network_entry_of<'a>(
+    rule: &'a Meant,
+    further: impl Iterator<Item = &'a Destination>,
+) -> String {
+    let mut all: Vec<String> = std::iter::once(&rule.to)
+        .chain(further)
+        .map(|to| quoted(&to.to_string()))
+        .collect();
+    let to = match all.len() {
+        1 => all.remove(0),
+        _ => format!("[{}]", all.join(", ")),
+    };
+    let list = |texts: &mut dyn Iterator<Item = &str>| {
+        let texts: Vec<String> = texts.map(quoted).collect();
+        texts.join(", ")
+    };
+    let Conditions {
+        scheme,
+        methods,
+        paths,
+        packages,
+    } = &rule.requests;
+    if let Some(packages) = packages {
+        return packages::entry(packages, rule.limits.written());
+    }
+    let mut fields = vec![format!("to = {to}")];
+    if !methods.is_empty() {
+        let methods = list(&mut methods.iter().map(String::as_str));
+        fields.push(format!("methods = [{methods}]"));
+    }
+    if !paths.is_empty() {
+        let paths = list(&mut paths.iter().map(PathPattern::as_str));
+        fields.push(format!("paths = [{paths}]"));
+    }
+    fields.extend(scheme.map(|scheme| format!("scheme = \"{scheme}\"")));
+    match rule.way {
+        Way::Usual => {}
+        Way::Inspect => fields.push("carry = \"requests\"".to_owned()),
+        Way::Tunnel => fields.push("carry = \"tunnel\"".to_owned()),
+    }
+    fields.extend(rule.limits.written());
+    format!("{{ {} }}", fields.join(", "))
+}

@@ -1,0 +1,173 @@
+//! What listens on the host's loopback for ports that a run publishes.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use atoll_model::network::{Network, PublishedPort};
+use rustix::net::sockopt::{socket_acceptconn, socket_type};
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::{SandboxError, roots};
+
+/// The listeners, and whose connections are taken. Nobody takes them yet.
+#[derive(Debug, Default)]
+pub struct Doors {
+    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) visitors: Vec<u32>,
+    /// Whom else servers may be certified by.
+    pub(crate) roots: Option<OwnedFd>,
+}
+
+impl Doors {
+    /// Opens them, for the user that this is and for root; where root was become by `sudo`,
+    /// for who became it.
+    ///
+    /// # Errors
+    /// [`SandboxError::Publish`]: a port is taken, or may not be. [`SandboxError::Roots`].
+    pub fn open(
+        network: &Network,
+        environment: &[(OsString, OsString)],
+    ) -> Result<Self, SandboxError> {
+        let roots = roots::read(network)?;
+        if network.publish.is_empty() {
+            return Ok(Self {
+                roots,
+                ..Self::default()
+            });
+        }
+        let mut listeners = Vec::new();
+        for published in &network.publish {
+            listeners.extend(listen(published.port)?);
+        }
+        let own = rustix::process::geteuid();
+        let mut visitors = vec![0, own.as_raw()];
+        if own.is_root() {
+            let named = environment.iter().find(|(name, _)| name == "SUDO_UID");
+            visitors.extend(named.and_then(|(_, id)| id.to_str()?.parse::<u32>().ok()));
+        }
+        Ok(Self {
+            listeners,
+            visitors,
+            roots,
+        })
+    }
+}
+
+/// Listens at a port of both loopback addresses; at that of IPv6 where there is one.
+fn listen(port: PublishedPort) -> Result<Vec<OwnedFd>, SandboxError> {
+    let mut listeners = Vec::new();
+    for ip in [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        Ipv6Addr::LOCALHOST.into(),
+    ] {
+        let at = SocketAddr::new(ip, port.outside);
+        match TcpListener::bind(at) {
+            Ok(listener) => listeners.push(OwnedFd::from(listener)),
+            Err(error) if ip.is_ipv6() && is_no_address(&error) => {}
+            Err(error) => {
+                return Err(SandboxError::Publish {
+                    port: port.outside,
+                    inside: port.inside,
+                    why: why_not(at, &error),
+                });
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+fn is_no_address(error: &io::Error) -> bool {
+    let family = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(family)
+}
+
+fn why_not(at: SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => match holder(at.port()) {
+            Some(holder) => format!("{holder} listens there already"),
+            None => "another program listens there already".to_owned(),
+        },
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 are root's on this host (net.ipv4.ip_unprivileged_port_start)"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Who listens at a port, as far as this user can see.
+fn holder(port: u16) -> Option<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    let inodes: Vec<String> = tables
+        .iter()
+        .flatten()
+        .flat_map(|table| table.lines().filter_map(|line| listening_inode(line, port)))
+        .collect();
+    let numbered = |process: &fs::DirEntry| {
+        let name = process.file_name();
+        name.as_bytes().iter().all(u8::is_ascii_digit)
+    };
+    for process in fs::read_dir("/proc").ok()?.flatten().filter(numbered) {
+        let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else {
+            continue;
+        };
+        let is_it = |link: &OsString| {
+            inodes
+                .iter()
+                .any(|inode| link.as_bytes() == format!("socket:[{inode}]").as_bytes())
+        };
+        let links = descriptors
+            .flatten()
+            .filter_map(|one| fs::read_link(one.path()).ok());
+        if links.map(OsString::from).any(|link| is_it(&link)) {
+            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            let pid = process.file_name();
+            let pid = pid.to_string_lossy();
+            return Some(format!("{:?} (process {pid})", name.trim_end()));
+        }
+    }
+    None
+}
+
+/// The inode of a line of `/proc/net/tcp` (proc(5)) that tells of a listener at a port.
+fn listening_inode(line: &str, port: u16) -> Option<String> {
+    const LISTENING: &str = "0A";
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (_, local) = fields.get(1)?.rsplit_once(':')?;
+    let is_it = u16::from_str_radix(local, 16) == Ok(port) && fields.get(3) == Some(&LISTENING);
+    is_it.then(|| fields.get(9).map(|inode| (*inode).to_owned()))?
+}
+
+/// Whether something becomes readable when somebody comes: sockets by which those inside
+/// are reached do not.
+pub(crate) fn tells_of_comers(descriptor: &impl AsFd) -> bool {
+    let is_internet = rustix::net::sockopt::socket_domain(descriptor)
+        .is_ok_and(|family| family != AddressFamily::UNIX);
+    let is_stream = matches!(socket_type(descriptor), Ok(SocketType::STREAM));
+    !(is_internet && is_stream) || matches!(socket_acceptconn(descriptor), Ok(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_a_port_is_found_and_told() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let outside = taken.local_addr().unwrap().port();
+        let refused = listen(PublishedPort { outside, inside: 1 }).unwrap_err();
+        let told = refused.to_string();
+        let pid = std::process::id();
+        assert!(told.contains(&format!("(process {pid})")), "{told}");
+        drop(taken);
+        let listeners = listen(PublishedPort { outside, inside: 1 }).unwrap();
+        assert!(!listeners.is_empty());
+        assert!(listeners.iter().all(tells_of_comers));
+        let unconnected = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
+        assert!(!tells_of_comers(&unconnected.unwrap()));
+    }
+}

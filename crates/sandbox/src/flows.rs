@@ -1,0 +1,146 @@
+//! What came of a run's connections, for its summary.
+
+use atoll_model::network::{Flow, FlowEnd, FlowKind};
+
+/// How many refusals are kept: all that who carries tells apart, of four kinds.
+const REFUSED_MAX: usize = 4 * 2 * 1024 + 4;
+
+/// How many failures are kept.
+const FAILED_MAX: usize = 256;
+
+/// Something that a program did not reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What it would have been.
+    pub flow: Flow,
+    /// Why not.
+    pub why: String,
+    /// How often it was tried.
+    pub count: u64,
+}
+
+/// What came of a run's connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flows {
+    /// How many were made.
+    pub made: u64,
+    /// How many connections came to what is published.
+    pub published: u64,
+    /// How many requests were sent on, where they are looked into.
+    pub requests: u64,
+    /// From the program, bytes.
+    pub up_bytes: u64,
+    /// To the program, bytes.
+    pub down_bytes: u64,
+    /// What was refused, in order.
+    pub refused: Vec<Refused>,
+    /// What was allowed and did not get there, in order: the first that differ.
+    pub failed: Vec<Refused>,
+    /// Why there was no more from some moment on, if there was not.
+    pub failure: Option<String>,
+}
+
+impl Flows {
+    /// One begins.
+    pub(crate) fn opened(&mut self, kind: FlowKind) {
+        if let Some(count) = self.number(kind) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// One has ended.
+    pub(crate) fn closed(&mut self, flow: Flow, end: FlowEnd) {
+        self.up_bytes = self.up_bytes.saturating_add(end.up_bytes);
+        self.down_bytes = self.down_bytes.saturating_add(end.down_bytes);
+        if let Some(why) = end.failure.filter(|_| end.is_unreached) {
+            self.fail(flow, why);
+        }
+    }
+
+    fn fail(&mut self, flow: Flow, why: String) {
+        // One of a host's addresses is as good as another.
+        let flow = Flow {
+            address: None,
+            ..flow
+        };
+        let is_same = |one: &&Refused| one.flow == flow && one.why == why;
+        let before = self.failed.iter().find(is_same).map_or(0, |one| one.count);
+        let count = before.saturating_add(1);
+        keep(&mut self.failed, Refused { flow, why, count }, FAILED_MAX);
+    }
+
+    /// One was refused.
+    pub(crate) fn refuse(&mut self, refused: Refused) {
+        keep(&mut self.refused, refused, REFUSED_MAX);
+    }
+
+    /// How many there are of a kind that is counted.
+    fn number(&mut self, kind: FlowKind) -> Option<&mut u64> {
+        match kind {
+            FlowKind::Request => Some(&mut self.requests),
+            FlowKind::Published => Some(&mut self.published),
+            FlowKind::Tunnel => Some(&mut self.made),
+            FlowKind::Name => None,
+        }
+    }
+}
+
+/// Keeps one of those, or how often it has been by now.
+fn keep(list: &mut Vec<Refused>, refused: Refused, max: usize) {
+    let is_same = |one: &&mut Refused| one.flow == refused.flow && one.why == refused.why;
+    if let Some(known) = list.iter_mut().find(is_same) {
+        known.count = refused.count;
+    } else if list.len() < max {
+        list.push(refused);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(kind: FlowKind) -> Flow {
+        Flow {
+            kind,
+            host: "example.com".to_owned(),
+            address: Some([192, 0, 2, 1].into()),
+            via: None,
+            port: 443,
+            rule: None,
+            request: None,
+            limit: None,
+        }
+    }
+
+    #[test]
+    fn what_came_to_nothing_is_counted_and_told_once() {
+        let mut flows = Flows::default();
+        let end = |failure: Option<&str>, is_unreached, down_bytes| FlowEnd {
+            failure: failure.map(str::to_owned),
+            is_unreached,
+            down_bytes,
+            ..FlowEnd::default()
+        };
+        for (kind, end) in [
+            (FlowKind::Tunnel, end(None, false, 0)),
+            (FlowKind::Tunnel, end(Some("late"), true, 0)),
+            (FlowKind::Tunnel, end(Some("late"), true, 0)),
+            (FlowKind::Tunnel, end(Some("refused"), false, 0)),
+            (FlowKind::Tunnel, end(Some("broken"), false, 7)),
+            (FlowKind::Request, end(Some("late"), true, 0)),
+            (FlowKind::Published, end(Some("nobody"), true, 0)),
+            (FlowKind::Name, end(Some("unknown"), false, 0)),
+        ] {
+            flows.opened(kind);
+            flows.closed(flow(kind), end);
+        }
+        assert_eq!((flows.made, flows.requests, flows.published), (5, 1, 1));
+        let failed = flows.failed.iter().map(|one| (one.flow.kind, one.count));
+        let told = [
+            (FlowKind::Tunnel, 2),
+            (FlowKind::Request, 1),
+            (FlowKind::Published, 1),
+        ];
+        assert_eq!(failed.collect::<Vec<_>>(), told);
+    }
+}

@@ -1,0 +1,209 @@
+//! Where programs look for the certificates that they trust.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use atoll_frame::Operation;
+use atoll_model::network::{TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA};
+use atoll_model::{Boundary, View, ViewKind};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::tree::{Plan, relative, source};
+use crate::{PlacedLayer, Placement, SandboxError};
+
+/// Where systems keep what all programs trust, and which of the files inside stands there.
+const PLACES: [(&str, &str); 12] = [
+    ("/etc/ssl/certs/ca-certificates.crt", TRUST_BUNDLE),
+    ("/etc/ssl/certs/ca-bundle.crt", TRUST_BUNDLE),
+    ("/etc/ssl/cert.pem", TRUST_BUNDLE),
+    ("/etc/ssl/ca-bundle.pem", TRUST_BUNDLE),
+    ("/etc/pki/tls/cert.pem", TRUST_BUNDLE),
+    ("/etc/pki/tls/certs/ca-bundle.crt", TRUST_BUNDLE),
+    (
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+        TRUST_BUNDLE,
+    ),
+    ("/usr/lib/ssl/cert.pem", TRUST_BUNDLE),
+    ("/etc/ssl/certs/java/cacerts", TRUST_JAVA),
+    ("/etc/pki/java/cacerts", TRUST_JAVA),
+    ("/etc/pki/ca-trust/extracted/java/cacerts", TRUST_JAVA),
+    (
+        "/etc/ca-certificates/extracted/java-cacerts.jks",
+        TRUST_JAVA,
+    ),
+];
+
+/// Where an administrator puts further certificates, for what makes those files anew:
+/// update-ca-certificates of Debian and those that follow it, update-ca-trust of Fedora,
+/// trust of Arch, update-ca-certificates of SUSE.
+const FURTHER: [&str; 4] = [
+    "/usr/local/share/ca-certificates/atoll.crt",
+    "/etc/pki/ca-trust/source/anchors/atoll.pem",
+    "/etc/ca-certificates/trust-source/anchors/atoll.pem",
+    "/etc/pki/trust/anchors/atoll.pem",
+];
+
+impl Plan {
+    /// Shows the files of `trust`, a directory of Atoll's own, and puts them where
+    /// programs look. Nobody inside can change them there.
+    pub(crate) fn trust(
+        &mut self,
+        trust: &Path,
+        boundary: &Boundary,
+        placement: &Placement,
+    ) -> Result<(), SandboxError> {
+        self.read_only(trust, Path::new(TRUST_DIRECTORY), false, placement)?;
+        if boundary.root {
+            // Root inside installs packages that renew these files: in its own layer they
+            // have what is trusted already.
+            return Ok(());
+        }
+        let mut covered: BTreeSet<PathBuf> = BTreeSet::new();
+        for (place, file) in PLACES {
+            // What a link leads to serves whoever follows it.
+            let Ok(real) = Path::new(place).canonicalize() else {
+                continue;
+            };
+            if !real.is_file() || !is_shown(&real, boundary) || !covered.insert(real.clone()) {
+                continue;
+            }
+            self.operations.push(Operation::ReadOnlyFile {
+                path: relative(&real),
+                source: source(&trust.join(file))?,
+                as_caller: false,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file of the host is seen where it is, as a part of the system; what the person
+/// has put there stays.
+fn is_shown(path: &Path, boundary: &Boundary) -> bool {
+    let holds = |view: &&View| path.starts_with(&view.inside);
+    let nearest = boundary
+        .views
+        .iter()
+        .filter(holds)
+        .max_by_key(|view| view.inside.components().count());
+    nearest.is_some_and(|view| view.kind == ViewKind::System && view.host == view.inside)
+}
+
+/// Puts the files of `trust` into the layers that root inside has over the system, where
+/// programs look and where packages take them from when they make them anew. `base` is
+/// the kernel's id for the id 0 inside, where that is not the caller's.
+///
+/// # Errors
+/// [`SandboxError::Host`].
+pub fn furnish_trust(
+    layers: &[PlacedLayer],
+    trust: &Path,
+    base: Option<u32>,
+) -> Result<(), SandboxError> {
+    let put = |path: &Path, file: &str, is_new: bool| -> io::Result<()> {
+        let of = |layer: &&PlacedLayer| path.starts_with(&layer.inside);
+        let deepest = |layer: &&PlacedLayer| layer.inside.components().count();
+        let Some(layer) = layers.iter().filter(of).max_by_key(deepest) else {
+            return Ok(());
+        };
+        let Some((parent, name)) = directory(layer, path, base)? else {
+            return Ok(());
+        };
+        replace(&parent, name, &fs::read(trust.join(file))?, base, is_new)
+    };
+    let all = || -> io::Result<()> {
+        for (place, file) in PLACES {
+            if let Ok(real) = Path::new(place).canonicalize() {
+                put(&real, file, false)?;
+            }
+        }
+        for place in FURTHER {
+            put(Path::new(place), TRUST_AUTHORITY, true)?;
+        }
+        Ok(())
+    };
+    all().map_err(SandboxError::host(
+        "what programs of root inside trust could not be laid down",
+    ))
+}
+
+/// The directory in a layer that a path lies in, made where the host has one, and the
+/// path's name. `None` where anything but directories leads to it: a former program has
+/// put that there, and followed it would lead to the host's own files.
+fn directory<'a>(
+    layer: &PlacedLayer,
+    path: &'a Path,
+    base: Option<u32>,
+) -> io::Result<Option<(OwnedFd, &'a Path)>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut place = rustix::fs::open(&layer.upper, flags, Mode::empty())?;
+    let mut host = layer.inside.clone();
+    let Ok(rest) = path.strip_prefix(&layer.inside) else {
+        return Ok(None);
+    };
+    let Some(name) = path.file_name() else {
+        return Ok(None);
+    };
+    for part in rest.parent().into_iter().flat_map(Path::components) {
+        let Component::Normal(part) = part else {
+            return Ok(None);
+        };
+        host.push(part);
+        if !host.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
+            return Ok(None);
+        }
+        match rustix::fs::mkdirat(&place, part, Mode::from_raw_mode(0o755)) {
+            Ok(()) => own(&place, Path::new(part), base)?,
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        place = match rustix::fs::openat2(&place, part, flags, Mode::empty(), resolve) {
+            Err(Errno::LOOP | Errno::NOTDIR) => return Ok(None),
+            opened => opened?,
+        };
+    }
+    Ok(Some((place, Path::new(name))))
+}
+
+/// Writes a file in the place of the one that is there; of none only where `is_new`.
+fn replace(
+    parent: &OwnedFd,
+    name: &Path,
+    content: &[u8],
+    base: Option<u32>,
+    is_new: bool,
+) -> io::Result<()> {
+    match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(facts) if FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile => {
+            rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
+        }
+        Err(Errno::NOENT) if is_new => {}
+        // A former program has removed it, or put something else there: so it stays.
+        Ok(_) | Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o644))?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
+    File::from(file).write_all(content)?;
+    own(parent, name, base)
+}
+
+/// Gives what was made to root inside.
+fn own(parent: &OwnedFd, name: &Path, base: Option<u32>) -> io::Result<()> {
+    let Some(base) = base else { return Ok(()) };
+    let id = Some(rustix::fs::Uid::from_raw(base));
+    let group = Some(rustix::fs::Gid::from_raw(base));
+    Ok(rustix::fs::chownat(
+        parent,
+        name,
+        id,
+        group,
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?)
+}
