@@ -263,6 +263,7 @@ fn every_command_that_documents_name_exists() {
         "docs/root.md",
         "docs/nesting.md",
         "docs/network.md",
+        "docs/network-inside.md",
         "docs/trust.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
