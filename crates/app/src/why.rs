@@ -144,6 +144,9 @@ impl Story<'_> {
                     Some(Style::Bad),
                 );
             }
+            if let Some(advice) = self.failed_advice() {
+                report.line("to do", advice);
+            }
         }
         for line in self.afterwards() {
             report.line("after", &line);

@@ -11,7 +11,7 @@ use atoll_model::network::{Network, PublishedPort};
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 
-use crate::{SandboxError, roots};
+use crate::{OUTSIDE, SandboxError, roots};
 
 /// The listeners, and whose connections are taken. Nobody takes them yet.
 #[derive(Debug, Default)]
@@ -127,7 +127,12 @@ fn holder(port: u16) -> Option<String> {
             let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
             let pid = process.file_name();
             let pid = pid.to_string_lossy();
-            return Some(format!("{:?} (process {pid})", name.trim_end()));
+            return Some(match name.trim_end() {
+                name if name.as_bytes() == OUTSIDE.to_bytes() => {
+                    format!("another run of Atoll (process {pid})")
+                }
+                name => format!("{name:?} (process {pid})"),
+            });
         }
     }
     None

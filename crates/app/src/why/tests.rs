@@ -218,6 +218,10 @@ fn what_was_allowed_and_not_reached_is_told_with_its_reason() {
     let line = "GET https://api.example.com/v1: the host's certificate is not accepted: it has expired (2 times)";
     let folded = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(folded.contains(&format!("failed {line}")), "{text}");
+    assert!(
+        folded.contains("to do where an authority of your own"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{HostPart, Scheme};
+use atoll_model::network::{CERTIFICATE_REFUSED, HostPart, Scheme};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -356,5 +356,5 @@ pub(crate) fn why_not(error: &io::Error) -> String {
         }
         other => other.to_string(),
     };
-    format!("the host's certificate is not accepted: {why}")
+    format!("{CERTIFICATE_REFUSED}: {why}")
 }

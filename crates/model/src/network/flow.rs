@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Limit, Network, Request, Scheme};
 
+/// How the failure of a flow begins whose host has a certificate that this host does not accept.
+pub const CERTIFICATE_REFUSED: &str = "the host's certificate is not accepted";
+
 /// Why something is refused that a rule could allow.
 pub const NO_RULE: &str = "no rule allows it";
 
