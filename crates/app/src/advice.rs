@@ -10,7 +10,9 @@ use atoll_layer::{CheckpointError, SealError};
 use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
-use atoll_store::{AuthorityError, FileFault, LedgerError, Refused, RunError, StateError};
+use atoll_store::{
+    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, StateError, VaultError,
+};
 
 use crate::delegation;
 
@@ -350,22 +352,55 @@ fn another_port(port: u16) -> u16 {
 #[cfg(test)]
 mod tests;
 
+/// What to do where a private file cannot be used.
+pub fn private(fault: &PrivateFault) -> String {
+    match fault {
+        PrivateFault::File(fault) => match fault.is_out_of_space() {
+            true => GC.to_owned(),
+            false => STATE_ELSEWHERE.to_owned(),
+        },
+        PrivateFault::Open { path, .. } => format!(
+            "make it yours alone: chmod go= {}; what someone may have read is to be replaced",
+            path.display()
+        ),
+        PrivateFault::NoFile { path, .. } => {
+            format!("look at what it is: ls -l {}", path.display())
+        }
+        PrivateFault::Locked { .. } => "start it again".to_owned(),
+    }
+}
+
+/// What to do about a vault that cannot be used.
+pub fn vault(error: &VaultError) -> String {
+    match error {
+        VaultError::Private(fault) => private(fault),
+        VaultError::Unreadable { path, .. } => format!(
+            "mv {0} {0}.broken, and put the secrets in again: atoll secret set NAME",
+            path.display()
+        ),
+        VaultError::KeyMissing(path) => format!(
+            "bring {} back from where you keep copies; without it the secrets are lost: \
+             atoll secret rm NAME, and put them in again",
+            path.display()
+        ),
+        VaultError::Full => "atoll secret rm NAME makes room".to_owned(),
+    }
+}
+
 /// What to do about a certificate authority that cannot be used.
 pub fn authority(error: &AuthorityError) -> String {
     match error {
-        AuthorityError::File(fault) => match fault.is_out_of_space() {
-            true => GC.to_owned(),
-            false => STATE_ELSEWHERE.to_owned(),
+        AuthorityError::Private(fault) => match fault {
+            PrivateFault::Open { path, .. } => format!(
+                "chmod go= {}; and if someone may have read it: atoll ca rotate --revoke",
+                path.display()
+            ),
+            other => private(other),
         },
         AuthorityError::Unreadable { path, .. } => format!(
             "mv {0} {0}.broken; the next run makes a new one",
             path.display()
         ),
-        AuthorityError::Open { path, .. } => format!(
-            "chmod go= {}; and if someone may have read it: atoll ca rotate --revoke",
-            path.display()
-        ),
-        AuthorityError::Locked { .. } => "start it again".to_owned(),
         AuthorityError::Certificate(_) => REPORT.to_owned(),
     }
 }

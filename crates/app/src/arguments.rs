@@ -8,6 +8,7 @@
 mod authority;
 mod review;
 mod run;
+mod secret;
 mod upkeep;
 
 #[cfg(test)]
@@ -25,6 +26,10 @@ pub use review::{
     ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,
 };
 pub use run::RunArguments;
+pub use secret::{
+    KeyPlace, ListSecretsArguments, RemoveSecretsArguments, SecretAction, SecretArguments,
+    SetSecretArguments, UnlockArguments, VaultKeyArguments,
+};
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments, LedgerAction,
     LedgerArguments, ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction,
@@ -82,6 +87,8 @@ pub enum Command {
     Trust(TrustArguments),
     #[command(name = "ca")]
     Authority(AuthorityArguments),
+    #[command(alias = "secrets")]
+    Secret(SecretArguments),
     #[command(alias = "log")]
     Ledger(LedgerArguments),
     Doctor(DoctorArguments),

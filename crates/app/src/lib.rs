@@ -28,6 +28,7 @@ mod reached;
 pub mod render;
 mod review;
 mod run;
+mod secret;
 mod upkeep;
 mod why;
 
@@ -95,6 +96,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Profile(arguments) => upkeep::profile(arguments, output),
         Command::Trust(arguments) => upkeep::trust(&arguments, output),
         Command::Authority(arguments) => authority::authority(arguments, output),
+        Command::Secret(arguments) => secret::secret(arguments, output),
         Command::Ledger(arguments) => upkeep::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => upkeep::completions(&arguments),

@@ -265,6 +265,7 @@ fn every_command_that_documents_name_exists() {
         "docs/network.md",
         "docs/network-inside.md",
         "docs/trust.md",
+        "docs/secrets.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();
@@ -303,6 +304,23 @@ fn the_commands_about_trust_work() {
         for line in without_particulars(&printed) {
             assert!(shown.contains(&line), "{command}: {line}: {shown:?}");
         }
+    }
+}
+
+#[test]
+fn the_commands_about_secrets_work() {
+    let world = World::new("the_commands_about_secrets_work");
+    let text = document("docs/secrets.md");
+    let block = text.split("```console").nth(1).expect("it has commands");
+    let block = block.split("```").next().expect("it ends");
+    let commands = transcript(block);
+    assert_eq!(commands.len(), 4, "{commands:?}");
+    for (command, printed) in commands {
+        let shown = shell(&world, &format!("TOKEN=some-token; exec 2>&1; {command}"));
+        let home = world.home().display().to_string();
+        let config = world.config().display().to_string();
+        let shown = shown.replace(&config, "~/.config").replace(&home, "~");
+        assert!(shown.starts_with(printed.trim_end()), "{command}: {shown}");
     }
 }
 

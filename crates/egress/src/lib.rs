@@ -27,7 +27,10 @@ mod publish;
 mod refusals;
 mod resolve;
 mod tunnel;
+mod vault;
 mod visitors;
+
+pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
 
 use std::io;
 use std::net::IpAddr;

@@ -16,6 +16,7 @@ mod limits;
 pub mod network;
 mod outcome;
 mod quantity;
+mod secret;
 mod verdict;
 
 pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, Wall};
@@ -28,6 +29,7 @@ pub use ids::{InvalidRunId, RunId, civil_date};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};
 pub use outcome::{Ending, Enforcement, LimitHit, Outcome, Usage};
 pub use quantity::{InvalidQuantity, format_bytes, format_duration, parse_bytes, parse_duration};
+pub use secret::{InvalidSecretName, SECRET_NAME_BYTES_MAX, SecretName};
 pub use verdict::{Reason, Verdict};
 
 #[cfg(test)]

@@ -7,33 +7,25 @@
 
 mod certificate;
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_model::RunId;
 use atoll_model::network::{Authority, Network};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{LockFault, open_lock, wait_for_lock};
+use crate::lock::LockFault;
+use crate::private::{PrivateDirectory, PrivateFault};
 use crate::state::AUTHORITY;
 use crate::{FileFault, StateDir};
 
 use certificate::Made;
 
 const FILE: &str = "authority.json";
-const NEW_FILE: &str = "authority.json.new";
-const LOCK: &str = "lock";
 const VERSION: u32 = 1;
 
 /// The largest file that is read, bytes.
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// How long another process may take that makes one, milliseconds.
-const LOCK_WAIT_MS_MAX: u64 = 5_000;
 /// How long an authority is valid.
 const LASTS: Duration = days(3653);
 /// One that ends within this time is replaced when it is needed.
@@ -50,9 +42,9 @@ const fn days(count: u64) -> Duration {
 /// There is no authority.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// The kernel refused.
-    #[error(transparent)]
-    File(#[from] FileFault),
+    /// The file that holds it cannot be used.
+    #[error("the certificate authority: {0}")]
+    Private(#[from] PrivateFault),
     /// What is there is none.
     #[error("the certificate authority in {} cannot be used: {why}", path.display())]
     Unreadable {
@@ -61,36 +53,20 @@ pub enum AuthorityError {
         /// What is wrong with it.
         why: String,
     },
-    /// Others can read the key, or could.
-    #[error(
-        "{} holds the key of the certificate authority, and is not yours alone (mode {mode:04o})",
-        path.display()
-    )]
-    Open {
-        /// The file or directory.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// Another process makes one, and does not come to an end.
-    #[error("{} is held by another process, for {waited_ms} ms by now", path.display())]
-    Locked {
-        /// The lock.
-        path: PathBuf,
-        /// How long was waited, milliseconds.
-        waited_ms: u128,
-    },
     /// A certificate could not be made.
     #[error("a certificate cannot be made: {0}")]
     Certificate(String),
 }
 
+impl From<FileFault> for AuthorityError {
+    fn from(fault: FileFault) -> Self {
+        Self::Private(fault.into())
+    }
+}
+
 impl From<LockFault> for AuthorityError {
     fn from(fault: LockFault) -> Self {
-        match fault {
-            LockFault::File(fault) => Self::File(fault),
-            LockFault::TimedOut { path, waited_ms } => Self::Locked { path, waited_ms },
-        }
+        Self::Private(fault.into())
     }
 }
 
@@ -146,11 +122,10 @@ impl CertificateAuthority {
     /// # Errors
     /// [`AuthorityError`].
     pub fn read(state: &StateDir) -> Result<Option<Self>, AuthorityError> {
-        let directory = match state.subdirectory(AUTHORITY, false) {
-            Err(fault) if fault.is_not_found() => return Ok(None),
-            opened => opened?,
-        };
-        Place::new(state, directory)?.read()
+        match PrivateDirectory::of_state(state, AUTHORITY, false)? {
+            Some(directory) => Place(directory).read(),
+            None => Ok(None),
+        }
     }
 
     /// The one that there is, or a new one where there is none, or it is about to end.
@@ -159,11 +134,11 @@ impl CertificateAuthority {
     /// [`AuthorityError`].
     pub fn open(state: &StateDir, now: SystemTime) -> Result<Self, AuthorityError> {
         let lasts = |one: &Self| one.valid_until() > now + RENEWED_BEFORE;
-        let place = Place::new(state, state.subdirectory(AUTHORITY, true)?)?;
+        let place = Place::of(state)?;
         if let Some(found) = place.read()?.filter(lasts) {
             return Ok(found);
         }
-        let _lock = place.lock()?;
+        let _lock = place.0.lock()?;
         // Whoever had the lock may have made it.
         match place.read()? {
             Some(found) if lasts(&found) => Ok(found),
@@ -181,8 +156,8 @@ impl CertificateAuthority {
         now: SystemTime,
         overlap: Duration,
     ) -> Result<Self, AuthorityError> {
-        let place = Place::new(state, state.subdirectory(AUTHORITY, true)?)?;
-        let _lock = place.lock()?;
+        let place = Place::of(state)?;
+        let _lock = place.0.lock()?;
         let found = place.read()?;
         place.replace(found, now, overlap)
     }
@@ -260,48 +235,27 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
 }
 
 /// Where it is kept.
-struct Place {
-    directory: OwnedFd,
-    path: PathBuf,
-}
+struct Place(PrivateDirectory);
 
 impl Place {
-    fn new(state: &StateDir, directory: OwnedFd) -> Result<Self, AuthorityError> {
-        let path = state.path().join(AUTHORITY);
-        let facts = rustix::fs::fstat(&directory).map_err(FileFault::on("examine", &path))?;
-        refuse_if_open(&path, &facts)?;
-        Ok(Self { directory, path })
-    }
-
-    fn lock(&self) -> Result<OwnedFd, AuthorityError> {
-        let lock = open_lock(&self.directory, &self.path, LOCK)?;
-        let path = self.path.join(LOCK);
-        let operation = FlockOperation::NonBlockingLockExclusive;
-        wait_for_lock(&lock, &path, operation, LOCK_WAIT_MS_MAX)?;
-        Ok(lock)
+    fn of(state: &StateDir) -> Result<Self, AuthorityError> {
+        match PrivateDirectory::of_state(state, AUTHORITY, true)? {
+            Some(directory) => Ok(Self(directory)),
+            None => Err(AuthorityError::Certificate(
+                "no directory for it".to_owned(),
+            )),
+        }
     }
 
     fn read(&self) -> Result<Option<CertificateAuthority>, AuthorityError> {
-        let path = self.path.join(FILE);
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match rustix::fs::openat(&self.directory, FILE, flags, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(None),
-            opened => opened.map_err(FileFault::on("open", &path))?,
+        let Some(bytes) = self.0.read(FILE, FILE_BYTES_MAX)? else {
+            return Ok(None);
         };
+        let path = self.0.path().join(FILE);
         let unreadable = |why: &str| AuthorityError::Unreadable {
             path: path.clone(),
             why: why.to_owned(),
         };
-        let facts = rustix::fs::fstat(&file).map_err(FileFault::on("examine", &path))?;
-        if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
-            return Err(unreadable("it is no file"));
-        }
-        refuse_if_open(&path, &facts)?;
-        let mut bytes = Vec::new();
-        let mut limited = File::from(file).take(FILE_BYTES_MAX);
-        limited
-            .read_to_end(&mut bytes)
-            .map_err(FileFault::on("read", &path))?;
         let kept: Kept =
             serde_json::from_slice(&bytes).map_err(|error| unreadable(&error.to_string()))?;
         if kept.v != VERSION {
@@ -355,45 +309,14 @@ impl Place {
         self.write(&kept)?;
         Ok(CertificateAuthority {
             kept,
-            path: self.path.join(FILE),
+            path: self.0.path().join(FILE),
             is_new: true,
         })
     }
 
     fn write(&self, kept: &Kept) -> Result<(), AuthorityError> {
-        let directory = self.directory.as_fd();
-        let path = self.path.join(NEW_FILE);
         let bytes = serde_json::to_vec_pretty(kept)
             .map_err(|error| AuthorityError::Certificate(error.to_string()))?;
-        // What a sudden end has left of another one, with whatever mode it has.
-        match rustix::fs::unlinkat(directory, NEW_FILE, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(FileFault::on("remove", &path)(errno).into()),
-        }
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(directory, NEW_FILE, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(FileFault::on("make", &path))?;
-        let mut file = File::from(file);
-        file.write_all(&bytes)
-            .and_then(|()| file.sync_all())
-            .map_err(FileFault::on("write", &path))?;
-        rustix::fs::renameat(directory, NEW_FILE, directory, FILE)
-            .and_then(|()| rustix::fs::fsync(directory))
-            .map_err(FileFault::on("replace", self.path.join(FILE)))?;
-        Ok(())
+        Ok(self.0.replace(FILE, &bytes)?)
     }
-}
-
-/// Whoever can read the key can make certificates that sandboxes trust; whoever can
-/// write there chooses them.
-fn refuse_if_open(path: &Path, facts: &Stat) -> Result<(), AuthorityError> {
-    let is_own = facts.st_uid == rustix::process::geteuid().as_raw();
-    if is_own && facts.st_mode & 0o077 == 0 {
-        return Ok(());
-    }
-    Err(AuthorityError::Open {
-        path: path.to_owned(),
-        mode: facts.st_mode & 0o7777,
-    })
 }

@@ -25,6 +25,7 @@ mod ledger;
 mod lines;
 mod lock;
 mod open_runs;
+mod private;
 mod read;
 mod record;
 mod recovery;
@@ -41,6 +42,7 @@ mod tail;
 mod tree;
 mod trust;
 mod usage;
+mod vault;
 mod verify;
 mod verify_report;
 
@@ -52,6 +54,7 @@ pub use fault::FileFault;
 pub use hash::{InvalidHash, TreeHash};
 pub use host_text::{host_text, read_host_text};
 pub use ledger::{Clock, Durability, Ledger, LedgerError};
+pub use private::PrivateFault;
 pub use read::{Events, Filter};
 pub use record::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RECORD_VERSION, RunRecord,
@@ -69,6 +72,7 @@ pub use scratch::{create_scratch, remove_scratch};
 pub use state::{StateDir, StateError};
 pub use trust::TrustFiles;
 pub use usage::{DiskUsage, run_disk_usage};
+pub use vault::{KeyKept, SECRETS_MAX, SealedSecret, Vault, VaultError, VaultKeyFile};
 pub use verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};
 
 #[cfg(test)]

@@ -182,3 +182,4 @@ pub(crate) const SCRATCH: &str = "scratch";
 pub(crate) const SHARED_LAYERS: &str = "layers";
 pub(crate) const AUTHORITY: &str = "authority";
 pub(crate) const TRUST: &str = "trust";
+pub(crate) const VAULT: &str = "vault";

@@ -1,0 +1,187 @@
+//! Files that their owner alone may read or change: keys, and what is sealed with them.
+//!
+//! A file is replaced as a whole, so that a change of it is one step; whoever changes one
+//! holds the lock of its directory.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::lock::{LockFault, open_lock, wait_for_lock};
+use crate::{FileFault, StateDir};
+
+const LOCK: &str = "lock";
+
+/// How long another process may hold the lock, milliseconds.
+const LOCK_WAIT_MS_MAX: u64 = 5_000;
+
+/// A private file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivateFault {
+    /// The kernel refused.
+    #[error(transparent)]
+    File(#[from] FileFault),
+    /// Others can read it, or write there.
+    #[error("{} is not yours alone (mode {mode:04o})", path.display())]
+    Open {
+        /// The file or directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Something else than a file, or a larger one.
+    #[error("{} is no file of at most {} KiB", path.display(), bytes_max >> 10)]
+    NoFile {
+        /// Where it is.
+        path: PathBuf,
+        /// How large one may be, bytes.
+        bytes_max: u64,
+    },
+    /// Another process changes it, and does not come to an end.
+    #[error("{} is held by another process, for {waited_ms} ms by now", path.display())]
+    Locked {
+        /// The lock.
+        path: PathBuf,
+        /// How long was waited, milliseconds.
+        waited_ms: u128,
+    },
+}
+
+impl From<LockFault> for PrivateFault {
+    fn from(fault: LockFault) -> Self {
+        match fault {
+            LockFault::File(fault) => Self::File(fault),
+            LockFault::TimedOut { path, waited_ms } => Self::Locked { path, waited_ms },
+        }
+    }
+}
+
+/// A directory whose files are private.
+pub(crate) struct PrivateDirectory {
+    directory: OwnedFd,
+    path: PathBuf,
+}
+
+impl PrivateDirectory {
+    /// One below the state directory; nothing where it does not exist and is not to be made.
+    pub(crate) fn of_state(
+        state: &StateDir,
+        name: &'static str,
+        create: bool,
+    ) -> Result<Option<Self>, PrivateFault> {
+        let directory = match state.subdirectory(name, create) {
+            Err(fault) if fault.is_not_found() && !create => return Ok(None),
+            opened => opened?,
+        };
+        let path = state.path().join(name);
+        let facts = rustix::fs::fstat(&directory).map_err(FileFault::on("examine", &path))?;
+        refuse_if_open(&path, &facts, 0o077)?;
+        Ok(Some(Self { directory, path }))
+    }
+
+    /// One at a path, which others may look into but not write to; it is made where it is
+    /// missing.
+    pub(crate) fn at(path: &Path) -> Result<Self, PrivateFault> {
+        use std::os::unix::fs::DirBuilderExt;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(FileFault::on("create the directory", path))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(FileFault::on("open the directory", path))?;
+        let facts = rustix::fs::fstat(&directory).map_err(FileFault::on("examine", path))?;
+        refuse_if_open(path, &facts, 0o022)?;
+        Ok(Self {
+            directory,
+            path: path.to_owned(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits for whoever changes something there.
+    pub(crate) fn lock(&self) -> Result<OwnedFd, PrivateFault> {
+        let lock = open_lock(&self.directory, &self.path, LOCK)?;
+        let path = self.path.join(LOCK);
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        wait_for_lock(&lock, &path, operation, LOCK_WAIT_MS_MAX)?;
+        Ok(lock)
+    }
+
+    /// What a file holds; nothing where there is none.
+    pub(crate) fn read(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, PrivateFault> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match rustix::fs::openat(&self.directory, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened.map_err(FileFault::on("open", &path))?,
+        };
+        let facts = rustix::fs::fstat(&file).map_err(FileFault::on("examine", &path))?;
+        let is_file = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
+        let size = u64::try_from(facts.st_size).unwrap_or(u64::MAX);
+        if !is_file || size > bytes_max {
+            return Err(PrivateFault::NoFile { path, bytes_max });
+        }
+        refuse_if_open(&path, &facts, 0o077)?;
+        // With room for all of it: what a vector leaves behind when it grows is not wiped.
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0).saturating_add(1));
+        let mut limited = File::from(file).take(bytes_max);
+        limited
+            .read_to_end(&mut bytes)
+            .map_err(FileFault::on("read", &path))?;
+        Ok(Some(bytes))
+    }
+
+    /// Removes a file; whether it was there.
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, PrivateFault> {
+        match rustix::fs::unlinkat(&self.directory, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(FileFault::on("remove", self.path.join(name))(errno).into()),
+        }
+    }
+
+    /// Puts a file in the place of the one that there is. The caller holds the lock.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), PrivateFault> {
+        let directory: BorrowedFd<'_> = self.directory.as_fd();
+        let new_name = format!("{name}.new");
+        let path = self.path.join(&new_name);
+        // What a sudden end has left of another one, with whatever mode it has.
+        match rustix::fs::unlinkat(directory, &new_name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(FileFault::on("remove", &path)(errno).into()),
+        }
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(directory, &new_name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(FileFault::on("make", &path))?;
+        let mut file = File::from(file);
+        file.write_all(bytes)
+            .and_then(|()| file.sync_all())
+            .map_err(FileFault::on("write", &path))?;
+        rustix::fs::renameat(directory, &new_name, directory, name)
+            .and_then(|()| rustix::fs::fsync(directory))
+            .map_err(FileFault::on("replace", self.path.join(name)))?;
+        Ok(())
+    }
+}
+
+/// Whoever can read a key has what it opens; whoever can write there chooses it.
+fn refuse_if_open(path: &Path, facts: &Stat, others: u32) -> Result<(), PrivateFault> {
+    let is_own = facts.st_uid == rustix::process::geteuid().as_raw();
+    if is_own && facts.st_mode & others == 0 {
+        return Ok(());
+    }
+    Err(PrivateFault::Open {
+        path: path.to_owned(),
+        mode: facts.st_mode & 0o7777,
+    })
+}

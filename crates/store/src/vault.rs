@@ -1,0 +1,288 @@
+//! The vault: secrets sealed on disk, and how the key that opens them is kept.
+//!
+//! Nothing here seals or opens anything: what a secret is, only the process that carries
+//! connections ever knows, and whoever puts one in at that moment. The key lies apart from
+//! what it opens, in a file of the configuration, or wrapped by a passphrase beside it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use atoll_model::SecretName;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::StateDir;
+use crate::authority::seconds;
+use crate::private::{PrivateDirectory, PrivateFault};
+use crate::state::VAULT;
+
+const FILE: &str = "secrets.json";
+const KEY_FILE: &str = "vault.key";
+const VERSION: u32 = 1;
+
+/// The largest vault that is read, bytes.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+/// The largest file with a key that is read, bytes.
+const KEY_FILE_BYTES_MAX: u64 = 4 << 10;
+/// How many secrets a vault holds.
+pub const SECRETS_MAX: usize = 1_000;
+
+/// How the line of a key file begins.
+const KEY_LINE: &str = "atoll-vault-key-1 ";
+
+/// The vault cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// One of its files cannot be used.
+    #[error(transparent)]
+    Private(#[from] PrivateFault),
+    /// What is there is none.
+    #[error("{} cannot be read: {why}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The file that its key is in is not there.
+    #[error("the vault's key is not there: {}", .0.display())]
+    KeyMissing(PathBuf),
+    /// There is no room for another one.
+    #[error("the vault holds {SECRETS_MAX} secrets, and no more")]
+    Full,
+}
+
+/// How the key of a vault is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum KeyKept {
+    /// In a file of its own.
+    File,
+    /// In the vault, sealed with a key that a passphrase gives.
+    Passphrase {
+        /// The wrapped key with what it takes to unwrap it, base64.
+        #[serde(with = "base64_text")]
+        wrapped: Vec<u8>,
+    },
+}
+
+/// As it is kept.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    v: u32,
+    key: KeyKept,
+    secrets: BTreeMap<SecretName, SealedSecret>,
+}
+
+/// A secret that nobody can read without the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SealedSecret {
+    /// Base64.
+    #[serde(with = "base64_text")]
+    pub sealed: Vec<u8>,
+    /// When it was put in, seconds since 1970.
+    pub changed_s: u64,
+}
+
+mod base64_text {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        STANDARD.decode(text).map_err(D::Error::custom)
+    }
+}
+
+/// The vault of this deployment.
+pub struct Vault {
+    kept: Kept,
+    path: PathBuf,
+}
+
+impl Vault {
+    /// The one that there is.
+    ///
+    /// # Errors
+    /// [`VaultError`].
+    pub fn read(state: &StateDir) -> Result<Option<Self>, VaultError> {
+        match PrivateDirectory::of_state(state, VAULT, false)? {
+            Some(directory) => read(&directory),
+            None => Ok(None),
+        }
+    }
+
+    /// Changes the one that there is, or one that is new and empty, as one step: what `change`
+    /// leaves is what there is then.
+    ///
+    /// # Errors
+    /// [`VaultError`], or what `change` says; then everything is as it was.
+    pub fn change<E: From<VaultError>>(
+        state: &StateDir,
+        change: impl FnOnce(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let fault = |fault: PrivateFault| E::from(VaultError::from(fault));
+        let Some(directory) = PrivateDirectory::of_state(state, VAULT, true).map_err(fault)? else {
+            return Ok(());
+        };
+        let _lock = directory.lock().map_err(fault)?;
+        let mut vault = read(&directory)?.unwrap_or_else(|| Self {
+            kept: Kept {
+                v: VERSION,
+                key: KeyKept::File,
+                secrets: BTreeMap::new(),
+            },
+            path: directory.path().join(FILE),
+        });
+        change(&mut vault)?;
+        let bytes = serde_json::to_vec_pretty(&vault.kept).map_err(|error| {
+            E::from(VaultError::Unreadable {
+                path: vault.path.clone(),
+                why: error.to_string(),
+            })
+        })?;
+        directory.replace(FILE, &bytes).map_err(fault)
+    }
+
+    /// The file that holds it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How its key is kept.
+    #[must_use]
+    pub fn key(&self) -> &KeyKept {
+        &self.kept.key
+    }
+
+    /// Has its key kept in another way.
+    pub fn keep_key(&mut self, how: KeyKept) {
+        self.kept.key = how;
+    }
+
+    /// What it holds, by name.
+    #[must_use]
+    pub fn secrets(&self) -> &BTreeMap<SecretName, SealedSecret> {
+        &self.kept.secrets
+    }
+
+    /// Puts a sealed secret in, in the place of the one of that name.
+    ///
+    /// # Errors
+    /// [`VaultError::Full`].
+    pub fn put(
+        &mut self,
+        name: SecretName,
+        sealed: Vec<u8>,
+        now: SystemTime,
+    ) -> Result<(), VaultError> {
+        let is_new = !self.kept.secrets.contains_key(&name);
+        if is_new && self.kept.secrets.len() >= SECRETS_MAX {
+            return Err(VaultError::Full);
+        }
+        let secret = SealedSecret {
+            sealed,
+            changed_s: seconds(now),
+        };
+        self.kept.secrets.insert(name, secret);
+        Ok(())
+    }
+
+    /// Takes one out; whether it was there.
+    pub fn remove(&mut self, name: &SecretName) -> bool {
+        self.kept.secrets.remove(name).is_some()
+    }
+}
+
+fn read(directory: &PrivateDirectory) -> Result<Option<Vault>, VaultError> {
+    let path = directory.path().join(FILE);
+    let Some(bytes) = directory.read(FILE, FILE_BYTES_MAX)? else {
+        return Ok(None);
+    };
+    let unreadable = |why: String| VaultError::Unreadable {
+        path: path.clone(),
+        why,
+    };
+    let kept: Kept =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    if kept.v != VERSION {
+        return Err(unreadable("it is of another version of Atoll".to_owned()));
+    }
+    Ok(Some(Vault { kept, path }))
+}
+
+/// The file that holds a vault's key, in the directory of the configuration.
+pub struct VaultKeyFile {
+    directory: PrivateDirectory,
+}
+
+impl VaultKeyFile {
+    /// The one in this directory, which is made where it is missing.
+    ///
+    /// # Errors
+    /// [`VaultError`], also where others can write to the directory.
+    pub fn below(configuration: &Path) -> Result<Self, VaultError> {
+        Ok(Self {
+            directory: PrivateDirectory::at(configuration)?,
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join(KEY_FILE)
+    }
+
+    /// Gives what it holds to `take`, and nothing where it is not there; what was read is wiped.
+    ///
+    /// # Errors
+    /// [`VaultError`].
+    pub fn read<T>(&self, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, VaultError> {
+        let Some(bytes) = self.directory.read(KEY_FILE, KEY_FILE_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let bytes = zeroize::Zeroizing::new(bytes);
+        let unreadable = || VaultError::Unreadable {
+            path: self.path(),
+            why: format!("it is no line \"{KEY_LINE}…\" with base64"),
+        };
+        let line = bytes.trim_ascii().strip_prefix(KEY_LINE.as_bytes());
+        let line = line.ok_or_else(unreadable)?;
+        let mut key = zeroize::Zeroizing::new(vec![0; line.len()]);
+        let length = STANDARD
+            .decode_slice(line, &mut key)
+            .map_err(|_| unreadable())?;
+        let key = key.get(..length).ok_or_else(unreadable)?;
+        Ok(Some(take(key)))
+    }
+
+    /// Keeps a key there. The caller changes the vault meanwhile, so that nobody else does.
+    ///
+    /// # Errors
+    /// [`VaultError`].
+    pub fn write(&self, key: &[u8]) -> Result<(), VaultError> {
+        let mut line = zeroize::Zeroizing::new(String::with_capacity(key.len().saturating_mul(2)));
+        line.push_str(KEY_LINE);
+        STANDARD.encode_string(key, &mut line);
+        line.push('\n');
+        Ok(self.directory.replace(KEY_FILE, line.as_bytes())?)
+    }
+
+    /// Removes it; whether it was there.
+    ///
+    /// # Errors
+    /// [`VaultError`].
+    pub fn remove(&self) -> Result<bool, VaultError> {
+        Ok(self.directory.remove(KEY_FILE)?)
+    }
+}
