@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::change::Source;
 use crate::facts::{Facts, Kind, Xattrs, xattrs};
-use crate::read::{Reader, Shape, list_with_kinds};
+use crate::read::{Reader, Shape, list_with_kinds, xattrs_at};
 use crate::{Change, ChangeKind, Class, ReadError, RelativePath};
 
 /// Changed files that have further names before, by device and inode.
@@ -85,6 +85,24 @@ impl Reader {
             is_older: false,
             path,
         });
+    }
+
+    /// Whether a file with further names came away from them: without an index overlayfs
+    /// copies it for the one name that was used, and in place its permissions would change
+    /// under all of them.
+    pub fn is_parted(&self, change: &Change, before: &Facts) -> bool {
+        let (Shape::Overlay(flavour), Kind::File, 2..) = (self.shape, before.kind, before.links)
+        else {
+            return false;
+        };
+        let at = match &change.source {
+            Source::After => &change.path,
+            Source::AfterAt(at) => at,
+            Source::Before(_) => return false,
+        };
+        let bytes_max = self.bounds.xattr_bytes_max;
+        let notes = xattrs_at(&self.after, at, Kind::File, Some(flavour), bytes_max);
+        notes.is_ok_and(|notes| notes.overlay("nlink").is_none())
     }
 
     /// Whether a directory before is merged in its own place.

@@ -196,6 +196,15 @@ impl Step {
         &self.path
     }
 
+    /// Whether it changes the permissions of a file that has several names.
+    pub(crate) fn is_of_shared_facts(&self) -> bool {
+        let Act::Facts { old, .. } = &self.act else {
+            return false;
+        };
+        let is_shared = |stamp: &Stamp| stamp.links > 1 && !stamp.is_directory();
+        old.stamp.as_ref().is_some_and(is_shared)
+    }
+
     /// What it does.
     #[must_use]
     pub fn action(&self) -> StepAction {

@@ -33,6 +33,9 @@ pub fn plan_apply(
     for (path, group) in tops {
         planner.plan_one(&path, &group)?;
     }
+    // Permissions that a file has under several names would be other ones than planned to
+    // a later step for another of its names.
+    planner.plan.steps.sort_by_key(Step::is_of_shared_facts);
     let conflicts = &mut planner.plan.conflicts;
     conflicts.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(planner.plan)
@@ -127,6 +130,13 @@ impl<'a> Planner<'a> {
             ChangeKind::Added => self.plan_added(top, group, now),
             ChangeKind::Modified | ChangeKind::Type => self.plan_replaced(top, group, now),
             ChangeKind::Removed => self.plan_removed(top, now),
+            ChangeKind::Mode
+                if now
+                    .as_ref()
+                    .is_some_and(|now| self.reader.is_parted(top, now)) =>
+            {
+                self.plan_replaced(top, group, now)
+            }
             ChangeKind::Mode => self.plan_facts(top, now),
             ChangeKind::Renamed { from } => self.plan_move(top, from, now),
         }
