@@ -72,6 +72,7 @@ fn carry_out(
         host: &host,
         mode,
         environment: &environment,
+        now,
     };
     let request = Request {
         call: &asked,

@@ -51,7 +51,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::inspect::{CertificateError, Certificates, Trust, Upstream};
+use crate::inspect::{CertificateError, Certificates, Releases, Trust, Upstream};
 use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
@@ -119,6 +119,8 @@ struct Egress {
     certificates: Option<Certificates>,
     /// Connections to servers that are spoken to.
     upstream: Upstream,
+    /// When packages were released, where rules ask for an age.
+    releases: Releases,
     /// Who may come to published ports.
     visitors: Visitors,
     /// For requests that are on their way.
@@ -301,6 +303,7 @@ async fn serve(
         resolver,
         certificates: trust.certificates,
         upstream: trust.upstream,
+        releases: Releases::default(),
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
         wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),

@@ -67,7 +67,7 @@ impl Denial {
         unreachable: &Unreachable<'_>,
     ) -> Self {
         let rule = match unreachable {
-            Unreachable::Denied(rule) => Some(rule.to_string()),
+            Unreachable::Denied(rule) | Unreachable::Undated(rule) => Some(rule.to_string()),
             Unreachable::NoRule
             | Unreachable::Unnamed
             | Unreachable::Special(_)
@@ -78,6 +78,15 @@ impl Denial {
             rule,
             how_to_ask: Some(unreachable.how_to_ask(judged)),
             ..denial
+        }
+    }
+
+    /// The same, refused for this reason, and what can be asked for.
+    pub(crate) fn refused(self, why: String, how_to_ask: Option<String>) -> Self {
+        Self {
+            why,
+            how_to_ask,
+            ..self
         }
     }
 
