@@ -49,14 +49,10 @@ impl Released {
 /// # Errors
 /// Why it cannot be read, in words.
 pub(super) fn read(project: &Project, text: &[u8]) -> Result<Dates, String> {
-    let dates = match project.registry {
+    match project.registry {
         Registry::Npm => npm(project, text),
         Registry::Pip => pip(project, text),
         Registry::Cargo => cargo(text),
-    }?;
-    match dates.len() <= FILES_MAX {
-        true => Ok(dates),
-        false => Err(format!("it tells of more than {FILES_MAX} files")),
     }
 }
 
@@ -64,12 +60,20 @@ fn unread(error: serde_json::Error) -> String {
     format!("its answer cannot be read: {error}")
 }
 
+/// More was told of than can be held.
+#[derive(Debug, thiserror::Error)]
+#[error("it tells of more than {FILES_MAX} files")]
+struct TooMany;
+
 /// Notes a date. What is told twice is told in no way.
-fn note(dates: &mut Dates, key: String, released: Released) {
+fn note(dates: &mut Dates, key: String, released: Released) -> Result<(), TooMany> {
+    let count = dates.len();
     match dates.entry(key) {
-        Entry::Vacant(vacant) => drop(vacant.insert(released)),
         Entry::Occupied(mut occupied) => drop(occupied.insert(Released::Unread)),
+        Entry::Vacant(_) if count >= FILES_MAX => return Err(TooMany),
+        Entry::Vacant(vacant) => drop(vacant.insert(released)),
     }
+    Ok(())
 }
 
 /// The document of a package.
@@ -102,7 +106,7 @@ impl<'de> Visitor<'de> for TimesOf {
         while let Some((version, date)) = map.next_entry::<String, Date>()? {
             // Beside versions there are `created`, `modified` and the like.
             if version.starts_with(|one: char| one.is_ascii_digit()) {
-                note(&mut dates, version, date.0);
+                note(&mut dates, version, date.0).map_err(A::Error::custom)?;
             }
         }
         Ok(Times(dates))
@@ -174,8 +178,11 @@ fn npm(project: &Project, text: &[u8]) -> Result<Dates, String> {
 #[derive(Deserialize)]
 struct Page {
     name: String,
-    files: Vec<File>,
+    files: Files,
 }
+
+/// The dates of its files, by the place where each lies.
+struct Files(Dates);
 
 #[derive(Deserialize)]
 struct File {
@@ -184,24 +191,45 @@ struct File {
     upload_time: Option<Date>,
 }
 
+impl<'de> Deserialize<'de> for Files {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(FilesOf)
+    }
+}
+
+struct FilesOf;
+
+impl<'de> Visitor<'de> for FilesOf {
+    type Value = Files;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("files with their dates")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Files, A::Error> {
+        let mut dates = Dates::new();
+        while let Some(file) = list.next_element::<File>()? {
+            let place = file.url.strip_prefix(FILES).map(|path| {
+                let path = path.split_once('#').map_or(path, |(path, _)| path);
+                Target::parse(path)
+            });
+            // What lies elsewhere is nothing that is asked for.
+            if let Some(Ok(target)) = place {
+                let released = file.upload_time.map_or(Released::Unread, |date| date.0);
+                let path = target.path().to_owned();
+                note(&mut dates, path, released).map_err(A::Error::custom)?;
+            }
+        }
+        Ok(Files(dates))
+    }
+}
+
 fn pip(project: &Project, text: &[u8]) -> Result<Dates, String> {
     let page: Page = serde_json::from_slice(text).map_err(unread)?;
-    if project.registry.normal(&page.name) != project.name {
-        return Err(another(&page.name));
+    match project.registry.normal(&page.name) == project.name {
+        true => Ok(page.files.0),
+        false => Err(another(&page.name)),
     }
-    let mut dates = Dates::new();
-    for file in page.files {
-        let place = file.url.strip_prefix(FILES).map(|path| {
-            let path = path.split_once('#').map_or(path, |(path, _)| path);
-            Target::parse(path)
-        });
-        // What lies elsewhere is nothing that is asked for.
-        if let Some(Ok(target)) = place {
-            let released = file.upload_time.map_or(Released::Unread, |date| date.0);
-            note(&mut dates, target.path().to_owned(), released);
-        }
-    }
-    Ok(dates)
 }
 
 /// A line of the index.
@@ -221,7 +249,8 @@ fn cargo(text: &[u8]) -> Result<Dates, String> {
         }
         let line: Line = serde_json::from_slice(line).map_err(unread)?;
         let released = line.pubtime.map_or(Released::Unread, |date| date.0);
-        note(&mut dates, format!("{} {}", line.name, line.vers), released);
+        let key = format!("{} {}", line.name, line.vers);
+        note(&mut dates, key, released).map_err(|error| error.to_string())?;
     }
     Ok(dates)
 }

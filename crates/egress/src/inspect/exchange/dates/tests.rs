@@ -127,6 +127,37 @@ fn the_index_of_crates_tells_by_version() {
     assert!(of("not found", "Inflector 1.0.0").is_err());
 }
 
+#[test]
+fn no_more_is_held_than_fits() {
+    let many = |count: usize| -> [(Registry, String); 3] {
+        let each = |write: &dyn Fn(usize) -> String, between: &str| {
+            (0..count).map(write).collect::<Vec<_>>().join(between)
+        };
+        let times = each(&|at| format!("\"{at}\":0"), ",");
+        let files = each(&|at| format!("{{\"url\":\"{FILES}/{at}\"}}"), ",");
+        let lines = each(&|at| format!("{{\"name\":\"a\",\"vers\":\"{at}\"}}"), "\n");
+        [
+            (
+                Registry::Npm,
+                format!("{{\"name\":\"a\",\"time\":{{{times}}}}}"),
+            ),
+            (
+                Registry::Pip,
+                format!("{{\"name\":\"a\",\"files\":[{files}]}}"),
+            ),
+            (Registry::Cargo, lines),
+        ]
+    };
+    for (registry, text) in many(FILES_MAX) {
+        let dates = read(&project(registry, "a"), text.as_bytes()).unwrap();
+        assert_eq!(dates.len(), FILES_MAX);
+    }
+    for (registry, text) in many(FILES_MAX + 1) {
+        let error = read(&project(registry, "a"), text.as_bytes()).unwrap_err();
+        assert!(error.contains("more than 200000 files"), "{error}");
+    }
+}
+
 proptest! {
     /// Whatever comes, it is read or not; what is no document tells no date.
     #[test]
