@@ -152,6 +152,7 @@ impl Many {
                 host: &self.facts,
                 mode: Mode::Full,
                 environment: &[],
+                now,
             },
             state: &self.state,
             ledger: &self.ledger,

@@ -68,16 +68,16 @@ fn carry_out(
         terminal,
     };
     let environment = configuration::environment();
-    let facts = Facts {
-        host: &host,
-        mode,
-        environment: &environment,
-    };
     let request = Request {
         call: &asked,
         host: &machine,
         rules: &rules,
-        facts,
+        facts: Facts {
+            host: &host,
+            mode,
+            environment: &environment,
+            now,
+        },
         state: &state,
         ledger: &ledger,
         terminal: if terminal { terminal_size() } else { None },

@@ -70,6 +70,38 @@ fn further(world: &World, host: &str) -> Option<Vec<String>> {
     Some(private.map(|address| address.ip().to_string()).collect())
 }
 
+/// The same by the age of its release, which its registry tells: old enough, and not.
+fn aged(world: &World, registry: &Registry, options: &[String], script: &str) {
+    let preset = registry.preset;
+    if preset == "cargo" {
+        let config = ["-sS", "-m", "20", "https://index.crates.io/config.json"];
+        let told = world.host("curl").args(config).run().out();
+        if !told.contains("\"https://static.crates.io/crates\"") {
+            world.skip("crates come from a mirror here", Avoidable::No);
+            return;
+        }
+    }
+    for (age, expected) in [("7d", registry.version), ("36500d", "")] {
+        let rule = format!("{{ registry = \"{preset}\", minimum-age = \"{age}\" }}");
+        world.profile("aged", &format!("[network]\nallow = [{rule}]\n"));
+        let named = ["--profile".to_owned(), "aged".to_owned()];
+        // What programs choose themselves is not what is tried here.
+        let script = format!("unset npm_config_before PIP_UPLOADED_PRIOR_TO; {script}; true");
+        let outcome = world
+            .run([options, &named].concat(), &script)
+            .within(LONG)
+            .run();
+        assert_eq!(outcome.out().trim(), expected, "{preset} {age}: {outcome}");
+        let refused = events(world, "flow.refused");
+        let is_young = |one: &serde_json::Value| {
+            let why = one["why"].as_str().unwrap_or_default();
+            why.contains("was released") && why.contains(&format!("has to be {age} old"))
+        };
+        let count = refused.iter().filter(|one| is_young(one)).count();
+        assert_eq!(count > 0, expected.is_empty(), "{preset} {age}: {outcome}");
+    }
+}
+
 #[test]
 fn packages_come_from_their_registries_and_nothing_is_published_slow() {
     let world = World::new("packages_come_from_their_registries_and_nothing_is_published_slow");
@@ -95,11 +127,7 @@ fn packages_come_from_their_registries_and_nothing_is_published_slow() {
             );
             continue;
         };
-        let mut options = vec![
-            "--discard".to_owned(),
-            "--preset".to_owned(),
-            (*preset).to_owned(),
-        ];
+        let mut options = vec!["--discard".to_owned()];
         for address in further.into_iter().flatten() {
             options.extend(["--allow".to_owned(), address]);
         }
@@ -112,6 +140,8 @@ fn packages_come_from_their_registries_and_nothing_is_published_slow() {
             script = format!("PATH={toolchain}/bin:$PATH; {script}");
             options.extend(["--ro".to_owned(), toolchain]);
         }
+        aged(&world, registry, &options, &script);
+        options.extend(["--preset".to_owned(), (*preset).to_owned()]);
         let script = format!(
             "{script}; curl -sS -o /dev/null -w '%{{http_code}}\\n' -X PUT -d x https://{}/a",
             hosts[0]

@@ -38,7 +38,7 @@ use crate::tunnel::Wanted;
 pub(crate) use answers::{failure, refusal, unclear};
 pub(crate) use body::Received as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
-pub(crate) use exchange::{Unrecorded, answer};
+pub(crate) use exchange::{Releases, Unrecorded, answer};
 use limits::{
     CONNECTION_WINDOW_BYTES, FIRST_BYTES_PATIENCE, HANDSHAKE_PATIENCE, RESETS_MAX,
     STREAM_WINDOW_BYTES, STREAMS_MAX,
@@ -74,6 +74,15 @@ pub(crate) struct Asked {
 impl Asked {
     /// None for a host that cannot be written.
     pub(crate) fn new(wanted: &Wanted, scheme: Scheme) -> Option<Self> {
+        Self::by(wanted, scheme, false)
+    }
+
+    /// The same for a request of Atoll's own.
+    fn own(wanted: &Wanted, scheme: Scheme) -> Option<Self> {
+        Self::by(wanted, scheme, true)
+    }
+
+    fn by(wanted: &Wanted, scheme: Scheme, is_own: bool) -> Option<Self> {
         let (host, port) = (wanted.host.clone(), wanted.port);
         let usual = match scheme {
             Scheme::Http => 80,
@@ -88,6 +97,7 @@ impl Asked {
             port,
             scheme,
             is_2,
+            is_own,
         };
         Some(Self {
             authority: written.parse().ok()?,

@@ -54,7 +54,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::inspect::{CertificateError, Certificates, Trust, Upstream};
+use crate::inspect::{CertificateError, Certificates, Releases, Trust, Upstream};
 use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
@@ -122,6 +122,8 @@ struct Egress {
     certificates: Option<Certificates>,
     /// Connections to servers that are spoken to.
     upstream: Upstream,
+    /// When packages were released, where rules ask for an age.
+    releases: Releases,
     /// Who may come to published ports.
     visitors: Visitors,
     /// For requests that are on their way.
@@ -304,6 +306,7 @@ async fn serve(
         resolver,
         certificates: trust.certificates,
         upstream: trust.upstream,
+        releases: Releases::default(),
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
         wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),

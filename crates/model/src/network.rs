@@ -12,6 +12,7 @@ mod meant;
 mod package;
 mod pattern;
 mod publish;
+mod release;
 mod rules;
 mod target;
 mod telling;
@@ -31,6 +32,7 @@ pub use meant::{InvalidRule, Meant};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
+pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
 };

@@ -1,5 +1,6 @@
 mod network;
 mod packages;
+mod releases;
 mod requests;
 
 use std::time::Duration;

@@ -26,7 +26,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(refusal::of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
     let network = rules.network.boundary();
-    let environment = environment::build(rules, call, facts, network.is_inspected());
+    let environment = environment::build(rules, call, facts, &network);
     let mut boundary = Boundary {
         profile: rules.profile.value.clone(),
         mode: facts.mode,

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use atoll_model::Call;
-use atoll_model::network::{TRUST_DIRECTORY, trust_variables};
+use atoll_model::network::{Network, TRUST_DIRECTORY, age_variables, trust_variables};
 
 use crate::Notice;
 use crate::origin::Origin;
@@ -20,9 +20,15 @@ pub(crate) struct Environment {
     pub(crate) notices: Vec<Notice>,
 }
 
-/// Picks what the rules pass, then sets what they set, then Atoll's own. Where `trusts`,
-/// what names Atoll's authority stands wherever nothing else does.
-pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>, trusts: bool) -> Environment {
+/// Picks what the rules pass, then sets what they set, then Atoll's own. What names Atoll's
+/// authority, where requests are looked into, and how old releases of packages have to be
+/// stands wherever nothing else does.
+pub(crate) fn build(
+    rules: &Rules,
+    call: &Call,
+    facts: &Facts<'_>,
+    network: &Network,
+) -> Environment {
     let mut variables: BTreeMap<OsString, OsString> = BTreeMap::new();
     let mut notices = Vec::new();
     for (name, value) in facts.environment {
@@ -64,8 +70,17 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>, trusts: bool)
             add_programs_of_root(path);
         }
     }
-    let named = trusts.then(|| trust_variables(TRUST_DIRECTORY));
-    for (name, value) in named.into_iter().flatten() {
+    let trust = network
+        .is_inspected()
+        .then(|| trust_variables(TRUST_DIRECTORY));
+    // npm makes no difference between upper and lower case in the names of its own.
+    let is_chosen = |name: &str| {
+        let mut names = variables.keys();
+        names.any(|one| one.eq_ignore_ascii_case(name))
+    };
+    let mut ages = age_variables(network, facts.now);
+    ages.retain(|(name, _)| !is_chosen(name));
+    for (name, value) in trust.into_iter().flatten().chain(ages) {
         if !is_denied(OsStr::new(name)) {
             let chosen = variables.entry(OsString::from(name));
             chosen.or_insert_with(|| OsString::from(value));

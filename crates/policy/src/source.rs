@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use atoll_model::{LimitKey, Mode};
 
@@ -144,4 +144,6 @@ pub struct Facts<'a> {
     pub mode: Mode,
     /// The caller's environment, complete; policy picks from it.
     pub environment: &'a [(OsString, OsString)],
+    /// The time of the call.
+    pub now: SystemTime,
 }

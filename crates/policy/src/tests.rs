@@ -13,6 +13,7 @@ mod shipped;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use atoll_model::{Boundary, Call, Principal, Reason, RunId, Verdict};
 
@@ -42,6 +43,11 @@ impl ProfileSource for BTreeMap<String, String> {
             .get(name)
             .map(|text| SourceFile::new(format!("user/{name}.toml"), text.as_bytes())))
     }
+}
+
+/// 2026-11-21T09:30:12Z.
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_253_412)
 }
 
 const PROJECT: &str = "/home/ann/src/app/atoll.toml";
@@ -159,6 +165,7 @@ impl World {
             mode: atoll_model::Mode::Full,
             host: &self.host,
             environment: &self.environment,
+            now: now(),
         };
         decide(&self.rules(), &self.call, &facts)
     }

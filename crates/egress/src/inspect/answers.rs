@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -38,6 +38,8 @@ pub(crate) struct Denial {
     rule: Option<String>,
     /// What would have to be asked for, where it is known.
     how_to_ask: Option<String>,
+    /// Whether it wanted a head alone, to which no body is an answer (RFC 9110, 9.3.2).
+    is_head: bool,
 }
 
 impl Denial {
@@ -56,6 +58,7 @@ impl Denial {
             why,
             rule: None,
             how_to_ask: None,
+            is_head: parts.method == Method::HEAD,
         }
     }
 
@@ -67,7 +70,7 @@ impl Denial {
         unreachable: &Unreachable<'_>,
     ) -> Self {
         let rule = match unreachable {
-            Unreachable::Denied(rule) => Some(rule.to_string()),
+            Unreachable::Denied(rule) | Unreachable::Undated(rule) => Some(rule.to_string()),
             Unreachable::NoRule
             | Unreachable::Unnamed
             | Unreachable::Special(_)
@@ -78,6 +81,15 @@ impl Denial {
             rule,
             how_to_ask: Some(unreachable.how_to_ask(judged)),
             ..denial
+        }
+    }
+
+    /// The same, refused for this reason, and what can be asked for.
+    pub(crate) fn refused(self, why: String, how_to_ask: Option<String>) -> Self {
+        Self {
+            why,
+            how_to_ask,
+            ..self
         }
     }
 
@@ -114,6 +126,7 @@ pub(crate) fn unclear(what: &str, why: &str) -> Response<Received> {
         why: why.to_owned(),
         rule: None,
         how_to_ask: None,
+        is_head: false,
     };
     tell(StatusCode::BAD_REQUEST, &denial, None, None)
 }
@@ -230,7 +243,11 @@ fn tell(
         rule: denial.rule.as_deref(),
         how_to_ask,
     };
-    let mut response = Response::new(Received::told(Bytes::from(text(&told)), unread));
+    let body = match denial.is_head {
+        true => Received::empty(),
+        false => Received::told(Bytes::from(text(&told)), unread),
+    };
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);

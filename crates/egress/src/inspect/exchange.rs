@@ -1,8 +1,13 @@
 //! One request and its answer: judged, recorded, sent on, carried back.
 
+mod dates;
+mod releases;
+mod unanswered;
+
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use atoll_model::network::{Flow, FlowKind, FlowRequest, Request as Judged};
 use hyper::body::{Body, Incoming};
@@ -23,6 +28,8 @@ use crate::dial::Place;
 use crate::limits::{Part, Way};
 use crate::line::{Carried, Opened};
 use crate::resolve::{Nowhere, addresses, may};
+pub(crate) use releases::Releases;
+use unanswered::Unanswered;
 
 /// What goes on between a program and a server. When it is dropped both bodies are over.
 pub(crate) struct Exchange {
@@ -193,24 +200,6 @@ pub(crate) struct Outgoing {
     is_2: bool,
 }
 
-/// Why a request has no answer by the server.
-enum Unanswered {
-    /// Not recorded.
-    Unrecorded(Unrecorded),
-    /// It may not go where its name leads: why, for the record and for the program.
-    Refused { why: String, inside: String },
-    /// It did not get there.
-    Failed(String),
-    /// Its body cannot be read.
-    Broken(String),
-}
-
-impl From<io::Error> for Unanswered {
-    fn from(error: io::Error) -> Self {
-        Self::Unrecorded(error.into())
-    }
-}
-
 /// Answers a request of a program that has connected to a host.
 pub(crate) async fn answer(
     egress: Arc<Egress>,
@@ -268,9 +257,10 @@ pub(crate) async fn answer(
     }
     Ok(match unanswered {
         Unanswered::Unrecorded(unrecorded) => return Err(unrecorded),
-        Unanswered::Refused { why, inside } => {
-            egress.line.refuse(refused, why);
-            answers::denied(StatusCode::FORBIDDEN, &what.because(inside), unread)
+        Unanswered::Refused(refusal) => {
+            egress.line.refuse(refused, refusal.why);
+            let denial = what.refused(refusal.inside, refusal.how_to_ask);
+            answers::denied(StatusCode::FORBIDDEN, &denial, unread)
         }
         Unanswered::Failed(why) => answers::failed(&what.because(why), unread),
         Unanswered::Broken(why) => {
@@ -309,6 +299,7 @@ async fn send_on(
     asked: &Arc<Asked>,
     outgoing: &mut Outgoing,
 ) -> Result<Response<Received>, Unanswered> {
+    releases::check(egress, asked, outgoing, SystemTime::now).await?;
     let key = asked.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {
@@ -329,7 +320,9 @@ async fn send_on(
     let judged = judged(asked, &outgoing.parts, &outgoing.head);
     let resolved = match addresses(egress, &asked.host, asked.port, Some(&judged)).await {
         Ok(resolved) => resolved,
-        Err(Nowhere::Refused { why, inside }) => return Err(Unanswered::Refused { why, inside }),
+        Err(Nowhere::Refused { why, inside }) => {
+            return Err(Unanswered::refused(why, inside));
+        }
         Err(Nowhere::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
             let why = format!("its name leads nowhere: {why}");

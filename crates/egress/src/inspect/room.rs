@@ -61,6 +61,16 @@ impl Room {
         }
     }
 
+    /// Takes a place for a request of Atoll's own, which no rule limits.
+    pub(crate) fn own(egress: &Arc<Egress>) -> Option<Self> {
+        let permit = Arc::clone(&egress.room).try_acquire_owned().ok()?;
+        Some(Self {
+            egress: Arc::clone(egress),
+            part: None,
+            _permit: permit,
+        })
+    }
+
     /// Its part of what its rule allows, where that limits something.
     pub(crate) fn part(&self) -> Option<&Part> {
         self.part.as_ref().map(|(part, _)| part)

@@ -260,6 +260,7 @@ impl Outside {
             resolver,
             certificates: trust.certificates,
             upstream: trust.upstream,
+            releases: crate::inspect::Releases::default(),
             visitors: Visitors::new(Vec::new()).unwrap(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),

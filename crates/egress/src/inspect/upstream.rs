@@ -43,6 +43,8 @@ pub(crate) struct Key {
     pub(crate) scheme: Scheme,
     /// Whether the program speaks HTTP/2: then a server that does too is spoken to so.
     pub(crate) is_2: bool,
+    /// Whether Atoll itself asks: never by a connection that carried a program's requests.
+    pub(crate) is_own: bool,
 }
 
 /// A connection to a server.

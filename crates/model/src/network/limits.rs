@@ -236,7 +236,7 @@ fn exact_duration(ms: u64) -> String {
     exact(ms, &UNITS).unwrap_or_else(|| format!("{ms}ms"))
 }
 
-fn exact(number: u64, units: &[(u64, &str)]) -> Option<String> {
+pub(super) fn exact(number: u64, units: &[(u64, &str)]) -> Option<String> {
     let is_whole = |unit: &&(u64, &str)| number > 0 && number.is_multiple_of(unit.0);
     let (unit, name) = units.iter().find(is_whole)?;
     Some(format!("{}{name}", number / unit))

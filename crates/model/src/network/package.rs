@@ -4,11 +4,14 @@
 //! is about none that a rule allows, and about any that one denies.
 
 use std::fmt;
+use std::num::NonZeroU64;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Reading;
-use super::{HostPart, Request};
+use super::release::age_text;
+use super::{HostPart, ReleaseFile, Request};
 
 /// The longest name of a package, bytes.
 const NAME_BYTES_MAX: usize = 214;
@@ -51,7 +54,8 @@ impl Registry {
 
     /// A name as the registry tells packages apart. Those of npm are told apart by upper and
     /// lower case too, since old ones are.
-    fn normal(self, name: &str) -> String {
+    #[must_use]
+    pub fn normal(self, name: &str) -> String {
         match self {
             Self::Npm => name.to_owned(),
             // PEP 503.
@@ -78,6 +82,9 @@ pub struct Packages {
     pub registry: Registry,
     /// Which: names, also with `*` at their end for whatever goes on.
     pub names: Vec<PackagePattern>,
+    /// How old a release has to be at least for its files to be fetched, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum_age_ms: Option<NonZeroU64>,
 }
 
 /// The name of a package, or with `*` at its end what all of them begin with.
@@ -152,19 +159,60 @@ impl Packages {
     /// Whether a request is for one of them: where its path cannot be read in one way no
     /// allowance holds it, and every denial.
     pub(super) fn hold(&self, request: &Request<'_>, reading: Reading) -> bool {
-        let is_one = |name: &String| {
-            let is_its = |one: &PackagePattern| one.holds(self.registry, name, reading);
-            self.names.iter().any(is_its)
-        };
-        let about = about(self.registry, request.host, request.target.path());
-        match (about, reading) {
-            (Some(About::All), Reading::Letter) => true,
-            (Some(About::All), Reading::Liberal) => false,
-            (Some(About::One(names)), Reading::Letter) => names.iter().all(is_one),
-            (Some(About::One(names)), Reading::Liberal) => names.iter().any(is_one),
-            (None, Reading::Letter) => false,
-            (None, Reading::Liberal) => true,
+        let is_one = |name: &String| self.names_one(name, reading);
+        let about = self.about(request);
+        let names = about.as_ref().and_then(About::names);
+        match (about.as_ref(), names, reading) {
+            (None, _, Reading::Letter) => false,
+            // What is known to be about packages is denied by their age alone.
+            (Some(_), _, Reading::Liberal) if self.minimum_age_ms.is_some() => false,
+            (None, _, Reading::Liberal) => true,
+            (Some(_), None, Reading::Letter) => true,
+            (Some(_), None, Reading::Liberal) => false,
+            (Some(_), Some(names), Reading::Letter) => names.iter().all(is_one),
+            (Some(_), Some(names), Reading::Liberal) => names.iter().any(is_one),
         }
+    }
+
+    fn names_one(&self, name: &str, reading: Reading) -> bool {
+        let is_its = |one: &PackagePattern| one.holds(self.registry, name, reading);
+        self.names.iter().any(is_its)
+    }
+
+    /// What a request is about, where its path can be read in one way.
+    pub(super) fn about(&self, request: &Request<'_>) -> Option<About> {
+        about(self.registry, request.host, request.target.path())
+    }
+
+    /// The file of a release that a request is for.
+    pub(super) fn file(&self, request: &Request<'_>) -> Option<ReleaseFile> {
+        self.about(request).and_then(About::into_file)
+    }
+
+    /// Whether some server may take a file for one of these packages.
+    pub(super) fn may_mean(&self, file: &ReleaseFile) -> bool {
+        let names = names_of(file);
+        names
+            .iter()
+            .any(|name| self.names_one(name, Reading::Liberal))
+    }
+
+    /// How old a release has to be at least.
+    #[must_use]
+    pub fn minimum_age(&self) -> Option<Duration> {
+        self.minimum_age_ms
+            .map(|ms| Duration::from_millis(ms.get()))
+    }
+
+    /// The same, as it is written in a profile.
+    #[must_use]
+    pub fn minimum_age_text(&self) -> Option<String> {
+        self.minimum_age_ms.map(|ms| age_text(ms.get()))
+    }
+
+    /// Whether they are all of the registry's.
+    pub(super) fn are_all(&self) -> bool {
+        self.names.iter().any(|name| name.as_str() == "*")
     }
 }
 
@@ -176,7 +224,11 @@ impl fmt::Display for Packages {
             " for packages {} of {}",
             names.join(", "),
             self.registry
-        )
+        )?;
+        match self.minimum_age_text() {
+            Some(age) => write!(to, " from {age} of age"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -188,6 +240,28 @@ pub(super) enum About {
     /// One package: by this name, or where the name of a file can be read in more than one
     /// way by one of these.
     One(Vec<String>),
+    /// A file of a release.
+    File(ReleaseFile),
+}
+
+impl About {
+    /// The packages that it can be about; None where it is about all.
+    fn names(&self) -> Option<&[String]> {
+        match self {
+            Self::All => None,
+            Self::One(names) => Some(names),
+            Self::File(file) => Some(names_of(file)),
+        }
+    }
+}
+
+fn names_of(file: &ReleaseFile) -> &[String] {
+    match file {
+        ReleaseFile::Npm { name, .. } | ReleaseFile::Cargo { name, .. } => {
+            std::slice::from_ref(name)
+        }
+        ReleaseFile::Pip { projects, .. } => projects,
+    }
 }
 
 /// What a path in normal form is about, where it can be read in one way.
@@ -198,11 +272,7 @@ pub(super) fn about(registry: Registry, host: &HostPart, path: &str) -> Option<A
     let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     let one = |name: &str| is_name(name).then(|| About::One(vec![name.to_owned()]));
     match (registry, host.as_str(), &segments[..]) {
-        (Registry::Npm, "registry.npmjs.org" | "registry.yarnpkg.com", segments) => npm(segments)
-            .and_then(|name| match name.len() <= NAME_BYTES_MAX {
-                true => Some(About::One(vec![name])),
-                false => None,
-            }),
+        (Registry::Npm, "registry.npmjs.org" | "registry.yarnpkg.com", segments) => npm(segments),
         (Registry::Pip, "pypi.org", ["simple", name] | ["simple", name, ""]) => one(name),
         (Registry::Pip, "pypi.org", ["pypi", name, "json"]) => one(name),
         (Registry::Pip, "pypi.org", ["pypi", name, version, "json"]) if is_version(version) => {
@@ -213,10 +283,16 @@ pub(super) fn about(registry: Registry, host: &HostPart, path: &str) -> Option<A
             let is_digest = [(a, 2), (b, 2), (rest, 60)].iter().all(|(text, digits)| {
                 text.len() == *digits && text.bytes().all(|byte| byte.is_ascii_hexdigit())
             });
-            is_digest
-                .then(|| distribution(file))
-                .flatten()
-                .map(About::One)
+            let projects = is_digest.then(|| distribution(file)).flatten()?;
+            // What is said of a file is no code.
+            let is_said = file.ends_with(".metadata");
+            Some(match is_said {
+                true => About::One(projects),
+                false => About::File(ReleaseFile::Pip {
+                    projects,
+                    path: path.to_owned(),
+                }),
+            })
         }
         (Registry::Cargo, "index.crates.io", ["config.json"]) => Some(About::All),
         (Registry::Cargo, "index.crates.io", [directories @ .., name]) => {
@@ -226,21 +302,32 @@ pub(super) fn about(registry: Registry, host: &HostPart, path: &str) -> Option<A
         | (Registry::Cargo, "crates.io", ["api", "v1", "crates", name, version, "download"])
             if is_version(version) =>
         {
-            one(name)
+            cargo_file(name, version)
         }
         (Registry::Cargo, "static.crates.io", ["crates", name, file]) => {
             let version = file
                 .strip_prefix(*name)?
                 .strip_prefix('-')?
                 .strip_suffix(".crate")?;
-            is_version(version).then(|| one(name)).flatten()
+            is_version(version)
+                .then(|| cargo_file(name, version))
+                .flatten()
         }
         (Registry::Npm | Registry::Pip | Registry::Cargo, _, _) => None,
     }
 }
 
+fn cargo_file(name: &str, version: &str) -> Option<About> {
+    is_name(name).then(|| {
+        About::File(ReleaseFile::Cargo {
+            name: name.to_owned(),
+            version: unescaped(version),
+        })
+    })
+}
+
 /// The package of npm that a path is about: what is known of it, of one version, or a file.
-fn npm(segments: &[&str]) -> Option<String> {
+fn npm(segments: &[&str]) -> Option<About> {
     let (name, rest) = match segments {
         [first, rest @ ..] if first.starts_with('@') => match first.split_once("%2F") {
             Some((scope, name)) => (format!("{scope}/{name}"), rest),
@@ -256,19 +343,22 @@ fn npm(segments: &[&str]) -> Option<String> {
         Some(scoped) => scoped.split_once('/')?,
         None => ("scope", name.as_str()),
     };
-    let is_asked = match rest {
-        [] => true,
+    if !is_word(scope) || !is_word(base) || name.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    match rest {
+        [] => Some(About::One(vec![name])),
         ["-", file] => {
             let version = file
                 .strip_prefix(base)?
                 .strip_prefix('-')?
                 .strip_suffix(".tgz")?;
-            is_version(version)
+            let version = is_version(version).then(|| unescaped(version))?;
+            Some(About::File(ReleaseFile::Npm { name, version }))
         }
-        [version] => is_version(version) || is_word(version),
-        _ => false,
-    };
-    (is_asked && is_word(scope) && is_word(base)).then_some(name)
+        [version] if is_version(version) || is_word(version) => Some(About::One(vec![name])),
+        _ => None,
+    }
 }
 
 /// The projects that a file of PyPI can be of, by its name (PEP 427 and 625). Old files
@@ -329,11 +419,16 @@ fn is_word(text: &str) -> bool {
 
 /// Whether something can be a version; `+` also as it is escaped.
 fn is_version(text: &str) -> bool {
-    let text = text.replace("%2B", "+");
+    let text = unescaped(text);
     let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+!".contains(&byte);
     let begins = text
         .bytes()
         .next()
         .is_some_and(|byte| byte.is_ascii_alphanumeric());
     begins && text.bytes().all(is_one)
+}
+
+/// A version as registries write it.
+fn unescaped(version: &str) -> String {
+    version.replace("%2B", "+")
 }

@@ -20,6 +20,7 @@ fn judged(registry: Registry, names: &[&str], host: &str, path: &str) -> (bool, 
     let packages = Some(Packages {
         registry,
         names: names.collect(),
+        minimum_age_ms: None,
     });
     let rule = NetworkRule {
         to: format!("{host}:*").parse().unwrap(),
@@ -214,6 +215,7 @@ fn a_tunnel_to_a_registry_of_which_something_is_denied_is_none() {
             packages: Some(Packages {
                 registry: Registry::Npm,
                 names: vec![PackagePattern::try_from("left-pad".to_owned()).unwrap()],
+                minimum_age_ms: None,
             }),
             ..Conditions::default()
         },

@@ -1,11 +1,13 @@
-//! Rules for packages of a public registry, by their names.
+//! Rules for packages of a public registry, by their names and the age of their releases.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 
 use atoll_model::network::{
     Conditions, Destination, HostName, HostPattern, Meant, PackagePattern, Packages, Ports,
     Registry, Scheme, Way,
 };
+use atoll_model::parse_duration;
 
 use crate::document::{Complaint, Document, Section};
 use crate::network::limits;
@@ -26,14 +28,18 @@ pub(crate) fn read(
         PackagePattern::try_from(text.to_owned())
             .map_err(|error| Complaint::from(format!("{text:?} is no package: {error}")))
     });
+    let minimum_age_ms = document.measure(&mut section, "minimum-age", parse_age);
     let limits = limits::read(document, &mut section, at);
     document.end(
         section,
-        &[&["registry", "packages"][..], &limits::KEYS].concat(),
+        &[&["registry", "packages", "minimum-age"][..], &limits::KEYS].concat(),
     );
     let Some(registry) = registry.map(|one| one.value) else {
         return Vec::new();
     };
+    // An age alone is about all of them.
+    let all = || PackagePattern::try_from("*".to_owned()).ok();
+    let names = names.or_else(|| minimum_age_ms.and_then(|_| all()).map(|all| vec![all]));
     if names.is_none() && document.problem_count() == before {
         let what = "a rule for a registry needs `packages`: the names that it is about";
         let hint = format!("to allow all of them name the preset: presets = [\"{registry}\"]");
@@ -60,7 +66,12 @@ pub(crate) fn read(
     if document.problem_count() > before {
         return Vec::new();
     }
-    let meant = |host: &&str| meant(registry, host, &names, effect);
+    let packages = Packages {
+        registry,
+        names,
+        minimum_age_ms,
+    };
+    let meant = |host: &&str| meant(&packages, host, effect);
     let rules = registry.hosts().iter().filter_map(meant);
     rules
         .map(|rule| Meant {
@@ -72,12 +83,7 @@ pub(crate) fn read(
 
 /// The rule for one host: what is allowed is read alone, what is denied is denied however it
 /// is asked for.
-fn meant(
-    registry: Registry,
-    host: &str,
-    names: &[PackagePattern],
-    effect: Effect,
-) -> Option<Meant> {
+fn meant(packages: &Packages, host: &str, effect: Effect) -> Option<Meant> {
     let host = HostPattern::Exact(HostName::parse(host).ok()?);
     let (ports, scheme, methods) = match effect {
         Effect::Allow => (
@@ -87,14 +93,10 @@ fn meant(
         ),
         Effect::Deny => (Ports::All, None, Vec::new()),
     };
-    let packages = Packages {
-        registry,
-        names: names.to_vec(),
-    };
     let requests = Conditions {
         scheme,
         methods,
-        packages: Some(packages),
+        packages: Some(packages.clone()),
         ..Conditions::default()
     };
     Some(Meant {
@@ -102,6 +104,14 @@ fn meant(
         requests,
         ..Meant::from(Destination { host, ports })
     })
+}
+
+/// An age that is some time.
+fn parse_age(text: &str) -> Result<NonZeroU64, Complaint> {
+    let age = parse_duration(text)
+        .map_err(|error| Complaint::new(error.to_string(), "as \"7d\" or \"36h\""))?;
+    let ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    NonZeroU64::new(ms).ok_or_else(|| Complaint::from(format!("{text:?} is no age")))
 }
 
 fn parse_registry(text: &str) -> Result<Registry, Complaint> {
@@ -119,6 +129,9 @@ pub(crate) fn entry(packages: &Packages, further: Vec<String>) -> String {
         format!("registry = \"{}\"", packages.registry),
         format!("packages = [{}]", names.join(", ")),
     ];
+    if let Some(age) = packages.minimum_age_text() {
+        fields.push(format!("minimum-age = \"{age}\""));
+    }
     fields.extend(further);
     format!("{{ {} }}", fields.join(", "))
 }

@@ -24,6 +24,7 @@ fn in_mode(world: &World, mode: Mode) -> Verdict<Grant> {
         mode,
         host: &world.host,
         environment: &world.environment,
+        now: crate::tests::now(),
     };
     decide(&world.rules(), &world.call, &facts)
 }
@@ -1208,5 +1209,70 @@ fn what_opens_more_or_less_than_it_seems_is_told() {
         "{ to = 'a.example', carry = 'tunnel' }",
     ] {
         assert_eq!(told(rule), "", "{rule}");
+    }
+}
+
+#[test]
+fn releases_are_allowed_and_denied_by_their_age() {
+    let profile = "[network]\npresets = ['npm']\nallow = [{ registry = 'pip', minimum-age = '7d' }]\n\
+                   deny = [{ registry = 'npm', packages = ['left-*'], minimum-age = '36h' }]";
+    let world = world().profile("p", profile).with("p");
+    let network = world.boundary().network;
+    assert_eq!(
+        network.minimum_age(atoll_model::network::Registry::Npm),
+        None
+    );
+    let week = std::time::Duration::from_secs(7 * 86_400);
+    assert_eq!(
+        network.minimum_age(atoll_model::network::Registry::Pip),
+        Some(week)
+    );
+    let shown = world.rules().show();
+    for entry in [
+        "{ registry = \"pip\", packages = [\"*\"], minimum-age = \"7d\" }",
+        "{ registry = \"npm\", packages = [\"left-*\"], minimum-age = \"36h\" }",
+    ] {
+        assert_eq!(shown.matches(entry).count(), 1, "{shown}");
+    }
+    let again = crate::tests::world().profile("p", &shown).with("p");
+    let ages = |network: &Network| {
+        let rules = network.allow.iter().chain(&network.deny);
+        let packages = rules.filter_map(|rule| rule.requests.packages.clone());
+        packages.collect::<Vec<_>>()
+    };
+    assert_eq!(ages(&again.boundary().network), ages(&network));
+    // Whoever has chosen a time keeps it, in whatever case.
+    let chosen = |names: &[(&str, &str)]| {
+        let mut world = world.clone();
+        for (name, value) in names {
+            let pass = format!("environment.pass = ['{name}']");
+            world = world.profile("q", &pass).with("q").variable(name, value);
+        }
+        world.value("UV_EXCLUDE_NEWER")
+    };
+    assert_eq!(chosen(&[]).as_deref(), Some("2026-11-14T09:30:12Z"));
+    assert_eq!(
+        chosen(&[("UV_EXCLUDE_NEWER", "2020-01-01")]).as_deref(),
+        Some("2020-01-01")
+    );
+    assert_eq!(world.value("npm_config_before"), None);
+    for wrong in [
+        "{ registry = 'npm', minimum-age = '7' }",
+        "{ registry = 'npm', minimum-age = '0d' }",
+        "{ registry = 'npm', minimum-age = 7 }",
+        "{ to = 'a.example', minimum-age = '7d' }",
+        "{ registry = 'npm', packages = [], minimum-age = '7d' }",
+    ] {
+        let profile = format!("network.allow = [{wrong}]");
+        let error = crate::tests::world()
+            .profile("p", &profile)
+            .with("p")
+            .error();
+        assert!(
+            error.contains("minimum-age")
+                || error.contains("duration")
+                || error.contains("packages"),
+            "{error}"
+        );
     }
 }

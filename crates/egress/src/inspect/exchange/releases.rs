@@ -1,0 +1,275 @@
+//! How old releases of packages are, where rules ask for an age: their registry is asked, by
+//! a request of Atoll's own that is judged and recorded as others are. Nothing of a program's
+//! is in it, nor is it sent on a connection that carried a program's requests.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use atoll_model::network::{HostPart, Project, ReleaseFile, Scheme, Target, Unaged};
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use hyper::header::{ACCEPT, CONTENT_ENCODING, HOST, HeaderValue, USER_AGENT};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::dates::{self, Dates, Released};
+use super::unanswered::{Refusal, Unanswered};
+use super::{Outgoing, flow, judged, send_on};
+use crate::Egress;
+use crate::inspect::Asked;
+use crate::inspect::body::Received;
+use crate::inspect::head::Head;
+use crate::inspect::room::Room;
+use crate::tunnel::Wanted;
+
+/// How long one answer may take, with the time that others need before it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest answer, bytes: whole documents of old packages of npm have tens of MiB.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How many answers are read at once: they are held whole.
+const ASKING_MAX: usize = 4;
+/// How many projects are asked for in a run.
+const PROJECTS_MAX: usize = 16 * 1024;
+/// How many dates are held at once; beyond it they are asked for again.
+const DATES_MAX: usize = 1 << 20;
+/// After that time a registry is asked again for what it did not know.
+const UNKNOWN_FOR: Duration = Duration::from_secs(60);
+/// After that time one is asked again that has not answered.
+const FAILED_FOR: Duration = Duration::from_secs(5);
+/// Who asks.
+const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
+
+/// What registries have told in this run.
+#[derive(Debug)]
+pub(crate) struct Releases {
+    known: Mutex<HashMap<Project, Arc<tokio::sync::Mutex<Option<Told>>>>>,
+    asking: Semaphore,
+    /// How many dates there are in it, about.
+    dates: AtomicUsize,
+}
+
+impl Default for Releases {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            asking: Semaphore::new(ASKING_MAX),
+            dates: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// What a registry has told of a project.
+#[derive(Debug)]
+struct Told {
+    dates: Result<Dates, String>,
+    at: Instant,
+}
+
+impl Told {
+    /// What is known of a file, as long as that holds.
+    fn of(&self, key: &str) -> Option<Result<Option<Released>, String>> {
+        let elapsed = self.at.elapsed();
+        match &self.dates {
+            Ok(dates) => match dates.get(key) {
+                Some(released) => Some(Ok(Some(*released))),
+                None => (elapsed < UNKNOWN_FOR).then_some(Ok(None)),
+            },
+            Err(why) => (elapsed < FAILED_FOR).then(|| Err(why.clone())),
+        }
+    }
+}
+
+/// Whether a request may be sent as far as the age of a release goes.
+pub(super) async fn check(
+    egress: &Arc<Egress>,
+    asked: &Arc<Asked>,
+    outgoing: &Outgoing,
+    now: fn() -> SystemTime,
+) -> Result<(), Unanswered> {
+    let judged = judged(asked, &outgoing.parts, &outgoing.head);
+    let Some(demand) = egress.network.demand(&judged) else {
+        return Ok(());
+    };
+    let released = timeout(PATIENCE, released(egress, &demand.file)).await;
+    let aged = match released {
+        Ok(Ok(released)) => demand.judge(released, now()),
+        Ok(Err(why)) => Err(Unaged::Unknown(why)),
+        Err(_) => Err(Unaged::Unknown("its registry took too long".to_owned())),
+    };
+    aged.map_err(|unaged| {
+        Unanswered::Refused(Refusal {
+            why: demand.why(&unaged),
+            inside: demand.why_inside(&unaged),
+            how_to_ask: Some(demand.how_to_ask()),
+        })
+    })
+}
+
+/// When a file was released, by the word of its registry.
+async fn released(egress: &Arc<Egress>, file: &ReleaseFile) -> Result<SystemTime, String> {
+    let key = file.key();
+    let mut doubt = "its registry does not know it".to_owned();
+    for project in file.projects() {
+        match of_project(egress, project, &key).await {
+            Ok(Some(Released::At(time))) => return Ok(time),
+            Ok(Some(Released::Unread)) => {
+                return Err("its registry tells no date that can be read".to_owned());
+            }
+            Ok(None) => {}
+            Err(why) => doubt = why,
+        }
+    }
+    Err(doubt)
+}
+
+async fn of_project(
+    egress: &Arc<Egress>,
+    project: Project,
+    key: &str,
+) -> Result<Option<Released>, String> {
+    let releases = &egress.releases;
+    let entry = releases.entry(&project)?;
+    // Who wants the same waits for the one answer.
+    let mut told = entry.lock().await;
+    if let Some(known) = told.as_ref().and_then(|told| told.of(key)) {
+        return known;
+    }
+    let dates = {
+        let closed = |_| "nobody is asked any more".to_owned();
+        let _place = releases.asking.acquire().await.map_err(closed)?;
+        ask(egress, &project).await
+    };
+    let count = dates.as_ref().map_or(0, Dates::len);
+    let fresh = told.insert(Told {
+        dates,
+        at: Instant::now(),
+    });
+    let found = fresh.of(key).unwrap_or(Ok(None));
+    drop(told);
+    releases.counted(count);
+    found
+}
+
+impl Releases {
+    fn entry(&self, project: &Project) -> Result<Arc<tokio::sync::Mutex<Option<Told>>>, String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = known.get(project) {
+            return Ok(Arc::clone(entry));
+        }
+        if known.len() >= PROJECTS_MAX {
+            return Err(format!(
+                "more than {PROJECTS_MAX} packages were asked for in this run"
+            ));
+        }
+        Ok(Arc::clone(known.entry(project.clone()).or_default()))
+    }
+
+    /// Forgets what is known where it is too much to hold.
+    fn counted(&self, dates: usize) {
+        let before = self.dates.fetch_add(dates, Ordering::Relaxed);
+        if before + dates > DATES_MAX {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            self.dates.store(0, Ordering::Relaxed);
+            // The keys stay: they count what was asked for.
+            known.values_mut().for_each(|entry| *entry = Arc::default());
+        }
+    }
+}
+
+/// Asks a registry for all dates of a project. Boxed, since this request could be one of
+/// which an age is asked as well; it never is.
+fn ask<'a>(
+    egress: &'a Arc<Egress>,
+    project: &'a Project,
+) -> Pin<Box<dyn Future<Output = Result<Dates, String>> + Send + 'a>> {
+    Box::pin(async move {
+        let (host, path) = project.told_at();
+        let at = |why: String| format!("asking {host}: {why}");
+        let (asked, mut outgoing) = prepared(egress, host, &path).map_err(at)?;
+        let sent = send_on(egress, &asked, &mut outgoing).await;
+        let response = sent.map_err(|unanswered| at(unanswered.why()))?;
+        let body = received(response).await.map_err(at)?;
+        dates::read(project, &body).map_err(at)
+    })
+}
+
+/// A request of Atoll's own, where rules allow it.
+fn prepared(
+    egress: &Arc<Egress>,
+    host: &str,
+    path: &str,
+) -> Result<(Arc<Asked>, Outgoing), String> {
+    let unwritable = || "it cannot be written".to_owned();
+    let wanted = Wanted {
+        host: host.parse::<HostPart>().map_err(|_| unwritable())?,
+        port: Scheme::Https.port(),
+    };
+    let asked = Asked::own(&wanted, Scheme::Https).ok_or_else(unwritable)?;
+    let request = Request::get(path)
+        .header(HOST, host)
+        .header(ACCEPT, HeaderValue::from_static(dates::KINDS))
+        .header(USER_AGENT, HeaderValue::from_static(WHO))
+        .body(())
+        .map_err(|_| unwritable())?;
+    let (parts, ()): (Parts, ()) = request.into_parts();
+    let head = Head {
+        target: Target::parse(path).map_err(|_| unwritable())?,
+        is_web_socket: false,
+    };
+    let mut flow = flow(&asked, &parts, Some(&head));
+    let rule = match egress.network.request(&judged(&asked, &parts, &head)) {
+        Ok(rule) => rule,
+        Err(unreachable) => return Err(unreachable.why_inside()),
+    };
+    flow.rule = Some(format!("for the date of a release: {}", rule.told()));
+    let room = Room::own(egress).ok_or_else(|| "too many requests are on their way".to_owned())?;
+    let outgoing = Outgoing {
+        parts,
+        body: None,
+        head,
+        flow,
+        room: Arc::new(room),
+        is_safe: true,
+        is_2: true,
+    };
+    Ok((Arc::new(asked), outgoing))
+}
+
+/// The whole body of an answer that is one.
+async fn received(response: Response<Received>) -> Result<Vec<u8>, String> {
+    match response.status() {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND | StatusCode::GONE => {
+            return Err("it does not know the package".to_owned());
+        }
+        status if status.is_redirection() => {
+            return Err(format!("it leads elsewhere ({})", status.as_u16()));
+        }
+        status => return Err(format!("it answers {}", status.as_u16())),
+    }
+    if response.headers().contains_key(CONTENT_ENCODING) {
+        return Err("its answer is packed, which was not asked for".to_owned());
+    }
+    let mut body = response.into_body();
+    let too_long = || format!("its answer has more than {ANSWER_BYTES_MAX} bytes");
+    let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if told > ANSWER_BYTES_MAX {
+        return Err(too_long());
+    }
+    let mut whole = Vec::with_capacity(told);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| format!("its answer broke off: {error}"))?;
+        if let Some(data) = frame.data_ref() {
+            if whole.len() + data.len() > ANSWER_BYTES_MAX {
+                return Err(too_long());
+            }
+            whole.extend_from_slice(data);
+        }
+    }
+    Ok(whole)
+}

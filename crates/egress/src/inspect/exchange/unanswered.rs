@@ -1,0 +1,53 @@
+//! Why a request has no answer by the server.
+
+use std::io;
+
+use super::Unrecorded;
+
+/// Why a request has no answer by the server.
+pub(super) enum Unanswered {
+    /// Not recorded.
+    Unrecorded(Unrecorded),
+    /// It may not go where its name leads, or what it is for is not old enough.
+    Refused(Refusal),
+    /// It did not get there.
+    Failed(String),
+    /// Its body cannot be read.
+    Broken(String),
+}
+
+/// Why it may not.
+pub(super) struct Refusal {
+    /// For the record.
+    pub(super) why: String,
+    /// For the program.
+    pub(super) inside: String,
+    /// What can be asked for, where that is known.
+    pub(super) how_to_ask: Option<String>,
+}
+
+impl Unanswered {
+    /// Refused, where no more can be said.
+    pub(super) fn refused(why: String, inside: String) -> Self {
+        Self::Refused(Refusal {
+            why,
+            inside,
+            how_to_ask: None,
+        })
+    }
+
+    /// Why, for a program.
+    pub(super) fn why(&self) -> String {
+        match self {
+            Self::Unrecorded(unrecorded) => unrecorded.to_string(),
+            Self::Refused(refusal) => refusal.inside.clone(),
+            Self::Failed(why) | Self::Broken(why) => why.clone(),
+        }
+    }
+}
+
+impl From<io::Error> for Unanswered {
+    fn from(error: io::Error) -> Self {
+        Self::Unrecorded(error.into())
+    }
+}

@@ -1,0 +1,319 @@
+//! Releases of packages, and how old rules want them to be.
+//!
+//! Which file of which release a request is for is read from its path; when that was
+//! released only its registry knows, so that whoever carries the request asks there.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use super::limits::exact;
+use super::package::About;
+use super::{Network, NetworkRule, Registry, Request, Unreachable};
+use crate::{civil_date, format_duration};
+
+/// A file of one release of a package, as a request asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReleaseFile {
+    /// Of npm.
+    Npm {
+        /// The package, with its scope.
+        name: String,
+        /// Its version, as it is written.
+        version: String,
+    },
+    /// Of PyPI.
+    Pip {
+        /// The projects that the file's name can be of.
+        projects: Vec<String>,
+        /// Its path in normal form, which no other file has.
+        path: String,
+    },
+    /// Of crates.io.
+    Cargo {
+        /// The crate, as it is written.
+        name: String,
+        /// Its version, as it is written.
+        version: String,
+    },
+}
+
+/// A package of a registry, which tells when it released what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Project {
+    /// Of which one.
+    pub registry: Registry,
+    /// Its name in the form in which it is asked for.
+    pub name: String,
+}
+
+impl ReleaseFile {
+    /// Who can tell when it was released: several where its name can be read in more than one way.
+    #[must_use]
+    pub fn projects(&self) -> Vec<Project> {
+        let project = |registry, name: String| Project { registry, name };
+        match self {
+            Self::Npm { name, .. } => vec![project(Registry::Npm, name.clone())],
+            Self::Pip { projects, .. } => {
+                let normal = |name: &String| Registry::Pip.normal(name);
+                let projects = projects.iter().map(normal);
+                projects.map(|name| project(Registry::Pip, name)).collect()
+            }
+            // The index has it by that name in lower case.
+            Self::Cargo { name, .. } => vec![project(Registry::Cargo, name.to_ascii_lowercase())],
+        }
+    }
+
+    /// What stands for it among all that its project has released.
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self {
+            Self::Npm { version, .. } => version.clone(),
+            Self::Pip { path, .. } => path.clone(),
+            Self::Cargo { name, version } => format!("{name} {version}"),
+        }
+    }
+}
+
+impl fmt::Display for ReleaseFile {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Npm { name, version } => write!(to, "{name} {version} of npm"),
+            Self::Cargo { name, version } => write!(to, "{name} {version} of cargo"),
+            Self::Pip { path, .. } => {
+                let file = path.rsplit('/').next().unwrap_or_default();
+                write!(to, "{file} of pip")
+            }
+        }
+    }
+}
+
+impl Project {
+    /// Where the registry tells when it released what: the host, and the path there. npm: the
+    /// whole document of a package; PyPI: its page as JSON (PEP 691 and 700); crates.io: its
+    /// entry in the sparse index.
+    #[must_use]
+    pub fn told_at(&self) -> (&'static str, String) {
+        let name = &self.name;
+        match self.registry {
+            Registry::Npm => (
+                "registry.npmjs.org",
+                format!("/{}", name.replace('/', "%2F")),
+            ),
+            Registry::Pip => ("pypi.org", format!("/simple/{name}/")),
+            Registry::Cargo => {
+                let part = |from: usize, to: usize| name.get(from..to).unwrap_or_default();
+                let directories = match name.len() {
+                    0..=2 => name.len().to_string(),
+                    3 => format!("3/{}", part(0, 1)),
+                    _ => format!("{}/{}", part(0, 2), part(2, 4)),
+                };
+                ("index.crates.io", format!("/{directories}/{name}"))
+            }
+        }
+    }
+}
+
+/// What a rule asks of a file that may be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand<'a> {
+    /// The rule that asks for most.
+    pub rule: &'a NetworkRule,
+    /// How old the release has to be at least.
+    pub minimum_age: Duration,
+    /// The file.
+    pub file: ReleaseFile,
+}
+
+/// Why a file is not fetched of which an age is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unaged {
+    /// It is too young.
+    Young {
+        /// How old it is.
+        age: Duration,
+    },
+    /// It was released later than now.
+    Future,
+    /// How old it is cannot be learnt, for this reason.
+    Unknown(String),
+}
+
+impl Demand<'_> {
+    /// Whether a release from then is old enough now.
+    ///
+    /// # Errors
+    /// [`Unaged`].
+    pub fn judge(&self, released: SystemTime, now: SystemTime) -> Result<(), Unaged> {
+        match now.duration_since(released) {
+            Err(_) => Err(Unaged::Future),
+            Ok(age) if age < self.minimum_age => Err(Unaged::Young { age }),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Why not, for whoever owns the rules.
+    #[must_use]
+    pub fn why(&self, unaged: &Unaged) -> String {
+        format!("{}: {}", self.what(unaged), self.rule.told())
+    }
+
+    /// The same for the program, which is not told where a rule is written.
+    #[must_use]
+    pub fn why_inside(&self, unaged: &Unaged) -> String {
+        format!("{}: {}", self.what(unaged), self.rule)
+    }
+
+    fn what(&self, unaged: &Unaged) -> String {
+        let file = &self.file;
+        let least = age_text(milliseconds(self.minimum_age));
+        match unaged {
+            Unaged::Young { age } => {
+                let age = format_duration(*age);
+                format!("{file} was released {age} ago, and has to be {least} old")
+            }
+            Unaged::Future => format!(
+                "{file} has to be {least} old, and the registry says that it was released later \
+                 than now"
+            ),
+            Unaged::Unknown(why) => {
+                format!("{file} has to be {least} old, and how old it is cannot be learnt: {why}")
+            }
+        }
+    }
+
+    /// What a program, or the agent that it is, can do.
+    #[must_use]
+    pub fn how_to_ask(&self) -> String {
+        let least = age_text(milliseconds(self.minimum_age));
+        format!(
+            "take a release that is at least {least} old; or ask the person who started this for \
+             another minimum-age in that rule"
+        )
+    }
+}
+
+impl Network {
+    /// What is asked of the file of a release that a request is for, where rules ask for an
+    /// age: of every rule that denies younger ones, and of the first by packages that
+    /// allows it.
+    #[must_use]
+    pub fn demand(&self, request: &Request<'_>) -> Option<Demand<'_>> {
+        let leads = |rule: &&NetworkRule| rule.to.leads_to(request.host, request.port);
+        let asks = |rule: &'_ NetworkRule| {
+            let packages = rule.requests.packages.as_ref()?;
+            let file = packages
+                .file(request)
+                .filter(|file| packages.may_mean(file))?;
+            Some((packages.minimum_age()?, file))
+        };
+        let lets_pass = |rule: &NetworkRule| {
+            let packages = rule.requests.packages.as_ref();
+            let is_any = packages.is_some_and(|packages| packages.minimum_age().is_none());
+            is_any && rule.requests.hold(request)
+        };
+        let mut allow = self.allow.iter().filter(leads);
+        let allowing = allow.find(|rule| lets_pass(rule) || asks(rule).is_some());
+        let denying = self.deny.iter().filter(leads);
+        let demands = denying.chain(allowing).filter_map(|rule| {
+            let (minimum_age, file) = asks(rule)?;
+            Some(Demand {
+                rule,
+                minimum_age,
+                file,
+            })
+        });
+        // Of two that ask for the same the first.
+        demands.reduce(|one, next| match next.minimum_age > one.minimum_age {
+            true => next,
+            false => one,
+        })
+    }
+
+    /// Refuses a request of which no one can tell whether it is for a release, where rules
+    /// ask for the age of releases there.
+    pub(super) fn dated(&self, request: &Request<'_>) -> Result<(), Unreachable<'_>> {
+        let leads = |rule: &&NetworkRule| rule.to.leads_to(request.host, request.port);
+        let mut rules = self.deny.iter().chain(&self.allow).filter(leads);
+        let is_in_doubt = |rule: &&NetworkRule| {
+            let packages = rule.requests.packages.as_ref();
+            let asks = packages.filter(|one| one.minimum_age().is_some());
+            asks.is_some_and(|one| one.about(request).is_none())
+        };
+        match rules.find(is_in_doubt) {
+            Some(rule) => Err(Unreachable::Undated(rule)),
+            None => Ok(()),
+        }
+    }
+
+    /// How old all releases of a registry have to be, where a rule is about all of them.
+    #[must_use]
+    pub fn minimum_age(&self, registry: Registry) -> Option<Duration> {
+        let of_all = |rule: &NetworkRule| {
+            let packages = rule.requests.packages.as_ref();
+            let packages = packages.filter(|one| one.registry == registry && one.are_all());
+            packages.and_then(super::Packages::minimum_age)
+        };
+        self.deny.iter().chain(&self.allow).filter_map(of_all).max()
+    }
+}
+
+impl About {
+    /// The file of a release, if it is for one.
+    pub(super) fn into_file(self) -> Option<ReleaseFile> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::All | Self::One(_) => None,
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// An age as it is written in a profile, milliseconds.
+#[must_use]
+pub fn age_text(ms: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ];
+    exact(ms, &UNITS).unwrap_or_else(|| format!("{ms}ms"))
+}
+
+/// Variables by which programs choose releases from before a time themselves: npm (`before`),
+/// uv (`exclude-newer`) and pip (`uploaded-prior-to`, from 26.0). Convenience for programs,
+/// never what holds one.
+#[must_use]
+pub fn age_variables(network: &Network, now: SystemTime) -> Vec<(&'static str, String)> {
+    let of = |registry: Registry| -> &'static [&'static str] {
+        match registry {
+            Registry::Npm => &["npm_config_before"],
+            Registry::Pip => &["UV_EXCLUDE_NEWER", "PIP_UPLOADED_PRIOR_TO"],
+            Registry::Cargo => &[],
+        }
+    };
+    let mut variables = Vec::new();
+    for registry in Registry::ALL {
+        let Some(before) = network
+            .minimum_age(registry)
+            .and_then(|age| now.checked_sub(age))
+        else {
+            continue;
+        };
+        let named = of(registry).iter();
+        variables.extend(named.map(|name| (*name, written(before))));
+    }
+    variables
+}
+
+/// A time by RFC 3339, to the second before it. One before 1970 is written as 1970.
+fn written(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.unwrap_or_default().as_secs();
+    let (year, month, day) = civil_date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
