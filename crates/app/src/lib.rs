@@ -28,6 +28,7 @@ mod reached;
 pub mod render;
 mod review;
 mod run;
+mod secrets;
 mod upkeep;
 mod why;
 

@@ -13,7 +13,7 @@ use atoll_model::{
     Call, InvalidLimit, LimitKey, Mode, Reason, RunId, WorkspaceMode, parse_duration, parse_limit,
 };
 use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, compile, nearest};
-use atoll_sandbox::{Host, RunGroup, Signals, Starting, run_groups};
+use atoll_sandbox::{Handover, Host, RunGroup, Signals, Starting, run_groups};
 use atoll_store::{Ledger, Refused, RunRecord, RunState, StateDir, list_runs, settle_run};
 
 use crate::LAUNCHER;
@@ -25,6 +25,7 @@ use crate::console::{Console, ConsoleSettings, terminal_size};
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::reached;
+use crate::secrets;
 use crate::upkeep::requested_profile;
 
 /// Runs a command in a boundary; returns its exit status.
@@ -53,6 +54,7 @@ fn carry_out(
     let files = PolicyFiles::read(&places, Some(&workspace))?;
     let rules = compiled(arguments, &files, &host)?;
     tell(rules.notices(), output);
+    let handover = secrets::read(&rules, output)?;
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);
@@ -72,6 +74,7 @@ fn carry_out(
         host: &host,
         mode,
         environment: &environment,
+        placeholders: handover.as_ref().map_or(&[], Handover::placeholders),
     };
     let request = Request {
         call: &asked,
@@ -80,6 +83,7 @@ fn carry_out(
         facts,
         state: &state,
         ledger: &ledger,
+        handover: handover.as_ref(),
         terminal: if terminal { terminal_size() } else { None },
         scratch: is_scratch(arguments, mode),
         resume: resume.as_ref(),

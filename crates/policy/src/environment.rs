@@ -8,6 +8,7 @@ use atoll_model::Call;
 use atoll_model::network::{TRUST_DIRECTORY, trust_variables};
 
 use crate::Notice;
+use crate::credential::{Credential, CredentialSource};
 use crate::origin::Origin;
 use crate::rules::Rules;
 use crate::source::Facts;
@@ -29,6 +30,9 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>, trusts: bool)
         let Some(origin) = passed_by(rules, name) else {
             continue;
         };
+        if rules.credentials().any(|one| is_source(one, name)) {
+            continue;
+        }
         // Of a name given twice the first counts, as for getenv.
         if variables.contains_key(name) {
             continue;
@@ -74,11 +78,31 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>, trusts: bool)
     for (name, value) in &rules.environment.set {
         variables.insert(OsString::from(name), value.value.clone());
     }
+    for credential in rules.credentials() {
+        let name = &credential.binding.name;
+        let mut placeholders = facts.placeholders.iter();
+        let found = placeholders.find(|placeholder| placeholder.name == *name);
+        let variable = OsString::from(&credential.variable);
+        match found {
+            Some(placeholder) if !is_denied(&variable) => {
+                variables.insert(variable, OsString::from(&placeholder.text));
+            }
+            Some(_) | None => drop(variables.remove(&variable)),
+        }
+    }
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
     Environment {
         variables: variables.into_iter().collect(),
         notices,
+    }
+}
+
+/// Whether a variable outside is where a credential comes from: it never goes inside.
+fn is_source(credential: &Credential, name: &OsStr) -> bool {
+    match &credential.source {
+        CredentialSource::Variable(variable) => name == OsStr::new(variable),
+        CredentialSource::File(_) => false,
     }
 }
 

@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use atoll_model::network::Placeholder;
 use atoll_model::{LimitKey, Mode};
 
 use crate::TrustList;
@@ -144,4 +145,6 @@ pub struct Facts<'a> {
     pub mode: Mode,
     /// The caller's environment, complete; policy picks from it.
     pub environment: &'a [(OsString, OsString)],
+    /// What stands inside for each credential, once that was read.
+    pub placeholders: &'a [Placeholder],
 }

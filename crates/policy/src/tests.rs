@@ -159,6 +159,7 @@ impl World {
             mode: atoll_model::Mode::Full,
             host: &self.host,
             environment: &self.environment,
+            placeholders: &[],
         };
         decide(&self.rules(), &self.call, &facts)
     }

@@ -222,6 +222,7 @@ fn rules_serve_only_the_host_that_they_were_compiled_for() {
         mode: atoll_model::Mode::Full,
         host: &other,
         environment: &[],
+        placeholders: &[],
     };
     let Verdict::Deny(reasons) = decide(&rules, &world.call, &facts) else {
         panic!("allowed");

@@ -24,6 +24,7 @@ fn in_mode(world: &World, mode: Mode) -> Verdict<Grant> {
         mode,
         host: &world.host,
         environment: &world.environment,
+        placeholders: &[],
     };
     decide(&world.rules(), &world.call, &facts)
 }

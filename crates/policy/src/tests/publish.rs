@@ -114,6 +114,7 @@ fn what_cannot_be_published_is_refused() {
         mode: Mode::Fence,
         host: &world.host,
         environment: &world.environment,
+        placeholders: &[],
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Deny(reasons) => {
