@@ -142,6 +142,26 @@ mod tests {
             "flow.opened",
             r#"{"address":"192.0.2.1","flow":7,"host":"example.com","kind":"request","limit":"body","method":"GET","path":"/\n","port":443,"rule":"a rule","scheme":"https","via":"http://proxy.example:3128"}"#,
         );
+        let with = Flow {
+            credentials: vec!["one".parse().unwrap(), "two".parse().unwrap()],
+            request: None,
+            ..all.clone()
+        };
+        check(
+            &opened(&with),
+            "flow.opened",
+            r#"{"address":"192.0.2.1","credential":"one,two","flow":7,"host":"example.com","kind":"request","limit":"body","port":443,"rule":"a rule","via":"http://proxy.example:3128"}"#,
+        );
+        let refused = Refused {
+            flow: with.clone(),
+            why: "no".to_owned(),
+            count: 3,
+        };
+        check(
+            &FlowNews::Refused(&refused),
+            "flow.refused",
+            r#"{"address":"192.0.2.1","count":3,"credential":"one,two","host":"example.com","kind":"request","limit":"body","port":443,"rule":"a rule","via":"http://proxy.example:3128","why":"no"}"#,
+        );
         let least = Flow {
             kind: FlowKind::Tunnel,
             address: None,

@@ -242,8 +242,11 @@ fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<Spot> {
     if !holds(&plain, placeholder) {
         return None;
     }
-    let at = plain.iter().position(|byte| *byte == b':')?;
-    let (user, password) = (plain.get(..at)?, plain.get(at + 1..)?);
+    let Some(at) = plain.iter().position(|byte| *byte == b':') else {
+        return elsewhere();
+    };
+    let (user, rest) = plain.split_at(at);
+    let password = rest.get(1..).unwrap_or_default();
     match &held.binding.place {
         Place::Basic(bound)
             if *name == AUTHORIZATION
@@ -379,3 +382,6 @@ pub(crate) fn mask(credentials: &Credentials, headers: &mut HeaderMap) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
