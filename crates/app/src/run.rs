@@ -60,15 +60,7 @@ fn carry_out(
     tell_interrupted(&ledger, output);
     let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
-    let asked = Call {
-        run: new_run_id(now),
-        principal: configuration::principal(),
-        command: arguments.command.clone(),
-        options: arguments.boundary_options(),
-        workspace,
-        directory,
-        terminal,
-    };
+    let asked = asked(arguments, (workspace, directory), terminal, now);
     let environment = configuration::environment();
     let facts = Facts {
         host: &host,
@@ -111,6 +103,24 @@ fn carry_out(
     }
     .draw(called)
     .map_err(|failure| failure.about(&asked.run, rules.profile()))
+}
+
+/// What is asked for, from now on a run.
+fn asked(
+    arguments: &RunArguments,
+    (workspace, directory): (PathBuf, PathBuf),
+    terminal: bool,
+    now: SystemTime,
+) -> Call {
+    Call {
+        run: new_run_id(now),
+        principal: configuration::principal(),
+        command: arguments.command.clone(),
+        options: arguments.boundary_options(),
+        workspace,
+        directory,
+        terminal,
+    }
 }
 
 /// Tells what is to be known once it is known that the program will run.

@@ -69,6 +69,16 @@ enum WrittenSource {
     File(Place),
 }
 
+impl WrittenSource {
+    /// The variable that it is outside.
+    fn variable(&self) -> Option<String> {
+        match self {
+            Self::Variable(name) => Some(name.clone()),
+            Self::File(_) => None,
+        }
+    }
+}
+
 impl Written {
     fn resolved(self, home: &Path) -> Credential {
         Credential {
@@ -142,14 +152,10 @@ fn read_one(
             return None;
         }
     };
-    let variable = match (variable, &source) {
-        (Some(variable), _) => variable.value,
-        (None, WrittenSource::Variable(name)) => name.clone(),
-        (None, WrittenSource::File(_)) => {
-            let what = format!("[credential.{name}] needs `variable`: what holds it inside");
-            document.report(at, what, None);
-            return None;
-        }
+    let Some(variable) = variable.map(|one| one.value).or_else(|| source.variable()) else {
+        let what = format!("[credential.{name}] needs `variable`: what holds it inside");
+        document.report(at, what, None);
+        return None;
     };
     let requests = Conditions {
         scheme: Some(scheme),

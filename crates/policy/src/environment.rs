@@ -79,16 +79,11 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>, trusts: bool)
         variables.insert(OsString::from(name), value.value.clone());
     }
     for credential in rules.credentials() {
-        let name = &credential.binding.name;
-        let mut placeholders = facts.placeholders.iter();
-        let found = placeholders.find(|placeholder| placeholder.name == *name);
         let variable = OsString::from(&credential.variable);
-        match found {
-            Some(placeholder) if !is_denied(&variable) => {
-                variables.insert(variable, OsString::from(&placeholder.text));
-            }
-            Some(_) | None => drop(variables.remove(&variable)),
-        }
+        match placeholder(credential, facts).filter(|_| !is_denied(&variable)) {
+            Some(text) => variables.insert(variable, text),
+            None => variables.remove(&variable),
+        };
     }
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
@@ -96,6 +91,13 @@ pub(crate) fn build(rules: &Rules, call: &Call, facts: &Facts<'_>, trusts: bool)
         variables: variables.into_iter().collect(),
         notices,
     }
+}
+
+/// What stands inside for a credential.
+fn placeholder(credential: &Credential, facts: &Facts<'_>) -> Option<OsString> {
+    let mut all = facts.placeholders.iter();
+    let found = all.find(|placeholder| placeholder.name == credential.binding.name)?;
+    Some(OsString::from(&found.text))
 }
 
 /// Whether a variable outside is where a credential comes from: it never goes inside.

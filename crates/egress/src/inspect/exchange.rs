@@ -222,9 +222,7 @@ pub(crate) async fn answer(
     let injection = match Injection::of(&egress.credentials, &judged, &parts) {
         Ok(injection) => injection,
         Err(misuse) => {
-            flow.credentials.push(misuse.name.clone());
-            egress.line.refuse(flow, misuse.why.clone());
-            let denial = Denial::misused(&asked, &parts, misuse);
+            let denial = misuse.told(&egress, &asked, &parts, flow);
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
@@ -237,13 +235,14 @@ pub(crate) async fn answer(
         }
     };
     flow.rule = Some(rule.told());
-    flow.credentials = injection.names(&egress.credentials);
     let what = Denial::of(&asked, &parts, String::new());
     let room = match Room::take(&egress, rule, &flow, &parts, &body) {
         Ok(room) => room,
         Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
     };
     let untaken = flow.clone();
+    // One that is refused with a name there is an alert.
+    flow.credentials = injection.names(&egress.credentials);
     let mut outgoing = Outgoing {
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),

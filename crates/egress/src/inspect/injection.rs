@@ -18,6 +18,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, PROXY_AUT
 use hyper::http::request::Parts;
 
 use super::Asked;
+use super::answers::Denial;
 use super::head::{self, Head};
 use super::room::Room;
 use crate::Egress;
@@ -34,6 +35,21 @@ pub(crate) struct Misuse {
     pub(crate) why: String,
     /// Where it may stand.
     pub(crate) instead: String,
+}
+
+impl Misuse {
+    /// Tells of it. What the program is told.
+    pub(crate) fn told(
+        self,
+        egress: &Egress,
+        asked: &Asked,
+        parts: &Parts,
+        mut flow: Flow,
+    ) -> Denial {
+        flow.credentials.push(self.name.clone());
+        egress.line.refuse(flow, self.why.clone());
+        Denial::misused(asked, parts, self)
+    }
 }
 
 /// What one credential's placeholder is found in.
