@@ -210,9 +210,8 @@ pub(crate) async fn answer(
     let head = match head::read(&egress.network, &asked, &parts) {
         Ok(head) => head,
         Err(fault) => {
-            egress
-                .line
-                .refuse(flow(&asked, &parts, None), fault.why.clone());
+            let flow = flow(&asked, &parts, None);
+            egress.line.refuse(flow, fault.why.clone());
             let denial = Denial::of(&asked, &parts, fault.why);
             return Ok(answers::refused(fault.status, denial, &parts, body).await);
         }
@@ -240,9 +239,6 @@ pub(crate) async fn answer(
         Ok(room) => room,
         Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
     };
-    let untaken = flow.clone();
-    // One that is refused with a name there is an alert.
-    flow.credentials = injection.names(&egress.credentials);
     let mut outgoing = Outgoing {
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
@@ -250,8 +246,8 @@ pub(crate) async fn answer(
         body: Some(body).filter(|body| !body.is_end_stream()),
         parts,
         head,
+        flow: injection.flow(&egress.credentials, &flow),
         injection,
-        flow,
     };
     let room = Arc::clone(&outgoing.room);
     let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
@@ -266,7 +262,7 @@ pub(crate) async fn answer(
     Ok(match unanswered {
         Unanswered::Unrecorded(unrecorded) => return Err(unrecorded),
         Unanswered::Refused { why, inside } => {
-            egress.line.refuse(untaken, why);
+            egress.line.refuse(flow, why);
             answers::denied(StatusCode::FORBIDDEN, &what.because(inside), unread)
         }
         Unanswered::Failed(why) => answers::failed(&what.because(why), unread),

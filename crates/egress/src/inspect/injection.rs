@@ -108,11 +108,14 @@ impl Injection {
             .map(|(_, held)| held)
     }
 
-    /// Whose they are.
-    pub(crate) fn names(&self, credentials: &Credentials) -> Vec<CredentialName> {
-        self.held(credentials)
-            .map(|held| held.name().clone())
-            .collect()
+    /// What is told of a request that they are put into. One that is refused tells of
+    /// none: it would be an alert.
+    pub(crate) fn flow(&self, credentials: &Credentials, flow: &Flow) -> Flow {
+        let names = self.held(credentials).map(|held| held.name().clone());
+        Flow {
+            credentials: names.collect(),
+            ..flow.clone()
+        }
     }
 
     /// The target that is sent.
