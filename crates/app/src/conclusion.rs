@@ -28,7 +28,7 @@ use crate::live;
 use crate::not_started;
 use crate::output::Output;
 use crate::question;
-use crate::reached::{network_json, traffic, unreached};
+use crate::reached::{alert, network_json, traffic, unreached};
 use crate::render::{self, Afterwards, Denied};
 
 /// Whether nothing of the run is kept, and nobody asks what it changed. In a fence
@@ -237,6 +237,9 @@ impl Conclusion<'_> {
                 "the memory limit was reached: the kernel ended {}",
                 render::counted(kills, "process", "processes")
             ));
+        }
+        if let Some(alert) = alert(&went.flows) {
+            self.output.warn(&alert);
         }
         if let Some(why) = &went.flows.failure {
             let why = printable(why.as_bytes());

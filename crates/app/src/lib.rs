@@ -29,6 +29,7 @@ pub mod render;
 mod review;
 mod run;
 mod secret;
+mod secrets;
 mod upkeep;
 mod why;
 

@@ -89,6 +89,20 @@ pub(crate) fn doors(network: &Network) -> String {
     network.publish.iter().map(line).collect()
 }
 
+/// That placeholders were on their way to where their credentials are not for, if any was.
+pub(crate) fn alert(flows: &Flows) -> Option<String> {
+    let times = match flows.alerts() {
+        0 => return None,
+        1 => "once".to_owned(),
+        times => format!("{times} times"),
+    };
+    Some(format!(
+        "alert: the program tried {times} to send a credential's placeholder where that credential \
+         is not for; nothing was sent. Somebody may have told it to: `atoll why last` shows where \
+         to"
+    ))
+}
+
 /// What it sent and got, if it reached anything.
 pub(crate) fn traffic(flows: &Flows) -> Option<render::Traffic> {
     let Flows {
@@ -128,9 +142,13 @@ pub(crate) fn network_json(
         if let (Some(said), Some(limit)) = (said.as_object_mut(), one.flow.limit) {
             said.insert("limit".to_owned(), json!(limit));
         }
+        if let (Some(said), false) = (said.as_object_mut(), one.flow.credentials.is_empty()) {
+            said.insert("credentials".to_owned(), json!(one.flow.credentials));
+        }
         said
     };
     json!({
+        "alerts": flows.alerts(),
         "connections": flows.made,
         "requests": flows.requests,
         "published": published(&network.publish),

@@ -13,7 +13,7 @@ use atoll_model::{
     Call, InvalidLimit, LimitKey, Mode, Reason, RunId, WorkspaceMode, parse_duration, parse_limit,
 };
 use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, compile, nearest};
-use atoll_sandbox::{Host, RunGroup, Signals, Starting, run_groups};
+use atoll_sandbox::{Handover, Host, RunGroup, Signals, Starting, run_groups};
 use atoll_store::{Ledger, Refused, RunRecord, RunState, StateDir, list_runs, settle_run};
 
 use crate::LAUNCHER;
@@ -25,6 +25,7 @@ use crate::console::{Console, ConsoleSettings, terminal_size};
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::reached;
+use crate::secrets;
 use crate::upkeep::requested_profile;
 
 /// Runs a command in a boundary; returns its exit status.
@@ -53,20 +54,13 @@ fn carry_out(
     let files = PolicyFiles::read(&places, Some(&workspace))?;
     let rules = compiled(arguments, &files, &host)?;
     tell(rules.notices(), output);
+    let handover = secrets::read(&rules, output)?;
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);
     let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
-    let asked = Call {
-        run: new_run_id(now),
-        principal: configuration::principal(),
-        command: arguments.command.clone(),
-        options: arguments.boundary_options(),
-        workspace,
-        directory,
-        terminal,
-    };
+    let asked = asked(arguments, (workspace, directory), terminal, now);
     let environment = configuration::environment();
     let request = Request {
         call: &asked,
@@ -77,9 +71,11 @@ fn carry_out(
             mode,
             environment: &environment,
             now,
+            placeholders: handover.as_ref().map_or(&[], Handover::placeholders),
         },
         state: &state,
         ledger: &ledger,
+        handover: handover.as_ref(),
         terminal: if terminal { terminal_size() } else { None },
         scratch: is_scratch(arguments, mode),
         resume: resume.as_ref(),
@@ -107,6 +103,24 @@ fn carry_out(
     }
     .draw(called)
     .map_err(|failure| failure.about(&asked.run, rules.profile()))
+}
+
+/// What is asked for, from now on a run.
+fn asked(
+    arguments: &RunArguments,
+    (workspace, directory): (PathBuf, PathBuf),
+    terminal: bool,
+    now: SystemTime,
+) -> Call {
+    Call {
+        run: new_run_id(now),
+        principal: configuration::principal(),
+        command: arguments.command.clone(),
+        options: arguments.boundary_options(),
+        workspace,
+        directory,
+        terminal,
+    }
 }
 
 /// Tells what is to be known once it is known that the program will run.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
     PresetSummary, ProfileSummary, Requested, RequestedProfile, TrustList, check, compile, digest,
-    list, nearest, presets,
+    list, nearest, presets, remarks,
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
@@ -271,6 +271,12 @@ fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u
     }
     if problems.is_empty() {
         output.say(&format!("{name}: no problems\n"));
+        for (line, remark) in remarks(&content, &name) {
+            output.say(&format!(
+                "{name}:{line}: {}\n",
+                printable(remark.as_bytes())
+            ));
+        }
     }
     Ok(u8::from(!problems.is_empty()))
 }

@@ -251,6 +251,35 @@ fn what_the_page_on_the_network_writes_is_a_profile() {
 }
 
 #[test]
+fn the_commands_about_credentials_work() {
+    let world = World::new("the_commands_about_credentials_work");
+    let text = document("docs/credentials.md");
+    let block = text.split("```toml").nth(1).expect("it has an example");
+    let block = block.split("```").next().expect("it ends");
+    world.profile("example", block);
+    let told = shell(&world, "atoll profile show example");
+    for line in ["[credential.github]", "paths = [\"/repos/**\"]"] {
+        assert!(told.contains(line), "{line} is not in {told}");
+    }
+    let block = text.split("```console").nth(1).expect("it has commands");
+    let block = block.split("```").next().expect("it ends");
+    let commands = transcript(block);
+    assert_eq!(commands.len(), 4, "{commands:?}");
+    let home = world.home();
+    for (command, printed) in commands {
+        // People who set nothing have it there.
+        let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; unset XDG_CONFIG_HOME; {command}");
+        let ended = world.host_shell(&script).env("HOME", &home).run().success();
+        let is_check = command.contains("profile check");
+        let told = format!("{}{}", ended.out(), ended.err());
+        match is_check {
+            true => assert!(told.contains("cannot ask the target"), "{told}"),
+            false => assert_eq!(ended.out(), printed, "{command}"),
+        }
+    }
+}
+
+#[test]
 fn every_command_that_documents_name_exists() {
     let world = World::new("every_command_that_documents_name_exists");
     let mut seen = std::collections::BTreeSet::new();
@@ -266,6 +295,7 @@ fn every_command_that_documents_name_exists() {
         "docs/network-inside.md",
         "docs/trust.md",
         "docs/secrets.md",
+        "docs/credentials.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();

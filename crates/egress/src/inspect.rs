@@ -10,6 +10,7 @@ mod certificates;
 mod exchange;
 mod expectation;
 mod head;
+mod injection;
 mod limits;
 mod room;
 mod tasks;

@@ -11,6 +11,7 @@
 //! [`run`].
 
 mod arrival;
+mod credentials;
 mod dial;
 mod dns;
 mod filter;
@@ -30,6 +31,7 @@ mod tunnel;
 mod vault;
 mod visitors;
 
+pub use credentials::disguise;
 pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
 
 use std::io;
@@ -40,7 +42,7 @@ use std::time::Duration;
 
 use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Network};
 use atoll_sys::landlock::{self, Holds, Ruleset};
-use atoll_sys::{credentials, descriptor, process, seccomp, socket};
+use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::system_conf::read_system_conf;
@@ -54,6 +56,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::credentials::Credentials;
 use crate::inspect::{CertificateError, Certificates, Releases, Trust, Upstream};
 use crate::limits::Budgets;
 use crate::line::Line;
@@ -124,6 +127,8 @@ struct Egress {
     upstream: Upstream,
     /// When packages were released, where rules ask for an age.
     releases: Releases,
+    /// What is put into requests.
+    credentials: Credentials,
     /// Who may come to published ports.
     visitors: Visitors,
     /// For requests that are on their way.
@@ -172,11 +177,15 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let received = socket::receive(line.as_fd(), &mut message);
     let (got, given) = received.map_err(at("waiting for a description"))?;
-    let (roots, listeners) = given.into_iter().partition(is_file);
+    let (roots, mut listeners): (_, Vec<_>) = given.into_iter().partition(is_file);
     let message = message.get(..got).unwrap_or_default();
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
     descriptor::never_block(line.as_fd()).map_err(at("its line"))?;
+    let values =
+        (!carriage.placeholders.is_empty() && !listeners.is_empty()).then(|| listeners.remove(0));
+    let credentials = Credentials::receive(&carriage.network, carriage.placeholders, values);
+    let credentials = credentials.map_err(at("taking credentials"))?;
     let known = Known::read()?;
     let roots = read_roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
@@ -192,7 +201,8 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let serving = serve((carriage.network, visitors), known, trust, line, listeners);
+    let judging = (carriage.network, credentials, visitors);
+    let serving = serve(judging, known, trust, line, listeners);
     let ran = runtime.block_on(serving);
     // What still waits for a name server is not waited for.
     runtime.shutdown_background();
@@ -210,6 +220,7 @@ fn say(line: &OwnedFd, text: &[u8]) {
         rule: None,
         request: None,
         limit: None,
+        credentials: Vec::new(),
         via: None,
     };
     let report = atoll_model::network::FlowReport::Refused {
@@ -281,15 +292,15 @@ fn confine() -> io::Result<()> {
         maximum: Some(MEMORY_BYTES_MAX),
     };
     setrlimit(Resource::Data, memory)?;
-    credentials::forbid_inspection()?;
-    credentials::forbid_new_privileges()?;
-    credentials::keep_capabilities(0)?;
+    rights::forbid_inspection()?;
+    rights::forbid_new_privileges()?;
+    rights::keep_capabilities(0)?;
     Ruleset::new(landlock::version()?, Holds::AllButPorts)?.enter()?;
     seccomp::install(&filter::filter(), "egress-filter")
 }
 
 async fn serve(
-    (network, visitors): (Network, Visitors),
+    (network, credentials, visitors): (Network, Credentials, Visitors),
     known: Known,
     trust: Trust,
     line: OwnedFd,
@@ -307,6 +318,7 @@ async fn serve(
         certificates: trust.certificates,
         upstream: trust.upstream,
         releases: Releases::default(),
+        credentials,
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
         wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
@@ -434,6 +446,7 @@ fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
             rule: None,
             request: None,
             limit: None,
+            credentials: Vec::new(),
         };
         egress.line.refuse(flow, why);
     }

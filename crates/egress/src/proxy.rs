@@ -87,6 +87,7 @@ fn itself(program: &TcpStream) -> Flow {
         rule: None,
         request: None,
         limit: None,
+        credentials: Vec::new(),
     }
 }
 

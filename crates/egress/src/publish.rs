@@ -170,6 +170,7 @@ async fn visit(
         rule: Some(published.told()),
         request: None,
         limit: None,
+        credentials: Vec::new(),
     };
     if let Err(why) = egress.visitors.admit(&visitor) {
         egress.line.refuse(flow, why);

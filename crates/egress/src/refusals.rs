@@ -114,6 +114,7 @@ fn nothing_of(kind: FlowKind, host: String, port: u16) -> Flow {
         rule: None,
         request: None,
         limit: None,
+        credentials: Vec::new(),
     }
 }
 

@@ -209,6 +209,7 @@ async fn recorded(egress: &Egress, name: &HostName) -> Result<Option<Opened>, No
         rule: egress.network.name(name).ok().map(NetworkRule::told),
         request: None,
         limit: None,
+        credentials: Vec::new(),
         via: None,
     };
     let unrecorded = |_| Nowhere::Unknown("nobody records that it is asked for".to_owned());

@@ -240,6 +240,7 @@ fn flow(kind: FlowKind, host: &str, port: u16) -> Flow {
         rule: None,
         request: None,
         limit: None,
+        credentials: Vec::new(),
     }
 }
 

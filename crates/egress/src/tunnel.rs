@@ -48,6 +48,7 @@ impl Wanted {
             rule: None,
             request: None,
             limit: None,
+            credentials: Vec::new(),
         }
     }
 }
@@ -99,6 +100,12 @@ pub(crate) fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Want
 /// Carries a connection to where a program wants to go, if it may.
 pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wanted) {
     let mut flow = wanted.flow();
+    if let Some((credential, why)) = egress.credentials.misused_by(&wanted.host) {
+        let what = place(&flow);
+        flow.credentials.push(credential);
+        egress.line.refuse(flow, why.clone());
+        return program.end(No::Refused, &what, &why).await;
+    }
     let part = match egress.network.connection(&wanted.host, wanted.port) {
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());

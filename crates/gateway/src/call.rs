@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{Attempt, Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Departing, Doors, FlowNews, Flows, Host, Native, Outside, SandboxError,
-    Size, Starting, assemble, detect_groups,
+    Assembled, Attachment, Departing, Doors, FlowNews, Flows, Handover, Host, Native, Outside,
+    SandboxError, Size, Starting, assemble, detect_groups,
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
@@ -35,6 +35,8 @@ pub struct Request<'a> {
     pub ledger: &'a Ledger,
     /// The terminal's size, if the program gets one.
     pub terminal: Option<Size>,
+    /// Credentials for the process that carries its connections.
+    pub handover: Option<&'a Handover>,
     /// Nothing of the run is kept but what the ledger says; not for live or
     /// resumed runs.
     pub scratch: bool,
@@ -240,7 +242,9 @@ impl Prepared {
             Some(trust) => trust.issue().map(Some),
             None => Ok(None),
         };
-        let mut outside = Outside::new(&network, &issue, &mut record_flow).with(doors);
+        let mut outside = Outside::new(&network, &issue, &mut record_flow)
+            .with(doors)
+            .handing(request.handover);
         let attended = assembled
             .start(armed)
             .and_then(|running| running.attend(attachment, &mut witness, &mut outside));

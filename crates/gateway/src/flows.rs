@@ -1,7 +1,7 @@
 //! What the ledger says of a run's connections.
 
 use atoll_model::RunId;
-use atoll_model::network::{Flow, FlowKind};
+use atoll_model::network::{CredentialName, Flow, FlowKind};
 use atoll_sandbox::FlowNews;
 use atoll_store::{Durability, EventBody, Ledger, LedgerError};
 
@@ -57,7 +57,18 @@ fn described(flow: &Flow, number: (&'static str, u64)) -> EventBody {
         body = body.text("address", &address.to_string());
     }
     let (key, number) = number;
-    body = body.number(key, number).text("host", &flow.host);
+    let is_before = key < "credential";
+    if is_before {
+        body = body.number(key, number);
+    }
+    if !flow.credentials.is_empty() {
+        let names = flow.credentials.iter().map(CredentialName::as_str);
+        body = body.text("credential", &names.collect::<Vec<_>>().join(","));
+    }
+    if !is_before {
+        body = body.number(key, number);
+    }
+    body = body.text("host", &flow.host);
     body = body.text("kind", kind(flow.kind));
     if let Some(limit) = flow.limit {
         body = body.text("limit", limit.name());
@@ -118,6 +129,7 @@ mod tests {
                 path: "/\n".to_owned(),
             }),
             limit: Some(Limit::Body),
+            credentials: Vec::new(),
             via: Some("http://proxy.example:3128".to_owned()),
         };
         let opened = |flow| FlowNews::Opened {
@@ -130,12 +142,33 @@ mod tests {
             "flow.opened",
             r#"{"address":"192.0.2.1","flow":7,"host":"example.com","kind":"request","limit":"body","method":"GET","path":"/\n","port":443,"rule":"a rule","scheme":"https","via":"http://proxy.example:3128"}"#,
         );
+        let with = Flow {
+            credentials: vec!["one".parse().unwrap(), "two".parse().unwrap()],
+            request: None,
+            ..all.clone()
+        };
+        check(
+            &opened(&with),
+            "flow.opened",
+            r#"{"address":"192.0.2.1","credential":"one,two","flow":7,"host":"example.com","kind":"request","limit":"body","port":443,"rule":"a rule","via":"http://proxy.example:3128"}"#,
+        );
+        let refused = Refused {
+            flow: with.clone(),
+            why: "no".to_owned(),
+            count: 3,
+        };
+        check(
+            &FlowNews::Refused(&refused),
+            "flow.refused",
+            r#"{"address":"192.0.2.1","count":3,"credential":"one,two","host":"example.com","kind":"request","limit":"body","port":443,"rule":"a rule","via":"http://proxy.example:3128","why":"no"}"#,
+        );
         let least = Flow {
             kind: FlowKind::Tunnel,
             address: None,
             rule: None,
             request: None,
             limit: None,
+            credentials: Vec::new(),
             via: None,
             ..all.clone()
         };

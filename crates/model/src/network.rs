@@ -4,6 +4,7 @@
 //! of them is no destination.
 
 mod block;
+mod credential;
 mod flow;
 mod host;
 mod http;
@@ -21,6 +22,10 @@ mod trust;
 mod upstream;
 
 pub use block::{Block, Special, special};
+pub use credential::{
+    Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
+    Place, Placeholder, Reach,
+};
 pub use flow::{
     Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow,
     FlowEnd, FlowKind, FlowOrder, FlowReport, FlowRequest, NO_RULE, UNNAMED,

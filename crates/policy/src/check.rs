@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use crate::credential;
 use crate::error::{Problem, ProfileError};
 use crate::layers::{Organisation, UserConfig};
 use crate::load::user_names;
@@ -49,6 +50,18 @@ pub fn check(content: &[u8], file_name: &str) -> Vec<Problem> {
         FileKind::UserConfig => UserConfig::parse(&file).map(drop),
     };
     result.err().unwrap_or_default()
+}
+
+/// What a person should know of a policy file without mistakes, besides: each with its line.
+#[must_use]
+pub fn remarks(content: &[u8], file_name: &str) -> Vec<(u32, String)> {
+    let file = SourceFile::new(file_name, content);
+    match FileKind::of(file_name) {
+        FileKind::Profile => Profile::parse(&file)
+            .map(|profile| credential::remarks(&profile.settings.credentials))
+            .unwrap_or_default(),
+        FileKind::Project | FileKind::Organisation | FileKind::UserConfig => Vec::new(),
+    }
 }
 
 /// One profile in a list.

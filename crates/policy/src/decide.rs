@@ -25,7 +25,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_command(&call.command));
     reasons.extend(refusal::of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
-    let network = rules.network.boundary();
+    let network = rules.boundary_network();
     let environment = environment::build(rules, call, facts, &network);
     let mut boundary = Boundary {
         profile: rules.profile.value.clone(),
@@ -51,6 +51,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         network,
     };
     reasons.extend(network::refusals(rules, facts.mode));
+    reasons.extend(of_credentials(rules, facts));
     reasons.extend(of_root(rules, facts.mode));
     reasons.extend(of_nesting(rules, facts.mode));
     if facts.mode == Mode::Fence {
@@ -97,6 +98,30 @@ fn fence_in(rules: &Rules, boundary: &mut Boundary, workspace: &Path) -> Vec<Rea
         ));
     }
     boundary.workspace = WorkspaceMode::Live;
+    reasons
+}
+
+/// A credential whose value nobody has read has no placeholder: its program would go
+/// without it, or find something else under its name.
+fn of_credentials(rules: &Rules, facts: &Facts<'_>) -> Vec<Reason> {
+    let instead = "leave one of them out";
+    let refused = rules.credential_refusals().into_iter();
+    let mut reasons: Vec<Reason> = refused
+        .map(|(what, why, origin)| reason(what, why, &origin, instead))
+        .collect();
+    for one in rules.credentials.values() {
+        let name = &one.value.binding.name;
+        if facts
+            .placeholders
+            .iter()
+            .all(|placeholder| placeholder.name != *name)
+        {
+            let what = format!("credential {name}");
+            let why = "its value was not read";
+            let instead = "leave [credential] out where nobody reads it";
+            reasons.push(reason(what, why, &one.origin, instead));
+        }
+    }
     reasons
 }
 

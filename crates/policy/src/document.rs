@@ -220,6 +220,36 @@ impl Document {
         }
     }
 
+    /// The same, with its place.
+    pub(crate) fn placed<'a>(
+        &mut self,
+        within: &mut Section<'a>,
+        key: &'static str,
+        name: &'static str,
+    ) -> Option<(Range<usize>, Section<'a>)> {
+        let at = within.table.get_key_value(key)?.0.span();
+        self.section(within, key, name).map(|section| (at, section))
+    }
+
+    /// The tables within a table whose keys are not fixed, each under this name.
+    pub(crate) fn tables<'a>(
+        &mut self,
+        section: Section<'a>,
+        name: &'static str,
+    ) -> Vec<(String, Range<usize>, Section<'a>)> {
+        let mut found = Vec::new();
+        for entry in section.entries() {
+            match entry.value.into_inner() {
+                Value::Table(table) => found.push((entry.key, entry.at, Section { name, table })),
+                other => {
+                    let what = format!("[{name}] must be a table, not {}", kind(&other));
+                    self.report(&entry.at, what, None);
+                }
+            }
+        }
+        found
+    }
+
     /// The tables of an array of tables.
     pub(crate) fn sections<'a>(
         &mut self,

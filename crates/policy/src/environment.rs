@@ -8,6 +8,7 @@ use atoll_model::Call;
 use atoll_model::network::{Network, TRUST_DIRECTORY, age_variables, trust_variables};
 
 use crate::Notice;
+use crate::credential::{Credential, CredentialSource};
 use crate::origin::Origin;
 use crate::rules::Rules;
 use crate::source::Facts;
@@ -35,6 +36,9 @@ pub(crate) fn build(
         let Some(origin) = passed_by(rules, name) else {
             continue;
         };
+        if rules.credentials().any(|one| is_source(one, name)) {
+            continue;
+        }
         // Of a name given twice the first counts, as for getenv.
         if variables.contains_key(name) {
             continue;
@@ -89,11 +93,33 @@ pub(crate) fn build(
     for (name, value) in &rules.environment.set {
         variables.insert(OsString::from(name), value.value.clone());
     }
+    for credential in rules.credentials() {
+        let variable = OsString::from(&credential.variable);
+        match placeholder(credential, facts).filter(|_| !is_denied(&variable)) {
+            Some(text) => variables.insert(variable, text),
+            None => variables.remove(&variable),
+        };
+    }
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
     Environment {
         variables: variables.into_iter().collect(),
         notices,
+    }
+}
+
+/// What stands inside for a credential.
+fn placeholder(credential: &Credential, facts: &Facts<'_>) -> Option<OsString> {
+    let mut all = facts.placeholders.iter();
+    let found = all.find(|placeholder| placeholder.name == credential.binding.name)?;
+    Some(OsString::from(&found.text))
+}
+
+/// Whether a variable outside is where a credential comes from: it never goes inside.
+fn is_source(credential: &Credential, name: &OsStr) -> bool {
+    match &credential.source {
+        CredentialSource::Variable(variable) => name == OsStr::new(variable),
+        CredentialSource::File(_) => false,
     }
 }
 

@@ -14,6 +14,7 @@
 mod bounds;
 mod check;
 mod compile;
+mod credential;
 mod decide;
 mod digest;
 mod document;
@@ -40,8 +41,9 @@ mod suggest;
 mod trust;
 mod variables;
 
-pub use check::{FileKind, ProfileSummary, check, list};
+pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
+pub use credential::{Credential, CredentialSource};
 pub use decide::decide;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};

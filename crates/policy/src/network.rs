@@ -259,6 +259,7 @@ impl NetworkRules {
             learn: self.learn.then(NetworkRule::learning),
             publish: self.publish.iter().map(published).collect(),
             upstream: self.upstream.boundary(),
+            credentials: Vec::new(),
         }
     }
 
@@ -351,7 +352,8 @@ pub(crate) fn refusals(rules: &Rules, mode: Mode) -> Vec<Reason> {
             "leave deny-sockets out, or what is allowed",
         ));
     }
-    let described = serde_json::to_vec(&network.boundary()).map_or(usize::MAX, |text| text.len());
+    let described =
+        serde_json::to_vec(&rules.boundary_network()).map_or(usize::MAX, |text| text.len());
     if network.allow.len() + network.deny.len() > RULES_MAX || described > RULES_BYTES_MAX {
         reasons.push(reason(
             "so many rules for the network",

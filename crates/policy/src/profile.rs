@@ -7,13 +7,14 @@ use crate::origin::Sourced;
 use crate::settings::{Author, Settings};
 
 /// The keys at the top of a profile.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "description",
     "extends",
     "commands",
     "workspace",
     "forbid-live",
     "network",
+    "credential",
     "system",
     "home",
     "files",

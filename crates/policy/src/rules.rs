@@ -6,8 +6,9 @@ use atoll_model::{
     InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
 };
 
-use atoll_model::network::Network;
+use atoll_model::network::{CredentialName, Network};
 
+use crate::credential::Credential;
 use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
 use crate::source::HostFacts;
@@ -42,6 +43,7 @@ pub struct Rules {
     pub(crate) syscalls: SyscallRules,
     pub(crate) programs: Vec<Sourced<PathBuf>>,
     pub(crate) network: NetworkRules,
+    pub(crate) credentials: BTreeMap<CredentialName, Sourced<Credential>>,
     /// Why every call is denied; empty when it is not.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) notices: Vec<Notice>,
@@ -71,6 +73,15 @@ impl Rules {
     #[must_use]
     pub fn network(&self) -> Network {
         self.network.boundary()
+    }
+
+    /// The same, with what credentials are put into.
+    pub(crate) fn boundary_network(&self) -> Network {
+        let bindings = self.credentials().map(|one| one.binding.clone());
+        Network {
+            credentials: bindings.collect(),
+            ..self.network.boundary()
+        }
     }
 
     /// Whether programs are root inside.
@@ -163,6 +174,7 @@ impl Rules {
             },
             programs: Vec::new(),
             network: NetworkRules::default(),
+            credentials: BTreeMap::new(),
             refusals: Vec::new(),
             notices: Vec::new(),
             digest: String::new(),

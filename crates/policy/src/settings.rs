@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use atoll_model::{LimitKey, Limits, WorkspaceMode};
 
+use crate::credential::{self, Written};
 use crate::document::{Complaint, Document, Section};
 use crate::home::HomeSettings;
 use crate::network::NetworkSettings;
@@ -29,6 +30,7 @@ pub(crate) enum Author {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) network: NetworkSettings,
+    pub(crate) credentials: Vec<Sourced<Written>>,
     pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
     pub(crate) forbid_live: Option<Sourced<bool>>,
     pub(crate) system_read: Option<Sourced<Vec<Sourced<PathBuf>>>>,
@@ -72,6 +74,11 @@ impl Settings {
             );
             document.refuse(
                 top,
+                "credential",
+                "a project's file cannot name credentials; write it into a profile of your own",
+            );
+            document.refuse(
+                top,
                 "dangerous",
                 "a project's file cannot weaken the boundary",
             );
@@ -80,6 +87,7 @@ impl Settings {
         let (system_read, [root, nesting]) = read_system(document, top);
         Self {
             network: NetworkSettings::read(document, top),
+            credentials: credential::read(document, top),
             workspace: document.text(top, "workspace", parse_workspace),
             forbid_live: only_tightened(document, top, "forbid-live", author, true),
             system_read,

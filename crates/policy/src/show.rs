@@ -175,6 +175,10 @@ impl Rows {
         if rules.network.allow.is_empty() {
             self.text("network", "allow", "nothing", &Origin::BuiltIn);
         }
+        for (name, one) in &rules.credentials {
+            let said = one.value.lines().join("; ");
+            self.text("credential", name.as_str(), &said, &one.origin);
+        }
         if rules.network.learn {
             let learn = Origin::CommandLine("--learn");
             self.push("network", "learn", Value::from(true), &learn);

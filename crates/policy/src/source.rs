@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use atoll_model::network::Placeholder;
 use atoll_model::{LimitKey, Mode};
 
 use crate::TrustList;
@@ -146,4 +147,6 @@ pub struct Facts<'a> {
     pub environment: &'a [(OsString, OsString)],
     /// The time of the call.
     pub now: SystemTime,
+    /// What stands inside for each credential, once that was read.
+    pub placeholders: &'a [Placeholder],
 }

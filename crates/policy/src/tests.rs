@@ -1,5 +1,6 @@
 //! A small world to compile and decide in; the tests are in the modules below.
 
+mod credentials;
 mod decisions;
 mod environment;
 mod files;
@@ -166,6 +167,7 @@ impl World {
             host: &self.host,
             environment: &self.environment,
             now: now(),
+            placeholders: &[],
         };
         decide(&self.rules(), &self.call, &facts)
     }

@@ -57,6 +57,16 @@ impl Flows {
         }
     }
 
+    /// How often a placeholder was on its way to where its credential is not for.
+    #[must_use]
+    pub fn alerts(&self) -> u64 {
+        let alerts = self
+            .refused
+            .iter()
+            .filter(|one| !one.flow.credentials.is_empty());
+        alerts.fold(0, |sum, one| sum.saturating_add(one.count))
+    }
+
     fn fail(&mut self, flow: Flow, why: String) {
         // One of a host's addresses is as good as another.
         let flow = Flow {
@@ -109,6 +119,7 @@ mod tests {
             rule: None,
             request: None,
             limit: None,
+            credentials: Vec::new(),
         }
     }
 

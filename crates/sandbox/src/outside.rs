@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::Carrier;
 use crate::doors::{Doors, tells_of_comers};
 use crate::flows::{Flows, Refused};
+use crate::handover::Handover;
 use atoll_model::network::{
     Authority, CARRIAGE_BYTES_MAX, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder,
     FlowReport, Network,
@@ -100,6 +101,7 @@ pub struct Outside<'a> {
     network: &'a Network,
     issuer: Issuer<'a>,
     doors: Doors,
+    handover: Option<&'a Handover>,
     state: State,
     open: HashMap<u64, Flow>,
     flows: Flows,
@@ -130,6 +132,7 @@ impl<'a> Outside<'a> {
             network,
             issuer,
             doors: Doors::default(),
+            handover: None,
             state: State::None,
             open: HashMap::new(),
             flows: Flows::default(),
@@ -146,6 +149,13 @@ impl<'a> Outside<'a> {
         self
     }
 
+    /// With credentials for who carries.
+    #[must_use]
+    pub fn handing(mut self, handover: Option<&'a Handover>) -> Self {
+        self.handover = handover;
+        self
+    }
+
     /// Starts the process that carries, with what the connections come to.
     fn start(&mut self, listeners: &[OwnedFd]) {
         let begun = (self.issuer)().and_then(|authority| {
@@ -153,8 +163,17 @@ impl<'a> Outside<'a> {
                 network: self.network.clone(),
                 authority,
                 visitors: self.doors.visitors.clone(),
+                placeholders: self
+                    .handover
+                    .map_or_else(Vec::new, |one| one.placeholders().to_vec()),
             };
-            begin(&carriage, listeners.iter().chain(&self.doors.roots))
+            // Their values come first of the sockets.
+            let values = self.handover.map(Handover::receiver);
+            let values = values.filter(|_| !carriage.placeholders.is_empty());
+            begin(
+                &carriage,
+                values.into_iter().chain(listeners).chain(&self.doors.roots),
+            )
         });
         match begun {
             Ok((line, pid)) => self.state = State::Carrying { line, pid },

@@ -10,6 +10,7 @@
 
 pub mod credentials;
 pub mod descriptor;
+pub mod environment;
 pub mod funnel;
 pub mod judging;
 pub mod landlock;

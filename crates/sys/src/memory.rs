@@ -24,6 +24,12 @@ unsafe impl GlobalAlloc for Erasing {
     }
 }
 
+/// Overwrites bytes that are not needed any more.
+pub fn erase(bytes: &mut [u8]) {
+    // SAFETY: so many bytes are the caller's.
+    unsafe { libc::explicit_bzero(bytes.as_mut_ptr().cast(), bytes.len()) }
+}
+
 /// Overwrites what functions that have returned left on the stack.
 #[inline(never)]
 pub fn erase_stack() {

@@ -13,6 +13,7 @@ fn refused(port: u16, request: Option<FlowRequest>) -> Refused {
             rule: None,
             request,
             limit: None,
+            credentials: Vec::new(),
         },
         why: NO_RULE.to_owned(),
         count: 2,

@@ -82,6 +82,7 @@ fn flow(body: &Value) -> Option<Flow> {
         rule: None,
         request,
         limit: None,
+        credentials: Vec::new(),
         via: None,
     })
 }

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::Asked;
 use super::body::Received;
 use super::expectation;
+use super::injection::Misuse;
 use super::room::Full;
 use crate::limits::Excess;
 
@@ -93,6 +94,14 @@ impl Denial {
         }
     }
 
+    /// Because of a credential's placeholder that is elsewhere.
+    pub(crate) fn misused(asked: &Asked, parts: &Parts, misuse: Misuse) -> Self {
+        Self {
+            how_to_ask: Some(misuse.instead),
+            ..Self::of(asked, parts, misuse.why)
+        }
+    }
+
     /// The same, for this reason.
     pub(crate) fn because(self, why: String) -> Self {
         Self { why, ..self }
@@ -140,6 +149,17 @@ pub(crate) fn denied(
     let how_to_ask = denial.how_to_ask.as_deref().unwrap_or(HOW_TO_ASK);
     let how_to_ask = (status == StatusCode::FORBIDDEN).then_some(how_to_ask);
     tell(status, denial, how_to_ask, unread)
+}
+
+/// The answer to a request of which nothing is sent.
+pub(crate) async fn refused(
+    status: StatusCode,
+    denial: Denial,
+    parts: &Parts,
+    body: Incoming,
+) -> Response<Received> {
+    let unread = unread(parts, Some(body)).await;
+    denied(status, &denial, unread)
 }
 
 /// The answer to a request that no server has answered.

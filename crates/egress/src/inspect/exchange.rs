@@ -20,6 +20,7 @@ use super::answers::{self, Denial, unread};
 use super::body::{Received, Sent};
 use super::expectation::{self, ENDLESS, Early, Gate};
 use super::head::{self, Head};
+use super::injection::{self, Injection, Outgoing};
 use super::room::Room;
 use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
 use super::web_socket;
@@ -188,18 +189,6 @@ impl Drop for Exchange {
 #[error("nobody records what is carried: {0}")]
 pub(crate) struct Unrecorded(#[from] io::Error);
 
-/// A request that is on its way.
-pub(crate) struct Outgoing {
-    pub(crate) parts: Parts,
-    body: Option<Incoming>,
-    pub(crate) head: Head,
-    flow: Flow,
-    room: Arc<Room>,
-    /// Whether it can be sent again if nothing came back: it changes nothing there.
-    is_safe: bool,
-    is_2: bool,
-}
-
 /// Answers a request of a program that has connected to a host.
 pub(crate) async fn answer(
     egress: Arc<Egress>,
@@ -210,23 +199,27 @@ pub(crate) async fn answer(
     let head = match head::read(&egress.network, &asked, &parts) {
         Ok(head) => head,
         Err(fault) => {
-            egress
-                .line
-                .refuse(flow(&asked, &parts, None), fault.why.clone());
+            let flow = flow(&asked, &parts, None);
+            egress.line.refuse(flow, fault.why.clone());
             let denial = Denial::of(&asked, &parts, fault.why);
-            let unread = unread(&parts, Some(body)).await;
-            return Ok(answers::denied(fault.status, &denial, unread));
+            return Ok(answers::refused(fault.status, denial, &parts, body).await);
         }
     };
     let mut flow = flow(&asked, &parts, Some(&head));
     let judged = judged(&asked, &parts, &head);
+    let injection = match Injection::of(&egress.credentials, &judged, &parts) {
+        Ok(injection) => injection,
+        Err(misuse) => {
+            let denial = misuse.told(&egress, &asked, &parts, flow);
+            return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
+        }
+    };
     let rule = match egress.network.request(&judged) {
         Ok(rule) => rule,
         Err(unreachable) => {
             egress.line.refuse(flow, unreachable.why());
             let denial = Denial::by(&asked, &parts, &judged, &unreachable);
-            let unread = unread(&parts, Some(body)).await;
-            return Ok(answers::denied(StatusCode::FORBIDDEN, &denial, unread));
+            return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
     flow.rule = Some(rule.told());
@@ -235,7 +228,6 @@ pub(crate) async fn answer(
         Ok(room) => room,
         Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
     };
-    let refused = flow.clone();
     let mut outgoing = Outgoing {
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
@@ -243,7 +235,8 @@ pub(crate) async fn answer(
         body: Some(body).filter(|body| !body.is_end_stream()),
         parts,
         head,
-        flow,
+        flow: injection.flow(&egress.credentials, &flow),
+        injection,
     };
     let room = Arc::clone(&outgoing.room);
     let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
@@ -258,7 +251,7 @@ pub(crate) async fn answer(
     Ok(match unanswered {
         Unanswered::Unrecorded(unrecorded) => return Err(unrecorded),
         Unanswered::Refused(refusal) => {
-            egress.line.refuse(refused, refusal.why);
+            egress.line.refuse(flow, refusal.why);
             let denial = what.refused(refusal.inside, refusal.how_to_ask);
             answers::denied(StatusCode::FORBIDDEN, &denial, unread)
         }
@@ -290,6 +283,7 @@ fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
         rule: None,
         request: head.map(|head| FlowRequest::of(&judged(asked, parts, head))),
         limit: None,
+        credentials: Vec::new(),
     }
 }
 
@@ -398,12 +392,10 @@ async fn send(
     let exchange = Exchange::new(egress, asked, opened, outgoing);
     let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
     let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
-    let Some(uri) = head::uri(asked, &outgoing.head, server.is_2()) else {
-        let why = "its target cannot be written".to_owned();
+    let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
+        let why = "it cannot be written".to_owned();
         return Attempted::Failed(Unanswered::Broken(why));
     };
-    let mut headers = outgoing.parts.headers.clone();
-    head::prepare(asked, &outgoing.head, &mut headers, server.is_2());
     let mut request = Request::new(body);
     *request.method_mut() = outgoing.parts.method.clone();
     *request.uri_mut() = uri;
@@ -452,6 +444,7 @@ fn answered(
     outgoing: &mut Outgoing,
 ) -> Response<Received> {
     let status = response.status();
+    injection::mask(&exchange.egress.credentials, response.headers_mut());
     if status == StatusCode::SWITCHING_PROTOCOLS {
         exchange.answered(status, None);
         return web_socket::begin(exchange, response, outgoing);

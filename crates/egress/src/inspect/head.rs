@@ -291,9 +291,9 @@ impl Asked {
     }
 }
 
-/// Where a request goes to, written from what was judged.
-pub(super) fn uri(asked: &Asked, head: &Head, is_2: bool) -> Option<Uri> {
-    let written = Bytes::copy_from_slice(head.target.as_written().as_bytes());
+/// Where a request goes to, as it is written from what was judged.
+pub(super) fn uri(asked: &Asked, written: &str, is_2: bool) -> Option<Uri> {
+    let written = Bytes::copy_from_slice(written.as_bytes());
     let path = PathAndQuery::from_maybe_shared(written).ok()?;
     let mut parts = uri::Parts::default();
     parts.path_and_query = Some(path);

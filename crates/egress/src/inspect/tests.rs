@@ -30,7 +30,7 @@ use crate::limits::Budgets;
 use crate::line::Line;
 use crate::tunnel::{self, Wanted};
 use crate::visitors::Visitors;
-use crate::{Egress, Names, proxy};
+use crate::{Credentials, Egress, Names, proxy};
 
 mod limited;
 
@@ -261,6 +261,7 @@ impl Outside {
             certificates: trust.certificates,
             upstream: trust.upstream,
             releases: crate::inspect::Releases::default(),
+            credentials: Credentials::default(),
             visitors: Visitors::new(Vec::new()).unwrap(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),

@@ -12,8 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 
 use super::answers;
 use super::body::Received;
-use super::exchange::{Exchange, Outgoing};
+use super::exchange::Exchange;
 use super::head;
+use super::injection::Outgoing;
 use crate::limits::{Way, late, passed};
 
 /// How much is carried at once, bytes.

@@ -56,6 +56,7 @@ fn flow() -> impl Strategy<Value = Flow> {
         via: None,
         port: u16::MAX,
         limit: None,
+        credentials: Vec::new(),
         rule,
         request: request.map(|(method, path)| FlowRequest {
             scheme: Scheme::Https,
@@ -75,6 +76,7 @@ fn the_longest_texts_fit_into_one_message() {
         via: None,
         port: u16::MAX,
         limit: None,
+        credentials: Vec::new(),
         rule: Some(long()),
         request: Some(FlowRequest {
             scheme: Scheme::Https,

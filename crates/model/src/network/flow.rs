@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Limit, Network, Request, Scheme};
+use super::{CredentialName, Limit, Network, Placeholder, Request, Scheme};
 
 /// How the failure of a flow begins whose host has a certificate that this host does not accept.
 pub const CERTIFICATE_REFUSED: &str = "the host's certificate is not accepted";
@@ -38,6 +38,10 @@ pub struct Carriage {
     /// The users of the host who may come to what is published, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub visitors: Vec<u32>,
+    /// What stands inside for each credential. The first socket that comes with this has
+    /// their values, a message for each, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placeholders: Vec<Placeholder>,
 }
 
 /// What signs certificates that a sandbox trusts.
@@ -125,6 +129,10 @@ pub struct Flow {
     /// The limit of that rule beyond which it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// The credentials that are put into it; where it is refused, those whose placeholder
+    /// it would have carried elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<CredentialName>,
 }
 
 /// What a request asks for.

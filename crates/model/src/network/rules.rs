@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::block::within;
 use super::{
-    Block, Conditions, HostName, HostPart, InvalidHost, Published, Request, RuleLimits, Special,
-    Upstream, Way, special,
+    Binding, Block, Conditions, HostName, HostPart, InvalidHost, Published, Request, RuleLimits,
+    Special, Upstream, Way, special,
 };
 
 /// What a boundary lets its program reach: nothing that no rule allows. What one rule
@@ -31,6 +31,9 @@ pub struct Network {
     /// How connections go on from the host.
     #[serde(default, skip_serializing_if = "Upstream::is_empty")]
     pub upstream: Upstream,
+    /// What credentials are put into.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<Binding>,
 }
 
 /// One line of what may be reached, or may not.

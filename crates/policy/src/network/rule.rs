@@ -228,11 +228,11 @@ pub(crate) fn texts<T>(
     Some(list.value.into_iter().map(|one| one.value).collect())
 }
 
-fn said(text: &str, error: &dyn std::error::Error) -> Complaint {
+pub(crate) fn said(text: &str, error: &dyn std::error::Error) -> Complaint {
     Complaint::from(format!("{text:?}: {error}"))
 }
 
-fn parse_scheme(text: &str) -> Result<Scheme, Complaint> {
+pub(crate) fn parse_scheme(text: &str) -> Result<Scheme, Complaint> {
     match text {
         "http" => Ok(Scheme::Http),
         "https" => Ok(Scheme::Https),

@@ -62,6 +62,7 @@ impl Rules {
         self.top(&mut out);
         self.places(&mut out);
         self.reach(&mut out);
+        self.secrets(&mut out);
         self.variables(&mut out);
         self.limits(&mut out);
         self.rights(&mut out);
@@ -134,6 +135,16 @@ impl Rules {
         out.end_section();
         if self.network.learn {
             out.comment("with --learn also everything on the internet that no rule denies");
+        }
+    }
+
+    fn secrets(&self, out: &mut Profile) {
+        for (name, one) in &self.credentials {
+            out.section(&format!("credential.{name}"));
+            let from = one.origin.to_string();
+            for line in one.value.lines() {
+                out.line(&line, &from);
+            }
         }
     }
 

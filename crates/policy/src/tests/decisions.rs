@@ -223,6 +223,7 @@ fn rules_serve_only_the_host_that_they_were_compiled_for() {
         host: &other,
         environment: &[],
         now: crate::tests::now(),
+        placeholders: &[],
     };
     let Verdict::Deny(reasons) = decide(&rules, &world.call, &facts) else {
         panic!("allowed");

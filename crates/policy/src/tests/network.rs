@@ -25,6 +25,7 @@ fn in_mode(world: &World, mode: Mode) -> Verdict<Grant> {
         host: &world.host,
         environment: &world.environment,
         now: crate::tests::now(),
+        placeholders: &[],
     };
     decide(&world.rules(), &world.call, &facts)
 }

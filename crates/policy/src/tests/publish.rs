@@ -115,6 +115,7 @@ fn what_cannot_be_published_is_refused() {
         host: &world.host,
         environment: &world.environment,
         now: crate::tests::now(),
+        placeholders: &[],
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Deny(reasons) => {

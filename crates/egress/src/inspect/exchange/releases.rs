@@ -24,6 +24,7 @@ use crate::Egress;
 use crate::inspect::Asked;
 use crate::inspect::body::Received;
 use crate::inspect::head::Head;
+use crate::inspect::injection::Injection;
 use crate::inspect::room::Room;
 use crate::tunnel::Wanted;
 
@@ -232,6 +233,7 @@ fn prepared(
         parts,
         body: None,
         head,
+        injection: Injection::default(),
         flow,
         room: Arc::new(room),
         is_safe: true,

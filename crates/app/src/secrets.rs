@@ -1,0 +1,55 @@
+//! The credentials of a run: read before anything else that could keep them, and handed on.
+
+use atoll_policy::{CredentialSource, Rules};
+use atoll_sandbox::{Handover, SourceError};
+
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+
+/// Reads them; none where the rules name none. To be called before anybody takes a copy of
+/// the environment: they are not in it any more afterwards.
+pub fn read(rules: &Rules, output: &Output) -> Result<Option<Handover>, Failure> {
+    if rules.credentials().next().is_none() {
+        return Ok(None);
+    }
+    let mut handover = Handover::new().doing("credentials cannot be handed on")?;
+    for credential in rules.credentials() {
+        let name = &credential.binding.name;
+        match &credential.source {
+            CredentialSource::Variable(variable) => handover
+                .take_variable(name, variable, &atoll_egress::disguise)
+                .map_err(|error| {
+                    let text = format!("the variable {variable}");
+                    unread(name.as_str(), &text, &error)
+                })?,
+            CredentialSource::File(path) => {
+                let text = path.display().to_string();
+                let is_open = handover
+                    .read_file(name, path, &atoll_egress::disguise)
+                    .map_err(|error| unread(name.as_str(), &text, &error))?;
+                if is_open {
+                    output.warn(&format!(
+                        "credential {name}: others than its owner can read {text}: \
+                         `chmod go-rwx {text}` keeps it"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(Some(handover))
+}
+
+fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
+    let what = format!("credential {name} cannot be read from {from}");
+    let advice = match error {
+        SourceError::Unset(variable) => {
+            format!("set it outside, as export {variable}=…, or leave [credential.{name}] out")
+        }
+        SourceError::File { .. } | SourceError::Empty | SourceError::TooLong => {
+            "atoll profile show NAME shows where it is looked for".to_owned()
+        }
+        SourceError::Unprintable => "a credential is one line of plain text".to_owned(),
+        SourceError::NoRandom | SourceError::Kernel(_) => "try again".to_owned(),
+    };
+    Failure::new(what).because(error).advise(advice)
+}

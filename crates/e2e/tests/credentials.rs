@@ -1,0 +1,461 @@
+//! Credentials that no sandbox holds: put in where they are bound to, on a small internet of
+//! each test's own with origins that demand them and write down what reaches them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::path::Path;
+
+use e2e::internet::{events, is_possible, on_servers, without_namespaces};
+use e2e::{Avoidable, Outcome, World, is_root};
+
+const SERVERS: &str = include_str!("credentials/servers.py");
+const SEARCH: &str = include_str!("credentials/search.py");
+const RUN: &str = include_str!("credentials/run.sh");
+const NAMES: &[&str] = &["example.com", "other.example"];
+/// What the origins demand.
+const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+const CURL: &str = "curl -sS -m 20 --noproxy '*'";
+
+const NETWORK: &str = r#"
+[network]
+allow = [
+    "example.com",
+    "other.example",
+    "*.example.com",
+    { to = "example.com:8443", carry = "requests" },
+    { to = "tunnel.example:8443", carry = "tunnel" },
+]
+"#;
+const HEADER: &str = r#"
+[credential.github]
+source = { environment = "GITHUB_TOKEN" }
+to = "example.com"
+methods = ["GET", "POST"]
+paths = ["/v1/**"]
+place = { header = "authorization", form = "Bearer {}" }
+"#;
+
+/// A world where a profile says this of credentials, if there can be one.
+fn world(name: &str, credential: &str) -> Option<World> {
+    let world = World::new(name);
+    world.profile("bound", &format!("{NETWORK}{credential}"));
+    world.write(world.top().join("real"), REAL);
+    world.write(world.top().join("search.py"), SEARCH);
+    world.write(world.top().join("run.sh"), RUN);
+    is_possible(&world, &["openssl"]).then_some(world)
+}
+
+/// Runs a shell script inside, where the origins are and the real key is in Atoll's
+/// environment alone.
+fn online(world: &World, script: &str) -> Outcome {
+    let command = "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
+    let run = on_servers(world, SERVERS, NAMES, command);
+    let run = run.env("REAL", world.top().join("real"));
+    run.args(["sh", "--profile", "bound", "--", "sh", "-c", script])
+        .run()
+}
+
+/// What has reached the origins.
+fn requests(world: &World) -> String {
+    fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
+}
+
+#[test]
+fn a_bound_request_gets_the_real_key_and_the_program_none() {
+    let name = "a_bound_request_gets_the_real_key_and_the_program_none";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let auth = "-H \"Authorization: Bearer $GITHUB_TOKEN\"";
+    let script = format!(
+        "{CURL} --http1.1 {auth} https://example.com/v1/one; {CURL} --http2 {auth} https://example.com/v1/two; \
+         {CURL} -x http://proxy.atoll.internal:3128 --noproxy '' {auth} https://example.com/v1/three; \
+         {CURL} -x socks5h://proxy.atoll.internal --noproxy '' {auth} https://example.com/v1/four; \
+         {CURL} {auth} -d body https://example.com/v1/five; \
+         {CURL} https://example.com/v1/without; \
+         {CURL} -i --http1.1 {auth} https://example.com/v1/echo; \
+         echo \"is $GITHUB_TOKEN\"; cat /proc/[0-9]*/environ | tr '\\0' '\\n'"
+    );
+    let outcome = online(&world, &script);
+    let out = outcome.out();
+    let reached = requests(&world);
+    assert_eq!(out.matches("welcome").count(), 6, "{outcome}\n{reached}");
+    assert_eq!(out.matches("who are you?").count(), 1, "{outcome}");
+    let sent = reached.matches(&format!("Bearer {REAL}")).count();
+    assert_eq!(sent, 6, "{reached}");
+    // Neither what is inside nor what comes back has it.
+    assert!(!out.contains(REAL), "{outcome}");
+    let (_, after) = out.split_once("\nis ghp_").unwrap();
+    let placeholder = format!("ghp_{}", after.split_whitespace().next().unwrap());
+    assert_eq!(placeholder.len(), REAL.len());
+    let echoed = out.to_ascii_lowercase();
+    let placeholder = placeholder.to_ascii_lowercase();
+    assert!(
+        echoed.contains(&format!("x-echo: bearer {placeholder}")),
+        "{out}"
+    );
+    assert!(
+        echoed.contains(&format!("x-key: it is {placeholder}, {placeholder}")),
+        "{out}"
+    );
+    let opened = events(&world, "flow.opened");
+    let with = opened.iter().filter(|one| one["credential"] == "github");
+    assert_eq!((with.count(), opened.len()), (6, 7), "{opened:?}");
+    assert!(!outcome.err().contains("alert"), "{outcome}");
+}
+
+/// Where a placeholder is not for, with what curl is given to send it there.
+const ELSEWHERE: &[[&str; 2]] = &[
+    [
+        "other-host",
+        "-H \"Authorization: Bearer $KEY\" https://other.example/v1/other-host",
+    ],
+    [
+        "other-port",
+        "-H \"Authorization: Bearer $KEY\" https://example.com:8443/v1/other-port",
+    ],
+    [
+        "other-path",
+        "-H \"Authorization: Bearer $KEY\" https://example.com/v2/other-path",
+    ],
+    [
+        "up-path",
+        "-H \"Authorization: Bearer $KEY\" --path-as-is https://example.com/v1/%2e%2e/v2/up-path",
+    ],
+    [
+        "other-method",
+        "-X DELETE -H \"Authorization: Bearer $KEY\" https://example.com/v1/other-method",
+    ],
+    [
+        "other-header",
+        "-H \"X-Key: $KEY\" https://example.com/v1/other-header",
+    ],
+    [
+        "other-form",
+        "-H \"Authorization: Token $KEY\" https://example.com/v1/other-form",
+    ],
+    [
+        "two-headers",
+        "-H \"Authorization: Bearer $KEY\" -H \"X-Key: $KEY\" https://example.com/v1/two-headers",
+    ],
+    [
+        "two-hosts-2",
+        "--http2 -H \"Authorization: Bearer $KEY\" https://other.example/v1/two-hosts-2",
+    ],
+    ["cookie", "-b \"a=$KEY\" https://example.com/v1/cookie"],
+    ["agent", "-A \"$KEY\" https://example.com/v1/agent"],
+    [
+        "header-name",
+        "-H \"X-$(echo $KEY | tr A-Z a-z): a\" https://example.com/v1/header-name",
+    ],
+    ["basic", "-u \"git:$KEY\" https://example.com/v1/basic"],
+    ["query", "\"https://example.com/v1/query?key=$KEY\""],
+    [
+        "escaped",
+        "\"https://example.com/v1/escaped?key=%67${KEY#g}\"",
+    ],
+    ["in-path", "\"https://example.com/v1/in-path/$KEY\""],
+    [
+        "plain",
+        "-H \"Authorization: Bearer $KEY\" http://example.com/v1/plain",
+    ],
+    [
+        "proxied",
+        "-x http://proxy.atoll.internal:3128 --noproxy '' -H \"Authorization: Bearer $KEY\" http://example.com/v1/proxied",
+    ],
+    [
+        "connect",
+        "-x http://proxy.atoll.internal:3128 --noproxy '' -p -H \"Authorization: Bearer $KEY\" https://other.example/v1/connect",
+    ],
+    [
+        "socks",
+        "-x socks5h://proxy.atoll.internal --noproxy '' -H \"Authorization: Bearer $KEY\" https://other.example/v1/socks",
+    ],
+    [
+        "redirected",
+        "-L --location-trusted -H \"Authorization: Bearer $KEY\" https://example.com/v1/redirect",
+    ],
+    [
+        "head",
+        "-I --http1.1 -H \"Authorization: Bearer $KEY\" https://other.example/v1/head",
+    ],
+];
+
+#[test]
+fn a_placeholder_that_goes_elsewhere_is_refused_and_reaches_nobody() {
+    let name = "a_placeholder_that_goes_elsewhere_is_refused_and_reaches_nobody";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let all = |key: &str| {
+        let mut script = format!("KEY={key}; ");
+        for [row, how] in ELSEWHERE {
+            script += &format!("printf '{row} '; {CURL} -o out -w '%{{http_code}}\\n' {how}; ");
+            script += "grep -o 'placeholder of credential github' out | head -1; ";
+        }
+        script + "true"
+    };
+    let outcome = online(&world, &all("$GITHUB_TOKEN"));
+    let (out, reached) = (outcome.out(), requests(&world));
+    for [row, _] in ELSEWHERE {
+        let refused = format!("\n{row} 403\n");
+        assert!(format!("\n{out}").contains(&refused), "{row}: {outcome}");
+        assert!(!reached.contains(&format!("/{row}")), "{row}: {reached}");
+    }
+    let told = out.matches("placeholder of credential github").count();
+    // An answer to HEAD has no text.
+    assert_eq!(told, ELSEWHERE.len() - 1, "{outcome}");
+    // What led to the redirect was bound.
+    assert_eq!(
+        reached.matches("HTTP").count() + reached.lines().count(),
+        1,
+        "{reached}"
+    );
+    let refused = events(&world, "flow.refused");
+    assert_eq!(refused.len(), ELSEWHERE.len(), "{refused:?}");
+    for one in &refused {
+        assert_eq!(one["credential"], "github", "{one}");
+    }
+    let times = format!("tried {} times", ELSEWHERE.len());
+    assert!(outcome.err().contains(&times), "{outcome}");
+    // The control: another text goes all these ways.
+    let outcome = online(&world, &all("ghp_a-text-that-stands-for-nothing"));
+    let reached = requests(&world);
+    for [row, _] in ELSEWHERE.iter().filter(|[row, _]| *row != "up-path") {
+        assert!(
+            reached.contains(&format!("/{row}")),
+            "{row}: {outcome}\n{reached}"
+        );
+    }
+}
+
+#[test]
+fn a_placeholder_is_no_part_of_a_host_that_is_asked_for() {
+    let name = "a_placeholder_is_no_part_of_a_host_that_is_asked_for";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let script = format!(
+        "{CURL} https://$GITHUB_TOKEN.example.com/; {CURL} -x http://proxy.atoll.internal:3128 --noproxy '' \
+         https://$GITHUB_TOKEN.example.com/; {CURL} https://nobody-knows-this.example.com/; true"
+    );
+    let outcome = online(&world, &script);
+    let asked = fs::read_to_string(world.top().join("internet/asked")).unwrap_or_default();
+    assert!(!asked.contains("ghp"), "{asked}");
+    // The control: another name is asked for.
+    assert!(asked.contains("nobody-knows-this.example.com"), "{asked}");
+    let refused = events(&world, "flow.refused");
+    let of_credential = refused.iter().filter(|one| one["credential"] == "github");
+    assert!(of_credential.count() > 0, "{refused:?}\n{outcome}");
+}
+
+#[test]
+fn keys_from_files_go_into_basic_authentication_and_queries() {
+    let of_file = |place: &str, real: &Path| {
+        format!(
+            "[credential.file]\nsource = {{ file = \"{}\" }}\nto = \"example.com\"\nplace = {{ {place} }}\n\
+             variable = \"KEY\"\n",
+            real.display()
+        )
+    };
+    let name = "keys_from_files_go_into_basic_authentication_and_queries";
+    let Some(world) = world(name, "") else {
+        return;
+    };
+    let real = world.path("token");
+    world.write(&real, format!("{REAL}\n"));
+    for (place, bound, elsewhere) in [
+        (
+            "basic = \"git\"",
+            "-u \"git:$KEY\" https://example.com/git",
+            "-u \"other:$KEY\" https://example.com/elsewhere",
+        ),
+        (
+            "query = \"key\"",
+            "\"https://example.com/maps?key=$KEY\"",
+            "\"https://example.com/elsewhere?other=$KEY\"",
+        ),
+        (
+            "header = \"authorization\"",
+            "-H \"Authorization: Bearer $KEY\" https://example.com/any-form",
+            "-H \"X: $KEY\" https://example.com/elsewhere",
+        ),
+    ] {
+        world.profile("bound", &format!("{NETWORK}{}", of_file(place, &real)));
+        let script = format!(
+            "{CURL} {bound}; {CURL} -o /dev/null -w '%{{http_code}}' {elsewhere}; cat {} ",
+            real.display()
+        );
+        let outcome = online(&world, &script);
+        assert!(outcome.out().starts_with("welcome\n403"), "{outcome}");
+        assert!(
+            outcome.err().contains("others than its owner can read"),
+            "{outcome}"
+        );
+        let reached = requests(&world);
+        assert!(!reached.contains("elsewhere"), "{reached}");
+        let ledger = world
+            .atoll(["ledger", "show", "last"])
+            .run()
+            .success()
+            .out();
+        assert!(
+            !ledger.contains(REAL) && ledger.contains("\"credential\":\"file\""),
+            "{ledger}"
+        );
+    }
+}
+
+/// Whether nothing but what carries holds the key, nothing on disk does, and the search
+/// would have found it.
+fn nobody_else_holds_it(world: &World, outcome: &Outcome) {
+    let top = world.top();
+    let searched = fs::read_to_string(top.join("searched")).unwrap_or_default();
+    let what = format!("{outcome}\n{searched}");
+    let has = |line: &str| searched.lines().any(|one| one == line);
+    assert!(outcome.out().contains("welcome"), "{what}");
+    assert!(!outcome.out().contains(REAL), "{what}");
+    for process in ["atoll", "atoll-egress", "atoll-jail", "sh"] {
+        assert!(
+            has(&format!("read {process}")),
+            "{process} was not read: {what}"
+        );
+    }
+    let holders = searched.lines().filter(|line| line.starts_with("real "));
+    // The control: what carries has it, which only root can see, and what stands for it is
+    // found in others.
+    let of_carrier = match is_root() {
+        true => vec!["real atoll-egress memory"],
+        false => Vec::new(),
+    };
+    assert_eq!(holders.collect::<Vec<_>>(), of_carrier, "{what}");
+    assert!(is_root() || has("unread atoll-egress memory"), "{what}");
+    assert!(has("placeholder atoll memory"), "{what}");
+    assert!(has("placeholder sh environment"), "{what}");
+    let find = |text: &str| {
+        let found = world
+            .host("grep")
+            .args(["-rlaF", text])
+            .arg(top)
+            .run()
+            .out();
+        let own = ["/real", "/internet/requests"].map(|name| format!("{}{name}", top.display()));
+        let is_other = |line: &&str| !own.iter().any(|own| own == line);
+        found
+            .lines()
+            .filter(is_other)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(find(REAL), Vec::<String>::new());
+    assert!(!find("ghp_").is_empty());
+}
+
+const WAITING: &str = "echo \"KEY=$GITHUB_TOKEN\"; \
+    curl -sS -m 20 --noproxy '*' -H \"Authorization: Bearer $GITHUB_TOKEN\" https://example.com/v1/one; \
+    grep -al r3alK3yOfTh1sT3st /proc/[0-9]*/environ; echo READY; read go";
+
+#[test]
+fn no_process_but_the_one_that_carries_holds_a_key() {
+    let name = "no_process_but_the_one_that_carries_holds_a_key";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let command = format!("sh '{0}/run.sh' '{0}' \"$@\"", world.top().display());
+    let run = on_servers(&world, SERVERS, NAMES, &command);
+    let outcome = run
+        .args(["sh", "--profile", "bound", "--", "sh", "-c", WAITING])
+        .run();
+    nobody_else_holds_it(&world, &outcome);
+}
+
+#[test]
+fn in_a_fence_no_process_but_the_one_that_carries_holds_a_key() {
+    let name = "in_a_fence_no_process_but_the_one_that_carries_holds_a_key";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    if is_root() {
+        return world.skip("root always has namespaces", Avoidable::No);
+    }
+    let command = format!("sh '{0}/run.sh' '{0}' \"$@\"", world.top().display());
+    let run = on_servers(&world, SERVERS, NAMES, &command);
+    let outcome = run
+        .env("FENCED", without_namespaces(&world))
+        .args(["sh", "--profile", "bound", "--", "sh", "-c", WAITING])
+        .run();
+    assert!(outcome.err().contains("only fenced in"), "{outcome}");
+    nobody_else_holds_it(&world, &outcome);
+}
+
+#[test]
+fn a_credential_that_is_not_there_lets_nothing_start() {
+    let world = World::new("a_credential_that_is_not_there_lets_nothing_start");
+    for (source, said) in [
+        (
+            "environment = \"NOT_SET_HERE\"",
+            "the variable NOT_SET_HERE is not set",
+        ),
+        ("file = \"/nowhere/token\"", "cannot be read"),
+        ("file = \"~/empty\"", "it is empty"),
+        ("file = \"~/long\"", "it is longer than"),
+        ("file = \"~/lines\"", "other characters"),
+        ("file = \"~/pipe\"", "no regular file"),
+    ] {
+        world.write(world.home().join("empty"), "\n");
+        world.write(world.home().join("long"), "a".repeat(9000));
+        world.write(world.home().join("lines"), "one\ntwo\n");
+        if !world.home().join("pipe").exists() {
+            e2e::make_fifo(&world.home().join("pipe"));
+        }
+        let credential = format!(
+            "[credential.a]\nsource = {{ {source} }}\nto = \"example.com\"\nplace = {{ header = \"x-key\" }}\n\
+             variable = \"KEY\"\n"
+        );
+        world.profile("bound", &credential);
+        let outcome = world
+            .atoll([
+                "run",
+                "--profile",
+                "bound",
+                "--",
+                "sh",
+                "-c",
+                "echo started",
+            ])
+            .run();
+        assert!(!outcome.out().contains("started"), "{source}: {outcome}");
+        outcome.is_clear_error([said]);
+    }
+    // The control: one that is there lets it start, with what stands for it.
+    world.write(world.home().join("there"), "pass\n");
+    world.profile(
+        "bound",
+        "[credential.a]\nsource = { file = \"~/there\" }\nto = \"example.com\"\nplace = { header = \"x-key\" }\n\
+         variable = \"KEY\"\n",
+    );
+    let outcome = world
+        .atoll([
+            "run",
+            "--discard",
+            "--profile",
+            "bound",
+            "--",
+            "sh",
+            "-c",
+            "echo started ${#KEY}",
+        ])
+        .run()
+        .success();
+    assert!(outcome.out().starts_with("started 2"), "{outcome}");
+    assert!(
+        outcome.err().contains("no rule of [network] allows it"),
+        "{outcome}"
+    );
+}

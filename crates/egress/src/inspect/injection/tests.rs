@@ -1,0 +1,309 @@
+//! Where placeholders may stand in a request, and what becomes of them.
+
+use atoll_model::network::{Binding, Destination, HostPart, Scheme, Target};
+use hyper::Request;
+
+use super::*;
+
+const INSIDE: &str = "ghp_placeholder0000000000000000";
+const REAL: &str = "ghp_real/+=&?0000000000000000000";
+
+fn credentials(place: Place) -> Credentials {
+    let binding = Binding {
+        name: "one".parse().unwrap(),
+        to: vec!["example.com:443".parse::<Destination>().unwrap()],
+        requests: atoll_model::network::Conditions {
+            scheme: Some(Scheme::Https),
+            ..Default::default()
+        },
+        place,
+    };
+    Credentials::of(vec![(binding, INSIDE, REAL)])
+}
+
+fn header(name: &str, form: Option<&str>) -> Place {
+    Place::Header {
+        name: name.to_owned(),
+        form: form.map(str::to_owned),
+    }
+}
+
+/// What is sent of a request with these headers: its target and headers, or why nothing.
+fn sent(
+    credentials: &Credentials,
+    host: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+) -> Result<(String, Vec<String>), String> {
+    let inside = |text: &str| text.replace("PLACEHOLDER", INSIDE);
+    let mut request = Request::builder().uri("/");
+    for (name, value) in headers {
+        request = request.header(*name, inside(value));
+    }
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    let host: HostPart = host.parse().unwrap();
+    let target = Target::parse(&inside(target)).unwrap();
+    let judged = Judged {
+        host: &host,
+        port: 443,
+        scheme: Scheme::Https,
+        method: "GET",
+        target: &target,
+    };
+    let injection = Injection::of(credentials, &judged, &parts).map_err(|misuse| misuse.why)?;
+    let mut headers = parts.headers.clone();
+    assert!(injection.put(credentials, &mut headers));
+    let values = headers.values().map(|value| value.to_str().unwrap());
+    let target = injection.target(credentials, target.as_written());
+    Ok((target.into_owned(), values.map(str::to_owned).collect()))
+}
+
+#[test]
+fn a_placeholder_in_its_place_becomes_the_real_value() {
+    let basic = |user: &str, password: &str| {
+        format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+    };
+    let inside = basic("git", INSIDE);
+    for (place, target, value, sent_target, sent_value) in [
+        (
+            header("x-key", None),
+            "/",
+            "PLACEHOLDER",
+            "/",
+            REAL.to_owned(),
+        ),
+        (
+            header("x-key", None),
+            "/",
+            "Token PLACEHOLDER",
+            "/",
+            format!("Token {REAL}"),
+        ),
+        (
+            header("x-key", Some("Bearer {}")),
+            "/",
+            "bearer PLACEHOLDER",
+            "/",
+            format!("bearer {REAL}"),
+        ),
+        (
+            header("x-key", Some("a={}; b")),
+            "/",
+            "a=PLACEHOLDER; b",
+            "/",
+            format!("a={REAL}; b"),
+        ),
+        (
+            header("x-key", None),
+            "/",
+            "nothing",
+            "/",
+            "nothing".to_owned(),
+        ),
+        (
+            Place::Query("key".to_owned()),
+            "/a?b=c&key=PLACEHOLDER",
+            "nothing",
+            "/a?b=c&key=ghp_real%2F%2B%3D%26%3F0000000000000000000",
+            "nothing".to_owned(),
+        ),
+    ] {
+        let credentials = credentials(place);
+        let sent = sent(&credentials, "example.com", target, &[("x-key", value)]);
+        assert_eq!(sent, Ok((sent_target.to_owned(), vec![sent_value])));
+    }
+    for user in ["git", "*"] {
+        let credentials = credentials(Place::Basic(user.to_owned()));
+        let sent = sent(
+            &credentials,
+            "example.com",
+            "/",
+            &[("authorization", &inside)],
+        );
+        assert_eq!(sent.unwrap().1, [basic("git", REAL)]);
+    }
+    // Of several headers of a name the one that has it.
+    let both = [("cookie", "a=b"), ("cookie", "key=PLACEHOLDER"), ("x", "y")];
+    let credentials = credentials(header("cookie", Some("key={}")));
+    let sent = sent(&credentials, "example.com", "/", &both).unwrap().1;
+    assert_eq!(
+        sent,
+        ["a=b".to_owned(), format!("key={REAL}"), "y".to_owned()]
+    );
+}
+
+#[test]
+fn a_placeholder_anywhere_else_is_not_sent() {
+    let in_basic = |text: &str| {
+        format!(
+            "Basic {}",
+            STANDARD.encode(text.replace("PLACEHOLDER", INSIDE))
+        )
+    };
+    let of_header = || header("x-key", Some("Bearer {}"));
+    let of_basic = || Place::Basic("git".to_owned());
+    let of_query = || Place::Query("key".to_owned());
+    let placeholder = INSIDE;
+    for (place, host, target, name, value) in [
+        (
+            of_header(),
+            "example.com",
+            "/",
+            "x-other",
+            "Bearer PLACEHOLDER",
+        ),
+        (of_header(), "example.com", "/", "x-key", "PLACEHOLDER"),
+        (
+            of_header(),
+            "example.com",
+            "/",
+            "x-key",
+            "Bearer PLACEHOLDER PLACEHOLDER",
+        ),
+        (
+            of_header(),
+            "example.com",
+            "/",
+            "x-key",
+            "Bearer PLACEHOLDERx",
+        ),
+        (
+            of_header(),
+            "other.example",
+            "/",
+            "x-key",
+            "Bearer PLACEHOLDER",
+        ),
+        (
+            of_header(),
+            "example.com",
+            "/PLACEHOLDER",
+            "x-key",
+            "Bearer PLACEHOLDER",
+        ),
+        (of_header(), "example.com", "/PLACEHOLDER", "x", "y"),
+        (of_header(), "example.com", "/?key=PLACEHOLDER", "x", "y"),
+        (of_header(), "example.com", "/?PLACEHOLDER", "x", "y"),
+        (
+            of_header(),
+            "example.com",
+            "/",
+            "authorization",
+            &in_basic("git:PLACEHOLDER"),
+        ),
+        (
+            header("x-key", None),
+            "example.com",
+            "/",
+            "x-key",
+            "xPLACEHOLDER",
+        ),
+        (
+            header("x-key", None),
+            "example.com",
+            "/",
+            "x-key",
+            "PLACEHOLDER PLACEHOLDER",
+        ),
+        (
+            header("x-key", None),
+            "example.com",
+            "/",
+            "x-key",
+            "PLACEHOLDER, PLACEHOLDER",
+        ),
+        (
+            of_basic(),
+            "example.com",
+            "/",
+            "authorization",
+            &in_basic("other:PLACEHOLDER"),
+        ),
+        (
+            of_basic(),
+            "example.com",
+            "/",
+            "authorization",
+            &in_basic("PLACEHOLDER:PLACEHOLDER"),
+        ),
+        (
+            of_basic(),
+            "example.com",
+            "/",
+            "authorization",
+            &in_basic("git:xPLACEHOLDER"),
+        ),
+        (
+            of_basic(),
+            "example.com",
+            "/",
+            "authorization",
+            &in_basic("PLACEHOLDER"),
+        ),
+        (
+            of_basic(),
+            "example.com",
+            "/",
+            "authorization",
+            "Bearer PLACEHOLDER",
+        ),
+        (
+            of_basic(),
+            "example.com",
+            "/",
+            "proxy-authorization",
+            &in_basic("git:PLACEHOLDER"),
+        ),
+        (of_query(), "example.com", "/?other=PLACEHOLDER", "x", "y"),
+        (of_query(), "example.com", "/?key=xPLACEHOLDER", "x", "y"),
+        (
+            of_query(),
+            "example.com",
+            "/?key=PLACEHOLDER&key=PLACEHOLDER",
+            "x",
+            "y",
+        ),
+        (
+            of_query(),
+            "example.com",
+            "/?key=%67hp_placeholder0000000000000000",
+            "x",
+            "y",
+        ),
+        (of_query(), "example.com", "/", "x-key", "PLACEHOLDER"),
+        (of_query(), "other.example", "/?key=PLACEHOLDER", "x", "y"),
+        (of_query(), "example.com", "/", placeholder, "y"),
+    ] {
+        let credentials = credentials(place);
+        let why = sent(&credentials, host, target, &[(name, value)]).unwrap_err();
+        assert!(why.contains("the placeholder of credential one"), "{why}");
+        assert!(!why.contains(REAL) && !why.contains(INSIDE), "{why}");
+    }
+}
+
+#[test]
+fn a_real_value_in_an_answers_head_is_masked() {
+    let credentials = credentials(header("x-key", None));
+    let mut headers = HeaderMap::new();
+    let basic = format!("Basic {}", STANDARD.encode(format!("git:{REAL}")));
+    for (name, value) in [
+        (
+            "location",
+            format!("https://other.example/?a={}&b=1", escaped(REAL.as_bytes())),
+        ),
+        ("x-twice", format!("{REAL}, {REAL}")),
+        ("x-basic", basic),
+        ("x-other", "nothing".to_owned()),
+    ] {
+        headers.insert(HeaderName::from_static(name), value.parse().unwrap());
+    }
+    mask(&credentials, &mut headers);
+    assert_eq!(
+        headers["location"],
+        format!("https://other.example/?a={INSIDE}&b=1")
+    );
+    assert_eq!(headers["x-twice"], format!("{INSIDE}, {INSIDE}"));
+    let masked = STANDARD.encode(format!("git:{INSIDE}"));
+    assert_eq!(headers["x-basic"], format!("Basic {masked}"));
+    assert_eq!(headers["x-other"], "nothing");
+}

@@ -1,0 +1,208 @@
+//! Which requests a credential is put into, and where in them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Block, Conditions, Destination, HostPart, HostPattern, Look, Network, Ports, Request};
+
+/// The most credentials of one boundary.
+pub const CREDENTIALS_MAX: usize = 16;
+
+/// The longest value of a credential, bytes.
+pub const CREDENTIAL_BYTES_MAX: usize = 8 * 1024;
+
+/// What stands for the credential in a [`Place::Header`]'s form.
+pub const HOLE: &str = "{}";
+
+/// The name of a credential: letters, digits, `-` and `_`, at most 64.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CredentialName(String);
+
+/// Why something is no name of a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a credential's name is made of letters, digits, `-` and `_`, at most 64")]
+pub struct InvalidCredentialName;
+
+impl CredentialName {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for CredentialName {
+    type Err = InvalidCredentialName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCredentialName> {
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let is_name = (1..=64).contains(&text.len()) && text.bytes().all(is_of_name);
+        is_name
+            .then(|| Self(text.to_owned()))
+            .ok_or(InvalidCredentialName)
+    }
+}
+
+impl TryFrom<String> for CredentialName {
+    type Error = InvalidCredentialName;
+
+    fn try_from(text: String) -> Result<Self, InvalidCredentialName> {
+        text.parse()
+    }
+}
+
+impl From<CredentialName> for String {
+    fn from(name: CredentialName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for CredentialName {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+/// Where in a request a credential stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Place {
+    /// In a header.
+    Header {
+        /// Its name, in lower case.
+        name: String,
+        /// What its value is, with [`HOLE`] for the credential; without it the credential
+        /// is a word of the value.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        form: Option<String>,
+    },
+    /// The password of HTTP's basic authentication (RFC 7617), for this user; `*` for any.
+    Basic(String),
+    /// The value of a parameter of the query.
+    Query(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header { name, form: None } => write!(to, "the header {name}"),
+            Self::Header {
+                name,
+                form: Some(form),
+            } => write!(to, "the header {name} as {form:?}"),
+            Self::Basic(user) if user == "*" => {
+                to.write_str("the password of basic authentication")
+            }
+            Self::Basic(user) => {
+                write!(to, "the password of basic authentication for user {user}")
+            }
+            Self::Query(key) => write!(to, "the parameter {key} of the query"),
+        }
+    }
+}
+
+/// What a credential is bound to: it is put into no other request, and nowhere else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Binding {
+    /// The credential.
+    pub name: CredentialName,
+    /// Whom it is for.
+    pub to: Vec<Destination>,
+    /// Which requests.
+    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
+    pub requests: Conditions,
+    /// Where in them.
+    pub place: Place,
+}
+
+impl Binding {
+    /// Whether a request is one that the credential may be put into. One whose path can be
+    /// read in more than one way is none, where paths are named.
+    #[must_use]
+    pub fn holds(&self, request: &Request<'_>) -> bool {
+        let leads = |to: &Destination| to.leads_to(request.host, request.port);
+        let is_clear = self.requests.paths.is_empty() || request.target.unclear().is_none();
+        is_clear && self.to.iter().any(leads) && self.requests.hold(request)
+    }
+}
+
+impl fmt::Display for Binding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let requests = &self.requests;
+        let list = |words: &mut dyn Iterator<Item = String>| words.collect::<Vec<_>>().join(", ");
+        if !requests.methods.is_empty() {
+            write!(out, "{} ", requests.methods.join(","))?;
+        }
+        if let Some(scheme) = requests.scheme {
+            write!(out, "{scheme} ")?;
+        }
+        write!(
+            out,
+            "{}",
+            list(&mut self.to.iter().map(ToString::to_string))
+        )?;
+        if !requests.paths.is_empty() {
+            let paths = requests.paths.iter().map(|path| path.as_str().to_owned());
+            write!(out, " {}", list(&mut { paths }))?;
+        }
+        write!(out, ", in {}", self.place)
+    }
+}
+
+/// What a sandbox holds in the place of a credential.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placeholder {
+    /// The credential that it stands for.
+    pub name: CredentialName,
+    /// What it is.
+    pub text: String,
+}
+
+/// What becomes of requests that a credential is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// They are looked into, so that it can be put in.
+    Seen,
+    /// A rule carries them as they are: nobody can put it in.
+    Unseen,
+    /// No rule allows them.
+    Unreached,
+}
+
+impl Network {
+    /// What becomes of requests to a host that a credential is bound to.
+    #[must_use]
+    pub fn reach_of(&self, to: &Destination) -> Reach {
+        let Some((host, port)) = example(to) else {
+            // Many hosts: some rule may be about one of them.
+            return Reach::Seen;
+        };
+        match self.connection(&host, port) {
+            Ok((_, Look::Into)) => Reach::Seen,
+            Ok((_, Look::Past)) => Reach::Unseen,
+            Err(_) => Reach::Unreached,
+        }
+    }
+}
+
+/// A host and port of those that are meant, where one host is.
+fn example(to: &Destination) -> Option<(HostPart, u16)> {
+    let host = match &to.host {
+        HostPattern::Exact(name) => HostPart::Name(name.clone()),
+        HostPattern::Block(block) => {
+            let first = block.first();
+            (*block == Block::of(first)).then(|| HostPart::address(first))?
+        }
+        HostPattern::Any | HostPattern::Beneath(_) => return None,
+    };
+    let port = match &to.ports {
+        Ports::Web | Ports::All => 443,
+        Ports::Listed(ranges) => ranges.first()?.0,
+    };
+    Some((host, port))
+}

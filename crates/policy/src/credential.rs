@@ -1,0 +1,421 @@
+//! `[credential.NAME]`: what a sandbox never holds, and where it is put in outside.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use atoll_model::network::{
+    Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern,
+    PathPattern, Place as Spot, Ports, Reach, Scheme, parse_method,
+};
+
+use crate::document::{Complaint, Document, Section};
+use crate::network::rule::{parse_destination, parse_scheme, said, texts};
+use crate::origin::{Origin, Sourced};
+use crate::places::{Place, parse_place};
+use crate::rules::Rules;
+use crate::settings::check_variable;
+use crate::show::quoted;
+
+/// The table of one.
+const TABLE: &str = "credential.NAME";
+const KEYS: [&str; 7] = [
+    "source", "to", "methods", "paths", "scheme", "place", "variable",
+];
+
+/// Headers that are not a program's to choose, or that say where a request ends.
+const FRAMING: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Where a credential's value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CredentialSource {
+    /// A variable of the environment that Atoll is started in.
+    Variable(String),
+    /// A file of the host's, absolute: its content without the end of its last line.
+    File(PathBuf),
+}
+
+/// A credential of these rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// What it is put into.
+    pub binding: Binding,
+    /// Where its value comes from.
+    pub source: CredentialSource,
+    /// The variable inside that holds its placeholder.
+    pub variable: String,
+}
+
+/// The same as written: a file's place may be in the home directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    binding: Binding,
+    source: WrittenSource,
+    variable: String,
+}
+
+#[derive(Clone, Debug)]
+enum WrittenSource {
+    Variable(String),
+    File(Place),
+}
+
+impl WrittenSource {
+    /// The variable that it is outside.
+    fn variable(&self) -> Option<String> {
+        match self {
+            Self::Variable(name) => Some(name.clone()),
+            Self::File(_) => None,
+        }
+    }
+}
+
+impl Written {
+    fn resolved(self, home: &Path) -> Credential {
+        Credential {
+            source: match self.source {
+                WrittenSource::Variable(name) => CredentialSource::Variable(name),
+                WrittenSource::File(place) => CredentialSource::File(place.resolve(home)),
+            },
+            binding: self.binding,
+            variable: self.variable,
+        }
+    }
+}
+
+/// Reads all of them.
+pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Written>> {
+    let Some(section) = document.section(top, "credential", "credential") else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (name, at, section) in document.tables(section, TABLE) {
+        match name.parse::<CredentialName>() {
+            Ok(name) => found.extend(read_one(document, section, &at, name)),
+            Err(error) => document.report(&at, format!("{name:?}: {error}"), None),
+        }
+    }
+    found
+}
+
+fn read_one(
+    document: &mut Document,
+    mut section: Section<'_>,
+    at: &Range<usize>,
+    name: CredentialName,
+) -> Option<Sourced<Written>> {
+    let before = document.problem_count();
+    let source = read_source(document, &mut section);
+    let to = if section.holds_text("to") {
+        let one = document.text(&mut section, "to", parse_destination);
+        one.map(|one| vec![one.value])
+    } else {
+        texts(document, &mut section, "to", at, parse_destination)
+    };
+    let method = |text: &str| parse_method(text).map_err(|error| said(text, &error));
+    let methods = texts(document, &mut section, "methods", at, method);
+    let path =
+        |text: &str| PathPattern::try_from(text.to_owned()).map_err(|error| said(text, &error));
+    let paths = texts(document, &mut section, "paths", at, path);
+    let scheme = document.text(&mut section, "scheme", parse_scheme);
+    let place = read_place(document, &mut section);
+    let variable = document.text(&mut section, "variable", parse_variable);
+    document.end(section, &KEYS);
+    if document.problem_count() > before {
+        return None;
+    }
+    let missing = match (&source, &to, &place) {
+        (None, _, _) => "`source`: where its value comes from, as { environment = \"TOKEN\" }",
+        (_, None, _) => "`to`: the host that it is for, as \"api.example.com\"",
+        (_, _, None) => "`place`: where it stands, as { header = \"authorization\" }",
+        (Some(_), Some(_), Some(_)) => "",
+    };
+    let (Some(source), Some(to), Some(place)) = (source, to, place) else {
+        document.report(at, format!("[credential.{name}] needs {missing}"), None);
+        return None;
+    };
+    let scheme = scheme.map_or(Scheme::Https, |scheme| scheme.value);
+    let to = to.into_iter().map(|to| bound(to, scheme));
+    let to = match to.collect::<Result<Vec<_>, _>>() {
+        Ok(to) => to,
+        Err(complaint) => {
+            document.report(at, complaint.what, complaint.hint);
+            return None;
+        }
+    };
+    let Some(variable) = variable.map(|one| one.value).or_else(|| source.variable()) else {
+        let what = format!("[credential.{name}] needs `variable`: what holds it inside");
+        document.report(at, what, None);
+        return None;
+    };
+    let requests = Conditions {
+        scheme: Some(scheme),
+        methods: methods.unwrap_or_default(),
+        paths: paths.unwrap_or_default(),
+        packages: None,
+    };
+    let binding = Binding {
+        name,
+        to,
+        requests,
+        place,
+    };
+    let written = Written {
+        binding,
+        source,
+        variable,
+    };
+    Some(Sourced::new(written, document.origin(at)))
+}
+
+/// A credential is for hosts that somebody has named, at ports of its scheme.
+fn bound(mut to: Destination, scheme: Scheme) -> Result<Destination, Complaint> {
+    let is_named = match &to.host {
+        HostPattern::Exact(_) | HostPattern::Beneath(_) => true,
+        HostPattern::Block(block) => to_one(block.bits(), block.is_6()),
+        HostPattern::Any => false,
+    };
+    if !is_named {
+        return Err(Complaint::new(
+            format!("`to`: a credential is for hosts that it names, not for {to}"),
+            "name the host, as \"api.example.com\"",
+        ));
+    }
+    match to.ports {
+        Ports::Web => to.ports = Ports::of(scheme),
+        Ports::All => {
+            return Err(Complaint::new(
+                format!("`to`: a credential is for ports that it names, not for {to}"),
+                "leave the port out for the usual one, or name it",
+            ));
+        }
+        Ports::Listed(_) => {}
+    }
+    Ok(to)
+}
+
+fn to_one(bits: u8, is_6: bool) -> bool {
+    bits == if is_6 { 128 } else { 32 }
+}
+
+fn parse_variable(text: &str) -> Result<String, Complaint> {
+    check_variable(text, "")?;
+    Ok(text.to_owned())
+}
+
+fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<WrittenSource> {
+    let (at, mut section) = document.placed(within, "source", "credential.NAME.source")?;
+    let variable = document.text(&mut section, "environment", parse_variable);
+    let file = document.text(&mut section, "file", parse_place);
+    document.end(section, &["environment", "file"]);
+    match (variable, file) {
+        (Some(name), None) => Some(WrittenSource::Variable(name.value)),
+        (None, Some(place)) => Some(WrittenSource::File(place.value)),
+        (Some(_), Some(_)) | (None, None) => {
+            let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }";
+            document.report(&at, what.to_owned(), None);
+            None
+        }
+    }
+}
+
+fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot> {
+    let (at, mut section) = document.placed(within, "place", "credential.NAME.place")?;
+    let before = document.problem_count();
+    let header = document.text(&mut section, "header", parse_header);
+    let form = document.text(&mut section, "form", parse_form);
+    let basic = document.text(&mut section, "basic", parse_user);
+    let query = document.text(&mut section, "query", parse_parameter);
+    document.end(section, &["header", "form", "basic", "query"]);
+    let form = form.map(|form| form.value);
+    match (header, basic, query, form) {
+        (Some(header), None, None, form) => Some(Spot::Header {
+            name: header.value,
+            form,
+        }),
+        (None, Some(user), None, None) => Some(Spot::Basic(user.value)),
+        (None, None, Some(key), None) => Some(Spot::Query(key.value)),
+        _ if document.problem_count() > before => None,
+        _ => {
+            let what = "`place` is one of: { header = \"authorization\" }, { header = …, form = \
+                        \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }";
+            document.report(&at, what.to_owned(), None);
+            None
+        }
+    }
+}
+
+fn parse_header(text: &str) -> Result<String, Complaint> {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let name = text.to_ascii_lowercase();
+    if !(1..=64).contains(&name.len()) || !name.bytes().all(is_of_name) {
+        return Err(format!("{text:?} is not a header's name").into());
+    }
+    if FRAMING.contains(&name.as_str()) || name.starts_with("proxy-") {
+        return Err(format!("{text:?} says how a request is sent: it holds no credential").into());
+    }
+    Ok(name)
+}
+
+fn parse_form(text: &str) -> Result<String, Complaint> {
+    let is_value = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if is_value && text.len() <= 256 && text.matches(HOLE).count() == 1 {
+        return Ok(text.to_owned());
+    }
+    Err(Complaint::new(
+        format!("{text:?} is no form of a header's value"),
+        "write it with {} once, where the credential stands, as \"Bearer {}\"",
+    ))
+}
+
+fn parse_user(text: &str) -> Result<String, Complaint> {
+    let is_user = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b':';
+    if text.len() <= 256 && text.bytes().all(is_user) {
+        return Ok(text.to_owned());
+    }
+    Err(Complaint::new(
+        format!("{text:?} is no user's name of basic authentication"),
+        "write it as the program sends it, or \"*\" for any",
+    ))
+}
+
+fn parse_parameter(text: &str) -> Result<String, Complaint> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    if (1..=64).contains(&text.len()) && text.bytes().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is no name of a parameter: letters, digits, `-._~`").into())
+}
+
+impl Rules {
+    /// The credentials that are put in outside, in the order of their names.
+    pub fn credentials(&self) -> impl Iterator<Item = &Credential> {
+        self.credentials.values().map(|one| &one.value)
+    }
+
+    /// Takes up a file's credentials: one of the same name stands in the place of an
+    /// extended profile's.
+    pub(crate) fn add_credentials(&mut self, written: Vec<Sourced<Written>>) {
+        let home = self.host.home.clone();
+        for one in written {
+            let credential = one.map(|written| written.resolved(&home));
+            let name = credential.value.binding.name.clone();
+            self.credentials.insert(name, credential);
+        }
+    }
+
+    /// Tells of credentials that are never put in, though somebody wants them to be.
+    pub(crate) fn tell_credentials(&mut self) {
+        let network = self.network.boundary();
+        let mut notices = Vec::new();
+        for Sourced { value, origin } in self.credentials.values() {
+            let name = &value.binding.name;
+            for to in &value.binding.to {
+                let text = match network.reach_of(to) {
+                    Reach::Seen => continue,
+                    Reach::Unreached => format!(
+                        "credential {name} is never used at {to}: no rule of [network] allows it"
+                    ),
+                    Reach::Unseen => format!(
+                        "credential {name} is never used at {to}: what a tunnel carries nobody \
+                         looks into; write carry = \"requests\" for that rule"
+                    ),
+                };
+                notices.push((text, origin.clone()));
+            }
+        }
+        for (text, origin) in notices {
+            self.notice(text, origin);
+        }
+    }
+
+    /// Why these cannot be used, if they cannot.
+    pub(crate) fn credential_refusals(&self) -> Vec<(String, &'static str, Origin)> {
+        let mut refused = Vec::new();
+        let mut variables = std::collections::BTreeSet::new();
+        for (index, one) in self.credentials.values().enumerate() {
+            let what = format!("credential {}", one.value.binding.name);
+            if index >= CREDENTIALS_MAX {
+                refused.push((what, "a run has 16 of them at most", one.origin.clone()));
+            } else if !variables.insert(&one.value.variable) {
+                let why = "another one has the same variable inside";
+                refused.push((what, why, one.origin.clone()));
+            }
+        }
+        refused
+    }
+}
+
+/// What cannot be held at the target itself, of a file's credentials: for whoever checks it.
+pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
+    let remark = |one: &Sourced<Written>| {
+        let binding = &one.value.binding;
+        let requests = &binding.requests;
+        let further = match requests.methods.is_empty() && requests.paths.is_empty() {
+            true => "; `methods` and `paths` bind it to some requests",
+            false => "",
+        };
+        let text = format!(
+            "credential {} is used as it is: Atoll holds it to {binding}, and cannot ask the \
+             target for a narrower one{further}",
+            binding.name
+        );
+        (one.origin.line(), text)
+    };
+    written.iter().map(remark).collect()
+}
+
+impl Credential {
+    /// Its lines in a profile, without its header.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Binding {
+            name: _,
+            to,
+            requests,
+            place,
+        } = &self.binding;
+        let list = |texts: Vec<String>| texts.join(", ");
+        let source = match &self.source {
+            CredentialSource::Variable(name) => format!("{{ environment = {} }}", quoted(name)),
+            CredentialSource::File(path) => {
+                format!("{{ file = {} }}", quoted(&path.to_string_lossy()))
+            }
+        };
+        let to = to.iter().map(|to| quoted(&to.to_string())).collect();
+        let mut lines = vec![format!("source = {source}"), format!("to = [{}]", list(to))];
+        if !requests.methods.is_empty() {
+            let methods = requests.methods.iter().map(|one| quoted(one)).collect();
+            lines.push(format!("methods = [{}]", list(methods)));
+        }
+        if !requests.paths.is_empty() {
+            let paths = requests.paths.iter().map(|one| quoted(one.as_str()));
+            lines.push(format!("paths = [{}]", list(paths.collect())));
+        }
+        lines.extend(
+            requests
+                .scheme
+                .map(|scheme| format!("scheme = \"{scheme}\"")),
+        );
+        let place = match place {
+            Spot::Header { name, form: None } => format!("header = {}", quoted(name)),
+            Spot::Header {
+                name,
+                form: Some(form),
+            } => format!("header = {}, form = {}", quoted(name), quoted(form)),
+            Spot::Basic(user) => format!("basic = {}", quoted(user)),
+            Spot::Query(key) => format!("query = {}", quoted(key)),
+        };
+        lines.push(format!("place = {{ {place} }}"));
+        lines.push(format!("variable = {}", quoted(&self.variable)));
+        lines
+    }
+}

@@ -1,0 +1,174 @@
+//! The way of credentials from where they are kept to the process that puts them in.
+//!
+//! Each is read once, into memory that is overwritten before anything else happens, and
+//! then waits in the kernel, on a socket whose other end nobody but that process reads.
+//! So the side that starts programs, which runs as long as they do, holds none; and the
+//! placeholder is there before a program is, although what carries starts with the first
+//! connection.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName, Placeholder};
+use atoll_sys::{environment, memory, socket};
+use rustix::fs::OFlags;
+
+/// Makes what stands inside for a value, if it can.
+pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
+
+/// Bits of a file's mode by which others than its owner read it.
+const OTHERS_READ: u32 = 0o044;
+
+/// Values that wait for who puts them in, and what stands inside for each.
+#[derive(Debug)]
+pub struct Handover {
+    receiver: OwnedFd,
+    sender: OwnedFd,
+    placeholders: Vec<Placeholder>,
+}
+
+/// Why a credential is not there. Nothing of it is in the words.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Nobody has set it.
+    #[error("the variable {0} is not set")]
+    Unset(String),
+    /// It cannot be read.
+    #[error("{path} cannot be read: {error}")]
+    File {
+        /// Which file.
+        path: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// There is nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// It is too much.
+    #[error("it is longer than {CREDENTIAL_BYTES_MAX} bytes")]
+    TooLong,
+    /// It could not stand in a request.
+    #[error("it has other characters in it than the printable ones of ASCII")]
+    Unprintable,
+    /// Nothing can stand for it.
+    #[error("there are no random numbers to make its placeholder of")]
+    NoRandom,
+    /// The kernel's answer.
+    #[error("it cannot be handed on: {0}")]
+    Kernel(#[from] io::Error),
+}
+
+impl Handover {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn new() -> io::Result<Self> {
+        let (receiver, sender) = socket::pair()?;
+        Ok(Self {
+            receiver,
+            sender,
+            placeholders: Vec::new(),
+        })
+    }
+
+    /// Takes a credential out of this process's environment, where it is not any more then.
+    /// No other thread may use the environment meanwhile.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn take_variable(
+        &mut self,
+        name: &CredentialName,
+        variable: &str,
+        disguise: Disguise<'_>,
+    ) -> Result<(), SourceError> {
+        let taken = environment::take(OsStr::new(variable), |value| {
+            self.put(name, value, disguise)
+        });
+        taken.unwrap_or_else(|| Err(SourceError::Unset(variable.to_owned())))
+    }
+
+    /// Reads a credential from a file: its content without the end of its last line. Whether
+    /// others than its owner can read that file.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn read_file(
+        &mut self,
+        name: &CredentialName,
+        path: &Path,
+        disguise: Disguise<'_>,
+    ) -> Result<bool, SourceError> {
+        let mut buffer = [0_u8; CREDENTIAL_BYTES_MAX + 2];
+        let read = read(path, &mut buffer).map_err(|error| SourceError::File {
+            path: path.display().to_string(),
+            error,
+        });
+        let put = read.and_then(|(got, is_open)| {
+            let value = buffer.get(..got).unwrap_or_default();
+            let value = value.strip_suffix(b"\n").unwrap_or(value);
+            let value = value.strip_suffix(b"\r").unwrap_or(value);
+            self.put(name, value, disguise).map(|()| is_open)
+        });
+        memory::erase(&mut buffer);
+        put
+    }
+
+    fn put(
+        &mut self,
+        name: &CredentialName,
+        value: &[u8],
+        disguise: Disguise<'_>,
+    ) -> Result<(), SourceError> {
+        if value.is_empty() {
+            return Err(SourceError::Empty);
+        }
+        if value.len() > CREDENTIAL_BYTES_MAX {
+            return Err(SourceError::TooLong);
+        }
+        if !value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+            return Err(SourceError::Unprintable);
+        }
+        let made = disguise(value).ok_or(SourceError::NoRandom)?;
+        let text = String::from_utf8(made).map_err(|_| SourceError::Unprintable)?;
+        socket::send(self.sender.as_fd(), value, &[])?;
+        let name = name.clone();
+        self.placeholders.push(Placeholder { name, text });
+        Ok(())
+    }
+
+    /// What stands inside for each, in the order in which their values come.
+    #[must_use]
+    pub fn placeholders(&self) -> &[Placeholder] {
+        &self.placeholders
+    }
+
+    /// Where their values are read.
+    pub(crate) fn receiver(&self) -> &OwnedFd {
+        &self.receiver
+    }
+}
+
+/// Reads a regular file's beginning. How much that is, and whether others can read it.
+fn read(path: &Path, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+    // A pipe would not end.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let mut file = File::options().read(true).custom_flags(flags).open(path)?;
+    let facts = file.metadata()?;
+    if !facts.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut got = 0;
+    while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest)? {
+            0 => break,
+            more => got += more,
+        }
+    }
+    Ok((got, facts.mode() & OTHERS_READ != 0))
+}
