@@ -13,9 +13,9 @@ use e2e::World;
 use e2e::internet::{Seen, events, is_possible, on_internet};
 
 const CORPORATE: &str = include_str!("upstream/corporate.py");
-const CURL: &str = "curl -sS -m 15 --noproxy '*'";
+const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 const SPEAK: &str = "python3 -c 'import socket, sys; \
-     print(socket.create_connection((sys.argv[1], 22), 15).recv(64).decode().strip())'";
+     print(socket.create_connection((sys.argv[1], 22), 60).recv(64).decode().strip())'";
 
 /// Makes an authority of its own, and a certificate by it, beside the small internet.
 fn certify(world: &World) {
