@@ -417,6 +417,56 @@ fn bodies_pass_as_they_come() {
     assert_eq!(cut, 1, "{closed:?}");
 }
 
+/// What an old client (HTTP/1.0) takes for an answer's end is the connection's.
+#[test]
+fn an_answer_that_is_cut_short_looks_whole_to_no_client() {
+    let world = World::new("an_answer_that_is_cut_short_looks_whole_to_no_client");
+    if !is_possible(&world, &["node", "openssl"]) {
+        return;
+    }
+    let script = r#"python3 - <<'END'
+import socket, ssl
+def connect(way):
+    if way == "proxy": return socket.create_connection(("proxy.atoll.internal", 3128), 60)
+    one = socket.create_connection(("example.com", 443 if way == "tls" else 80), 60)
+    if way == "plain": return one
+    # The end of TLS is another one than that of the connection.
+    return ssl.create_default_context().wrap_socket(one, server_hostname="example.com", suppress_ragged_eofs=False)
+def ask(way, path, version):
+    target = "http://example.com" + path if way == "proxy" else path
+    with connect(way) as one:
+        one.settimeout(60)
+        one.sendall(f"GET {target} HTTP/{version}\r\nHost: example.com\r\nConnection: close\r\n\r\n".encode())
+        got = b""
+        try:
+            while part := one.recv(65536): got += part
+        except OSError: return "broke off"
+    head, _, body = got.partition(b"\r\n\r\n")
+    if b"transfer-encoding: chunked" in head.lower():
+        return "whole" if body.endswith(b"0\r\n\r\n") else "broke off"
+    return "whole" if b"content-length: 100" not in head.lower() or len(body) == 100 else "broke off"
+for path in ("/cut-unknown", "/cut", "/bytes?count=300000", "/limited?count=300000"):
+    print(path, *(ask(way, path, version) for way in ("plain", "tls", "proxy") for version in ("1.0", "1.1")))
+END"#;
+    let rules = "[network]\nallow = [{ to = \"example.com\", paths = [\"/limited\"], download = \"20KiB\" }, \
+                 \"example.com\"]\n";
+    world.profile("cut", rules);
+    let seen = online(&world, &["--profile", "cut"], script);
+    let six = |what: &str| [what; 6].join(" ");
+    let (cut, whole) = (six("broke off"), six("whole"));
+    // Once its rule allows no more, an answer says so, whole.
+    let limited = ["broke off"; 1].into_iter().chain(["whole"; 5]);
+    let limited = limited.collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        seen.output(),
+        format!(
+            "/cut-unknown {cut}\n/cut {cut}\n/bytes?count=300000 {whole}\n/limited?count=300000 {limited}"
+        ),
+        "{}",
+        seen.outcome
+    );
+}
+
 #[test]
 fn large_bodies_pass_in_little_memory() {
     let world = World::new("large_bodies_pass_in_little_memory");

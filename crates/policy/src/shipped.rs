@@ -38,6 +38,7 @@ pub(crate) const ALL: &[Shipped] = shipped! {
     "node": [
         "node", "npm", "npx", "pnpm", "pnpx", "yarn", "corepack", "bun", "bunx", "deno", "tsc",
     ],
+    "go": ["go", "gofmt", "gopls", "golangci-lint", "staticcheck", "dlv"],
     "codex": ["codex"],
     "claude": ["claude"],
     "opencode": ["opencode"],
@@ -62,6 +63,7 @@ impl Shipped {
             "rust" => Some("cargo"),
             "python" => Some("pip"),
             "node" => Some("npm"),
+            "go" => Some("go"),
             _ => None,
         }
     }

@@ -21,6 +21,7 @@ function answer(request, response) {
       request.on('data', (data) => { sum.update(data); bytes += data.length; });
       return request.on('end', () => response.end(`${bytes} ${sum.digest('hex')}`));
     }
+    case '/limited':
     case '/bytes': {
       let left = number('count');
       const block = Buffer.alloc(65536, 'x');
@@ -54,6 +55,10 @@ function answer(request, response) {
       return response.end(require('zlib').gzipSync('unpacked'));
     case '/cut':
       response.writeHead(200, { 'content-length': 100 });
+      response.write('part');
+      return setTimeout(() => request.socket.destroy(), 50);
+    case '/cut-unknown':
+      // Without a length; its end is that of the chunks, and does not come.
       response.write('part');
       return setTimeout(() => request.socket.destroy(), 50);
     case '/status':
