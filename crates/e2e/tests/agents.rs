@@ -139,35 +139,46 @@ fn codex(world: &World, mode: Mode) {
     );
     let outcome = at_work(world, mode, &["--profile", "codex"], &script);
     check(world, mode, &outcome);
+    let is_told = outcome.err().contains(".codex can be read and not changed");
+    assert_eq!(is_told, mode == Mode::Fence, "{outcome}");
 }
 
 #[test]
 fn opencode_works_with_a_model_that_its_profile_lets_it_reach() {
     let world = World::new("opencode_works_with_a_model_that_its_profile_lets_it_reach");
-    opencode(&world, Mode::Full);
+    if let Some(outcome) = opencode(&world, Mode::Full) {
+        check(&world, Mode::Full, &outcome);
+    }
 }
 
 #[test]
-fn opencode_works_in_a_fence_too() {
-    let world = World::new("opencode_works_in_a_fence_too");
+fn opencode_aborts_in_a_fence_and_it_is_told_why() {
+    let world = World::new("opencode_aborts_in_a_fence_and_it_is_told_why");
     if is_root() {
         return world.skip("root always has namespaces", Avoidable::No);
     }
-    opencode(&world, Mode::Fence);
+    let Some(outcome) = opencode(&world, Mode::Fence) else {
+        return;
+    };
+    assert!(!outcome.out().contains("ALL IS DONE"), "{outcome}");
+    let outcome = outcome.expect_status(134);
+    let _ = outcome.says([
+        "OpenCode aborts where namespaces are missing",
+        "/proc of its own process",
+        "atoll doctor says how",
+    ]);
 }
 
-fn opencode(world: &World, mode: Mode) {
+fn opencode(world: &World, mode: Mode) -> Option<Outcome> {
     if !is_possible(world, &["openssl"]) {
-        return;
+        return None;
     }
     let architecture = match std::env::consts::ARCH {
         "aarch64" => "arm64",
         _ => "x64",
     };
     let file = format!("opencode-linux-{architecture}/bin/opencode");
-    let Some(opencode) = package(world, &file) else {
-        return;
-    };
+    let opencode = package(world, &file)?;
     let settings = r#"{"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted",
         "options": {"baseURL": "https://api.openai.com/v1", "apiKey": "{env:OPENAI_API_KEY}"},
         "models": {"model": {"name": "model"}}}}, "permission": {"bash": "allow"}}"#;
@@ -184,6 +195,5 @@ fn opencode(world: &World, mode: Mode) {
         "--env",
         "OPENCODE_DISABLE_AUTOUPDATE=1",
     ];
-    let outcome = at_work(world, mode, &options, &script);
-    check(world, mode, &outcome);
+    Some(at_work(world, mode, &options, &script))
 }

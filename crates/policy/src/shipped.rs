@@ -68,6 +68,17 @@ impl Shipped {
         }
     }
 
+    /// Why the program that a profile is for does not work in a fence, where that is known.
+    pub(crate) fn unfenced(&self) -> Option<&'static str> {
+        match self.name {
+            "opencode" => Some(
+                "OpenCode aborts where namespaces are missing: it needs to read /proc of its own \
+                 process, which nobody can in a fence",
+            ),
+            _ => None,
+        }
+    }
+
     pub(crate) fn source(&self) -> SourceFile<'static> {
         SourceFile::new(self.file, self.content.as_bytes())
     }
