@@ -66,7 +66,7 @@ fn online_under(world: &World, options: &[&str], script: &str, around: &str) -> 
     }
 }
 
-const CURL: &str = "curl -sS -m 20 --noproxy '*'";
+const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 
 #[test]
 fn requests_are_recorded_one_by_one_with_what_they_ask_for() {
@@ -415,6 +415,54 @@ fn bodies_pass_as_they_come() {
         .filter(|one| one["failure"].is_string())
         .count();
     assert_eq!(cut, 1, "{closed:?}");
+}
+
+/// Clients ask for WebSockets by HTTP/2 (RFC 8441) where the other side says that it has them;
+/// else they ask by HTTP/1.1, where they work.
+#[test]
+fn web_sockets_by_http_2_are_not_offered_and_early_hints_are_left_out() {
+    let world = World::new("web_sockets_by_http_2_are_not_offered_and_early_hints_are_left_out");
+    if !is_possible(&world, &["node", "openssl"]) {
+        return;
+    }
+    let script = format!(
+        r#"cat > two.mjs <<'END'
+import http2 from "node:http2";
+const session = http2.connect("https://example.com");
+await new Promise((done) => session.once("remoteSettings", done));
+console.log("offered", session.remoteSettings.enableConnectProtocol);
+const asked = session.request({{ ":method": "CONNECT", ":protocol": "websocket", ":path": "/chat", ":scheme": "https", ":authority": "example.com" }});
+asked.on("response", (told) => console.log("answered", told[":status"]));
+asked.on("error", (error) => console.log("refused", error.code));
+await new Promise((done) => asked.on("close", done));
+const other = session.request({{ ":path": "/after" }});
+let text = "";
+other.on("data", (data) => text += data);
+await new Promise((done) => other.on("close", done));
+console.log(text.trim());
+session.close();
+END
+node two.mjs; for how in http1.1 http2; do {CURL} --$how -w '%{{http_code}}
+' https://example.com/hints; done"#
+    );
+    let seen = online(&world, &["--allow", "example.com"], &script);
+    assert_eq!(
+        seen.output(),
+        "offered false
+refused ERR_HTTP2_STREAM_ERROR
+this is example.com by 2.0
+         after hints
+200
+after hints
+200",
+        "{}",
+        seen.outcome
+    );
+    assert!(
+        !seen.requests.iter().any(|one| one.contains("/chat")),
+        "{:?}",
+        seen.requests
+    );
 }
 
 /// What an old client (HTTP/1.0) takes for an answer's end is the connection's.

@@ -57,7 +57,7 @@ fn a_published_port_leads_to_what_listens_inside_and_to_nothing_else() {
          at once 100\n\
          another user True\n\
          ended 0 ConnectionRefusedError\n\
-         held b''",
+         held ended",
         "{}",
         seen.outcome
     );

@@ -61,6 +61,9 @@ function answer(request, response) {
       // Without a length; its end is that of the chunks, and does not come.
       response.write('part');
       return setTimeout(() => request.socket.destroy(), 50);
+    case '/hints':
+      response.writeEarlyHints({ link: '</style.css>; rel=preload' });
+      return setTimeout(() => response.end('after hints\n'), 50);
     case '/status':
       response.writeHead(number('is'));
       return response.end();
