@@ -20,7 +20,7 @@ const SERVERS: &str = include_str!("upstreams/servers.py");
 const FLOOD: &str = include_str!("floods/flood.py");
 
 /// How much more memory of its own what carries may take than without a flood, KiB.
-const GROWTH_KIB_MAX: u64 = 32 * 1024;
+const GROWTH_KIB_MAX: u64 = 48 * 1024;
 
 /// What a flood came to.
 struct Came {

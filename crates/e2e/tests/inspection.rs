@@ -448,13 +448,8 @@ node two.mjs; for how in http1.1 http2; do {CURL} --$how -w '%{{http_code}}
     let seen = online(&world, &["--allow", "example.com"], &script);
     assert_eq!(
         seen.output(),
-        "offered false
-refused ERR_HTTP2_STREAM_ERROR
-this is example.com by 2.0
-         after hints
-200
-after hints
-200",
+        "offered false\nrefused ERR_HTTP2_STREAM_ERROR\nthis is example.com by 2.0\n\
+         after hints\n200\nafter hints\n200",
         "{}",
         seen.outcome
     );
