@@ -11,8 +11,8 @@
 use e2e::World;
 use e2e::internet::{Seen, events, is_possible, on_internet, online};
 
-const CURL: &str = "curl -sS -m 10 --noproxy '*'";
-const PROXIED: &str = "curl -sS -m 10 --noproxy '' -p -x";
+const CURL: &str = "curl -sS -m 60 --noproxy '*'";
+const PROXIED: &str = "curl -sS -m 60 --noproxy '' -p -x";
 
 #[test]
 fn a_named_service_of_the_host_is_reached_by_its_name_and_port() {
@@ -32,7 +32,7 @@ fn a_named_service_of_the_host_is_reached_by_its_name_and_port() {
     // What listens on the loopback of IPv6 alone is reached too.
     let six = "mkdir \"$0/six\"; echo by IPv6 > \"$0/six/index.html\"; \
                python3 -m http.server -b ::1 -d \"$0/six\" 9000 > /dev/null 2>&1 & server=$!; \
-               sleep 1; \"$ATOLL\" run --discard \"$@\"; status=$?; kill $server; exit $status";
+               until curl -s -o /dev/null 'http://[::1]:9000/'; do sleep 0.1; done; \"$ATOLL\" run --discard \"$@\"; status=$?; kill $server; exit $status";
     let place = world.top().join("internet");
     let run = on_internet(&world, "sh -c \"$SIX\" \"$0\" \"$@\"")
         .env("SIX", six)

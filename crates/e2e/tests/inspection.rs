@@ -66,7 +66,7 @@ fn online_under(world: &World, options: &[&str], script: &str, around: &str) -> 
     }
 }
 
-const CURL: &str = "curl -sS -m 20 --noproxy '*'";
+const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 
 #[test]
 fn requests_are_recorded_one_by_one_with_what_they_ask_for() {
@@ -415,6 +415,99 @@ fn bodies_pass_as_they_come() {
         .filter(|one| one["failure"].is_string())
         .count();
     assert_eq!(cut, 1, "{closed:?}");
+}
+
+/// Clients ask for WebSockets by HTTP/2 (RFC 8441) where the other side says that it has them;
+/// else they ask by HTTP/1.1, where they work.
+#[test]
+fn web_sockets_by_http_2_are_not_offered_and_early_hints_are_left_out() {
+    let world = World::new("web_sockets_by_http_2_are_not_offered_and_early_hints_are_left_out");
+    if !is_possible(&world, &["node", "openssl"]) {
+        return;
+    }
+    let script = format!(
+        r#"cat > two.mjs <<'END'
+import http2 from "node:http2";
+const session = http2.connect("https://example.com");
+await new Promise((done) => session.once("remoteSettings", done));
+console.log("offered", session.remoteSettings.enableConnectProtocol);
+const asked = session.request({{ ":method": "CONNECT", ":protocol": "websocket", ":path": "/chat", ":scheme": "https", ":authority": "example.com" }});
+asked.on("response", (told) => console.log("answered", told[":status"]));
+asked.on("error", (error) => console.log("refused", error.code));
+await new Promise((done) => asked.on("close", done));
+const other = session.request({{ ":path": "/after" }});
+let text = "";
+other.on("data", (data) => text += data);
+await new Promise((done) => other.on("close", done));
+console.log(text.trim());
+session.close();
+END
+node two.mjs; for how in http1.1 http2; do {CURL} --$how -w '%{{http_code}}
+' https://example.com/hints; done"#
+    );
+    let seen = online(&world, &["--allow", "example.com"], &script);
+    assert_eq!(
+        seen.output(),
+        "offered false\nrefused ERR_HTTP2_STREAM_ERROR\nthis is example.com by 2.0\n\
+         after hints\n200\nafter hints\n200",
+        "{}",
+        seen.outcome
+    );
+    assert!(
+        !seen.requests.iter().any(|one| one.contains("/chat")),
+        "{:?}",
+        seen.requests
+    );
+}
+
+/// What an old client (HTTP/1.0) takes for an answer's end is the connection's.
+#[test]
+fn an_answer_that_is_cut_short_looks_whole_to_no_client() {
+    let world = World::new("an_answer_that_is_cut_short_looks_whole_to_no_client");
+    if !is_possible(&world, &["node", "openssl"]) {
+        return;
+    }
+    let script = r#"python3 - <<'END'
+import socket, ssl
+def connect(way):
+    if way == "proxy": return socket.create_connection(("proxy.atoll.internal", 3128), 60)
+    one = socket.create_connection(("example.com", 443 if way == "tls" else 80), 60)
+    if way == "plain": return one
+    # The end of TLS is another one than that of the connection.
+    return ssl.create_default_context().wrap_socket(one, server_hostname="example.com", suppress_ragged_eofs=False)
+def ask(way, path, version):
+    target = "http://example.com" + path if way == "proxy" else path
+    with connect(way) as one:
+        one.settimeout(60)
+        one.sendall(f"GET {target} HTTP/{version}\r\nHost: example.com\r\nConnection: close\r\n\r\n".encode())
+        got = b""
+        try:
+            while part := one.recv(65536): got += part
+        except OSError: return "broke off"
+    head, _, body = got.partition(b"\r\n\r\n")
+    if b"transfer-encoding: chunked" in head.lower():
+        return "whole" if body.endswith(b"0\r\n\r\n") else "broke off"
+    return "whole" if b"content-length: 100" not in head.lower() or len(body) == 100 else "broke off"
+for path in ("/cut-unknown", "/cut", "/bytes?count=300000", "/limited?count=300000"):
+    print(path, *(ask(way, path, version) for way in ("plain", "tls", "proxy") for version in ("1.0", "1.1")))
+END"#;
+    let rules = "[network]\nallow = [{ to = \"example.com\", paths = [\"/limited\"], download = \"20KiB\" }, \
+                 \"example.com\"]\n";
+    world.profile("cut", rules);
+    let seen = online(&world, &["--profile", "cut"], script);
+    let six = |what: &str| [what; 6].join(" ");
+    let (cut, whole) = (six("broke off"), six("whole"));
+    // Once its rule allows no more, an answer says so, whole.
+    let limited = ["broke off"; 1].into_iter().chain(["whole"; 5]);
+    let limited = limited.collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        seen.output(),
+        format!(
+            "/cut-unknown {cut}\n/cut {cut}\n/bytes?count=300000 {whole}\n/limited?count=300000 {limited}"
+        ),
+        "{}",
+        seen.outcome
+    );
 }
 
 #[test]

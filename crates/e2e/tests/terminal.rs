@@ -8,8 +8,6 @@
     clippy::indexing_slicing
 )]
 
-use std::time::Duration;
-
 use e2e::{BOUND, Invocation, Process, World, descendants_of, is_alive, tree, wait_until};
 use rustix::termios::LocalModes;
 
@@ -371,10 +369,7 @@ fn nothing_is_asked_when_nothing_changed() {
 /// nothing of its changes is lost.
 fn window_closed(world: &World, script: &str) {
     let before = tree(&world.workspace());
-    let mut terminal = world
-        .run([""; 0], script)
-        .within(Duration::from_secs(20))
-        .on_terminal(24, 80);
+    let mut terminal = world.run([""; 0], script).on_terminal(24, 80);
     terminal.expect("ready");
     let all = descendants_of(terminal.pid());
     terminal.close();

@@ -8,14 +8,17 @@
 )]
 
 use std::fs;
+use std::time::Duration;
 
 use e2e::World;
 use e2e::internet::{Seen, events, is_possible, on_internet};
 
 const CORPORATE: &str = include_str!("upstream/corporate.py");
-const CURL: &str = "curl -sS -m 15 --noproxy '*'";
+const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 const SPEAK: &str = "python3 -c 'import socket, sys; \
-     print(socket.create_connection((sys.argv[1], 22), 15).recv(64).decode().strip())'";
+     print(socket.create_connection((sys.argv[1], 22), 60).recv(64).decode().strip())'";
+
+const LONG: Duration = Duration::from_secs(300);
 
 /// Makes an authority of its own, and a certificate by it, beside the small internet.
 fn certify(world: &World) {
@@ -44,7 +47,7 @@ fn online(world: &World, profile: &str, options: &[&str], script: &str) -> (Seen
     );
     let run = on_internet(world, &command).env("INTERNET_PORTS", "22 80");
     let run = run.arg("sh").args(options).args(["--", "sh", "-c", script]);
-    let seen = Seen::of(world, run.run());
+    let seen = Seen::of(world, run.within(LONG).run());
     let proxied = fs::read_to_string(format!("{place}/proxied")).unwrap_or_default();
     (seen, proxied.lines().map(str::to_owned).collect())
 }
@@ -125,6 +128,50 @@ fn connections_go_on_by_the_upstream_proxy_of_a_profile() {
             "{text}"
         );
     }
+}
+
+/// The proxy hears every name, and asks for it: a name can be a message.
+#[test]
+fn names_are_on_disk_before_a_proxy_is_asked_and_not_without_end() {
+    let world = World::new("names_are_on_disk_before_a_proxy_is_asked_and_not_without_end");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    certify(&world);
+    let client = "import socket, time\n\
+                  def ask(name):\n\
+                  \x20   with socket.create_connection((\"proxy.atoll.internal\", 3128), 60) as one:\n\
+                  \x20       one.sendall(f\"CONNECT {name}:22 HTTP/1.1\\r\\nHost: {name}:22\\r\\n\\r\\n\".encode())\n\
+                  \x20       return one.recv(4096).split()[1].decode()\n\
+                  began = time.monotonic()\n\
+                  came = [ask(f\"n{number}.example.com\") for number in range(1200)]\n\
+                  print(came.count(\"502\"), came.count(\"403\"), ask(\"n0.example.com\"), int(time.monotonic() - began))\n";
+    world.write("names.py", client);
+    let lines = "upstream-proxy = 'http://me:p%40ss%20word@127.0.0.1:3128'";
+    let ledger = world.state().join("atoll/ledger");
+    std::os::unix::fs::symlink(ledger, world.top().join("corporate/ledger")).unwrap();
+    let allow = ["--allow", "*.example.com:22"];
+    let (seen, proxied) = online(&world, lines, &allow, "python3 names.py");
+    let told = seen.output();
+    let told: Vec<usize> = told.split(' ').map(|one| one.parse().unwrap()).collect();
+    let [asked, refused, again, seconds] = told[..] else {
+        panic!("{}", seen.outcome);
+    };
+    // What was asked for once costs nothing more.
+    assert_eq!((asked + refused, again), (1200, 502), "{}", seen.outcome);
+    assert!(
+        asked >= 512 && asked <= 512 + 4 * (seconds + 1),
+        "{asked} in {seconds} s"
+    );
+    assert!(refused > 0, "{asked} in {seconds} s");
+    assert_eq!(proxied.len(), asked + 1);
+    let recorded = proxied
+        .iter()
+        .filter(|line| line.ends_with(" HTTP/1.1 recorded"));
+    assert_eq!(recorded.count(), asked + 1, "{proxied:?}");
+    let names = events(&world, "flow.opened");
+    let names = names.iter().filter(|one| one["kind"] == "name");
+    assert_eq!(names.count(), asked);
 }
 
 #[test]

@@ -114,6 +114,12 @@ impl Arrival {
         (self.stream, first)
     }
 
+    /// Has it reset when it is closed, whoever does that.
+    pub(crate) fn reset_at_its_end(&self) {
+        // Where it cannot be reset it is closed.
+        let _ = self.stream.set_zero_linger();
+    }
+
     /// Ends it as a host does that is not there.
     pub(crate) fn reset(self) {
         reset(self.stream);

@@ -7,6 +7,7 @@ mod answers;
 mod body;
 mod brake;
 mod certificates;
+mod ending;
 mod exchange;
 mod expectation;
 mod head;
@@ -23,12 +24,12 @@ use std::sync::Arc;
 use atoll_model::network::{Authority, Flow, HostPart, Scheme};
 use hyper::header::HeaderValue;
 use hyper::http::uri::Authority as Written;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -39,12 +40,13 @@ use crate::tunnel::Wanted;
 pub(crate) use answers::{failure, refusal, unclear};
 pub(crate) use body::Received as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
+pub(crate) use ending::serve as serve_1;
 pub(crate) use exchange::{Releases, Unrecorded, answer};
 use limits::{
     CONNECTION_WINDOW_BYTES, FIRST_BYTES_PATIENCE, HANDSHAKE_PATIENCE, RESETS_MAX,
     STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
-pub(crate) use limits::{HEAD_BYTES_MAX, SILENCE_MAX};
+use limits::{HEAD_BYTES_MAX, SILENCE_MAX};
 use upstream::Key;
 pub(crate) use upstream::{Upstream, why_not};
 
@@ -292,15 +294,12 @@ async fn serve_plain(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted, is
 /// Answers the requests of one connection.
 async fn requests<T>(egress: &Arc<Egress>, stream: T, asked: Asked, is_2: bool)
 where
-    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    T: ending::Side,
 {
     let asked = Arc::new(asked);
-    let stream = TokioIo::new(stream);
-    let service = {
+    let answer = {
         let (egress, asked) = (Arc::clone(egress), Arc::clone(&asked));
-        service_fn(move |request| {
-            exchange::answer(Arc::clone(&egress), Arc::clone(&asked), request)
-        })
+        move |request| exchange::answer(Arc::clone(&egress), Arc::clone(&asked), request)
     };
     let served = if is_2 {
         http2::Builder::new(egress.upstream.tasks.clone())
@@ -313,17 +312,10 @@ where
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .keep_alive_interval(SILENCE_MAX)
-            .serve_connection(stream, service)
+            .serve_connection(TokioIo::new(stream), service_fn(answer))
             .await
     } else {
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .auto_date_header(false)
-            .header_read_timeout(SILENCE_MAX)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(stream, service)
-            .with_upgrades()
-            .await
+        ending::serve(stream, answer).await
     };
     if let Err(error) = served
         && error.is_parse()

@@ -17,16 +17,13 @@ use std::time::Duration;
 use atoll_model::network::{Flow, FlowKind, HostName, HostPart, Scheme};
 use atoll_sys::funnel::original_destination;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::arrival::{Arrival, Asked, No, reset};
-use crate::inspect::{self, Answer, HEAD_BYTES_MAX, SILENCE_MAX, Unrecorded};
+use crate::inspect::{self, Answer, Unrecorded};
 use crate::tunnel::{self, Wanted};
 use crate::{Egress, dns};
 use socks::{Method, Read, Unasked};
@@ -229,14 +226,8 @@ fn meant(egress: &Egress, target: Target) -> Result<Wanted, (Wanted, String)> {
 
 /// Answers requests that are written with their host.
 async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
-    let service = service_fn(|request| answer_one(Arc::clone(egress), itself.clone(), request));
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .auto_date_header(false)
-        .header_read_timeout(SILENCE_MAX)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(program), service)
-        .with_upgrades();
+    let answer = |request| answer_one(Arc::clone(egress), itself.clone(), request);
+    let served = inspect::serve_1(program, answer);
     let served = tokio::select! {
         served = served => served,
         () = egress.is_over() => return,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use atoll_sys::judging::{self, Answer, Waiting};
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -18,8 +19,10 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socke
 
 use crate::caller::Caller;
 use crate::calls::socket::{AF_INET6, SOCK_CLOEXEC, SOCK_NONBLOCK};
-use crate::outside::Outside;
-use crate::sockets::{ADDRESS_BYTES_MAX, Address, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, parse};
+use crate::outside::{HANDING_MAX, Outside};
+use crate::sockets::{
+    ADDRESS_BYTES_MAX, Address, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, parse, unless_interrupted,
+};
 use crate::{EPERM, NameRequest, Refused};
 
 /// Names are asked for at this port.
@@ -34,7 +37,6 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// How many parts of a message are written to at most.
 const PARTS_MAX: u64 = 16;
 
-const EBADF: i32 = Errno::BADF.raw_os_error();
 const ENOTCONN: i32 = Errno::NOTCONN.raw_os_error();
 const EACCES: i32 = Errno::ACCESS.raw_os_error();
 
@@ -70,10 +72,17 @@ impl Outside {
         let cookie = socket_cookie(&program)?;
         let number = self.names.number(call.thread);
         let closed = kind & SOCK_CLOEXEC != 0;
-        let give = |number| judging::give(listener, call.id, program.as_fd(), number, closed);
+        // The caller has to be given a turn for it, which on a busy host takes its time.
+        let until = Instant::now() + HANDING_MAX;
+        let give = |number| {
+            unless_interrupted(until, || {
+                let given = judging::give(listener, call.id, program.as_fd(), number, closed);
+                given.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))
+            })
+        };
         let given = match give(number) {
             // Beyond what the caller may have: it gets one whose answers come from nobody.
-            Err(error) if number.is_some() && error.raw_os_error() == Some(EBADF) => give(None)?,
+            Err(Errno::BADF) if number.is_some() => give(None)?,
             given => given?,
         };
         let is_6 = family == AF_INET6;

@@ -8,7 +8,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use atoll_sys::judging::Answer;
 use atoll_sys::socket::send;
@@ -19,9 +19,13 @@ use rustix::net::{AddressFamily, connect, connect_unspec, getpeername, getsockna
 
 use crate::Refused;
 use crate::names::Names;
-use crate::sockets::{
-    CONNECT_MAX, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ETIMEDOUT, within_time,
-};
+use crate::sockets::{EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ETIMEDOUT, within_time};
+
+/// How long the judge waits for its own listener, and for whoever carries: they are there,
+/// and on a busy host the kernel may take its time.
+pub(crate) const HANDING_MAX: Duration = Duration::from_secs(5);
+/// How many connections of others are taken from the listener before one is made to it.
+const OTHERS_MAX: usize = 1024;
 
 const EINPROGRESS: i32 = Errno::INPROGRESS.raw_os_error();
 
@@ -64,10 +68,11 @@ impl Outside {
         let to = self.way_of(socket, meant)?;
         if getpeername(socket).is_ok() {
             // Not to block it is no new connection to ask once more.
-            return within_time(socket, || connect(socket, &to));
+            return within_time(socket, HANDING_MAX, || connect(socket, &to));
         }
-        let made = match within_time(socket, || connect(socket, &to)) {
-            // The kernel goes on: on the loopback it is done by now.
+        self.empty();
+        let made = match within_time(socket, HANDING_MAX, || connect(socket, &to)) {
+            // The kernel goes on, and the other end comes soon: the loopback is near.
             Err(Refused(EINPROGRESS)) => Err(Refused(EINPROGRESS)),
             Err(Refused(ETIMEDOUT)) => return Self::give_up(socket, Refused(ETIMEDOUT)),
             Err(refused) => return Err(refused),
@@ -81,6 +86,12 @@ impl Outside {
             Ok(()) => made,
             Err(refused) => Self::give_up(socket, refused),
         }
+    }
+
+    /// Takes what others have brought: the listener's queue has room then for the caller.
+    fn empty(&self) {
+        let others = (0..OTHERS_MAX).map(|_| self.listener.accept());
+        others.take_while(Result::is_ok).for_each(drop);
     }
 
     /// Whatever the socket has come to, if to anything, is not the outside.
@@ -113,7 +124,7 @@ impl Outside {
     fn other_end(&self, socket: &OwnedFd) -> Result<TcpStream, Refused> {
         let plain = |address: SocketAddr| (address.ip().to_canonical(), address.port());
         let own = plain(SocketAddr::try_from(getsockname(socket)?)?);
-        let until = Instant::now() + CONNECT_MAX;
+        let until = Instant::now() + HANDING_MAX;
         while Instant::now() < until {
             match self.listener.accept() {
                 Ok((end, from)) if plain(from) == own => return Ok(end),
@@ -130,7 +141,7 @@ impl Outside {
 
     /// Sends a descriptor to whoever carries, with what it is for.
     pub(crate) fn hand(&self, what: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        let until = Instant::now() + CONNECT_MAX;
+        let until = Instant::now() + HANDING_MAX;
         loop {
             match send(self.line.as_fd(), what, &[descriptor]) {
                 Err(error)

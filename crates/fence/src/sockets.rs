@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atoll_sys::judging::Answer;
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_cookie};
 use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, bind as bind_to, connect as connect_to};
@@ -27,7 +28,7 @@ const EMFILE: i32 = 24;
 /// The longest address, bytes (`struct sockaddr_storage`).
 pub(crate) const ADDRESS_BYTES_MAX: u64 = 128;
 /// How long the judge waits for a listener whose queue is full.
-pub(crate) const CONNECT_MAX: Duration = Duration::from_millis(200);
+const CONNECT_MAX: Duration = Duration::from_millis(500);
 /// How many listeners a program has at once.
 const LISTENERS_MAX: usize = 4096;
 
@@ -168,7 +169,7 @@ pub(crate) fn connect(
                 };
             }
             let to = SocketAddrUnix::new(name_of(&place))?;
-            within_time(&socket, || connect_to(&socket, &to))
+            within_time(&socket, CONNECT_MAX, || connect_to(&socket, &to))
         }
         Address::Abstract(name) => {
             let socket = caller.descriptor(number)?;
@@ -183,7 +184,7 @@ pub(crate) fn connect(
                 };
             }
             let to = SocketAddrUnix::new_abstract_name(name.get(1..).unwrap_or_default())?;
-            within_time(&socket, || connect_to(&socket, &to))
+            within_time(&socket, CONNECT_MAX, || connect_to(&socket, &to))
         }
         Address::Unnamed => Err(Refused(EINVAL)),
     }
@@ -210,7 +211,7 @@ fn connect_internet(
     if answering.peek().is_none() || !answering.all(|one| own.has(one.cookie)) {
         return Err(Refused(ECONNREFUSED));
     }
-    within_time(socket, || connect_to(socket, &to))
+    within_time(socket, CONNECT_MAX, || connect_to(socket, &to))
 }
 
 /// Services that a C library asks by itself for names, or tells what goes wrong.
@@ -233,26 +234,39 @@ fn listening<T>(told: std::io::Result<Vec<T>>) -> Result<Vec<T>, Refused> {
     told.map_err(|_| Refused(ECONNREFUSED))
 }
 
-/// Makes a call that can wait, but not for long: everyone else in the fence waits too.
-/// A caller that takes the limit away meanwhile gains nothing: this process is
-/// interrupted at short intervals.
+/// Makes a call that can wait, but not for longer: everyone else in the fence waits too.
+/// This process is interrupted at short intervals, and goes on waiting where it has not
+/// been long: a host that is busy is no reason to refuse anything. So a caller that takes
+/// the limit away meanwhile gains nothing.
 pub(crate) fn within_time(
     socket: &OwnedFd,
-    make: impl FnOnce() -> Result<(), rustix::io::Errno>,
+    most: Duration,
+    make: impl Fn() -> Result<(), Errno>,
 ) -> Result<Answer, Refused> {
     let before = socket_timeout(socket, Timeout::Send)?;
     let flags = rustix::fs::fcntl_getfl(socket)?;
     let waits = !flags.contains(rustix::fs::OFlags::NONBLOCK);
-    set_socket_timeout(socket, Timeout::Send, Some(CONNECT_MAX))?;
-    let made = make();
+    set_socket_timeout(socket, Timeout::Send, Some(most))?;
+    let made = unless_interrupted(Instant::now() + most, make);
     set_socket_timeout(socket, Timeout::Send, before)?;
     match made {
         Ok(()) => Ok(Answer::Value(0)),
-        Err(rustix::io::Errno::INTR) => Err(Refused(ETIMEDOUT)),
-        Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::AGAIN) if waits => {
-            Err(Refused(ETIMEDOUT))
-        }
+        Err(Errno::INTR) => Err(Refused(ETIMEDOUT)),
+        Err(Errno::INPROGRESS | Errno::AGAIN) if waits => Err(Refused(ETIMEDOUT)),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes a call again that was only interrupted, until then.
+pub(crate) fn unless_interrupted<T>(
+    until: Instant,
+    make: impl Fn() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    loop {
+        match make() {
+            Err(Errno::INTR) if Instant::now() < until => {}
+            made => return made,
+        }
     }
 }
 

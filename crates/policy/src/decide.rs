@@ -1,15 +1,16 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, WorkspaceMode};
+use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind, WorkspaceMode};
 
 use crate::environment;
-use crate::grant::Grant;
+use crate::grant::{Grant, Notice};
 use crate::network;
 use crate::origin::Origin;
 use crate::places::{forbidden_here, is_plain_absolute};
 use crate::refusal::{self, reason};
 use crate::rules::Rules;
+use crate::shipped::Shipped;
 use crate::source::Facts;
 
 const BUILT_IN: &str = "built in";
@@ -54,7 +55,9 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_credentials(rules, facts));
     reasons.extend(of_root(rules, facts.mode));
     reasons.extend(of_nesting(rules, facts.mode));
+    let mut fenced = Vec::new();
     if facts.mode == Mode::Fence {
+        fenced = weaker(rules, &boundary);
         reasons.extend(fence_in(rules, &mut boundary, &call.workspace));
     }
     reasons.extend(of_result(rules, &boundary));
@@ -62,6 +65,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         return Verdict::Deny(reasons);
     }
     let mut notices = rules.notices.clone();
+    notices.extend(fenced);
     notices.extend(environment.notices);
     Verdict::Allow(Grant::new(boundary, rules.digest.clone(), notices))
 }
@@ -123,6 +127,33 @@ fn of_credentials(rules: &Rules, facts: &Facts<'_>) -> Vec<Reason> {
         }
     }
     reasons
+}
+
+/// What a program may miss in a fence, of what its profile has for it.
+fn weaker(rules: &Rules, boundary: &Boundary) -> Vec<Notice> {
+    let is_layer = |view: &View| {
+        let in_layer = matches!(view.access, Access::Layer(_));
+        view.kind == ViewKind::Home && in_layer && boundary.views.contains(view)
+    };
+    let layers: Vec<_> = rules.views.values().collect();
+    let layers: Vec<_> = layers.iter().filter(|view| is_layer(&view.value)).collect();
+    let unchanged = layers.first().map(|first| {
+        let places = layers.iter().map(|view| view.value.host.display().to_string());
+        Notice {
+            text: format!(
+                "in a fence {} can be read and not changed: what has to write there, as agents do, needs a \
+                 copy in its home inside (docs/fence.md)",
+                places.collect::<Vec<_>>().join(", ")
+            ),
+            origin: first.origin.clone(),
+        }
+    });
+    let shipped = Shipped::by_name(&boundary.profile);
+    let aborts = shipped.and_then(Shipped::unfenced).map(|why| Notice {
+        text: format!("{why}: let user namespaces be made (atoll doctor says how)"),
+        origin: Origin::BuiltIn,
+    });
+    unchanged.into_iter().chain(aborts).collect()
 }
 
 /// Root inside needs ids and layers of its own, and must give nothing of the host's away.

@@ -38,6 +38,7 @@ pub(crate) const ALL: &[Shipped] = shipped! {
     "node": [
         "node", "npm", "npx", "pnpm", "pnpx", "yarn", "corepack", "bun", "bunx", "deno", "tsc",
     ],
+    "go": ["go", "gofmt", "gopls", "golangci-lint", "staticcheck", "dlv"],
     "codex": ["codex"],
     "claude": ["claude"],
     "opencode": ["opencode"],
@@ -62,6 +63,18 @@ impl Shipped {
             "rust" => Some("cargo"),
             "python" => Some("pip"),
             "node" => Some("npm"),
+            "go" => Some("go"),
+            _ => None,
+        }
+    }
+
+    /// Why the program that a profile is for does not work in a fence, where that is known.
+    pub(crate) fn unfenced(&self) -> Option<&'static str> {
+        match self.name {
+            "opencode" => Some(
+                "OpenCode aborts where namespaces are missing: it needs to read /proc of its own \
+                 process, which nobody can in a fence",
+            ),
             _ => None,
         }
     }

@@ -437,3 +437,6 @@ fn order(line: &OwnedFd, order: FlowOrder) -> bool {
         std::thread::sleep(ORDER_PAUSE);
     }
 }
+
+#[cfg(test)]
+mod tests;

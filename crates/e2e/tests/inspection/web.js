@@ -21,6 +21,7 @@ function answer(request, response) {
       request.on('data', (data) => { sum.update(data); bytes += data.length; });
       return request.on('end', () => response.end(`${bytes} ${sum.digest('hex')}`));
     }
+    case '/limited':
     case '/bytes': {
       let left = number('count');
       const block = Buffer.alloc(65536, 'x');
@@ -56,6 +57,13 @@ function answer(request, response) {
       response.writeHead(200, { 'content-length': 100 });
       response.write('part');
       return setTimeout(() => request.socket.destroy(), 50);
+    case '/cut-unknown':
+      // Without a length; its end is that of the chunks, and does not come.
+      response.write('part');
+      return setTimeout(() => request.socket.destroy(), 50);
+    case '/hints':
+      response.writeEarlyHints({ link: '</style.css>; rel=preload' });
+      return setTimeout(() => response.end('after hints\n'), 50);
     case '/status':
       response.writeHead(number('is'));
       return response.end();

@@ -52,7 +52,8 @@ def answer(connection):
         connection.sendall(b"x" * length)
 
 
-time.sleep(1)
+# Somebody visits before anything listens.
+sys.stdin.readline()
 page(http.server.ThreadingHTTPServer, ("127.0.0.1", 3000))
 page(Six, ("::1", 3001))
 page(http.server.ThreadingHTTPServer, ("127.0.0.1", 4000))

@@ -4,21 +4,21 @@ import hashlib, os, socket, subprocess, sys, threading, time, urllib.request
 
 inside, options = sys.argv[1], sys.argv[2:]
 run = subprocess.Popen(
-    [os.environ["ATOLL"], "run", "--keep", *options, "--", "python3", inside, "60"],
-    stdout=subprocess.PIPE, text=True,
+    [os.environ["ATOLL"], "run", "--keep", *options, "--", "python3", inside, "600"],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
 )
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def get(url):
     try:
-        return opener.open(url, timeout=20).read().decode().strip()
+        return opener.open(url, timeout=60).read().decode().strip()
     except OSError as error:
         return type(getattr(error, "reason", error)).__name__
 
 
 def digest(length):
-    with socket.create_connection(("127.0.0.1", 5000), 60) as one:
+    with socket.create_connection(("127.0.0.1", 5000), 120) as one:
         body = os.urandom(1 << 20) * (length >> 20)
         one.sendall(body)
         one.shutdown(socket.SHUT_WR)
@@ -30,9 +30,12 @@ def digest(length):
     return head.decode() == expected and len(rest) == length
 
 
-time.sleep(0.5)
-early = get("http://127.0.0.1:8080/")
+# Until the port is there; inside, nothing listens before it is told to.
+while (early := get("http://127.0.0.1:8080/")) == "ConnectionRefusedError" and run.poll() is None:
+    time.sleep(0.05)
 print("early", early in ("ConnectionResetError", "RemoteDisconnected"), flush=True)
+run.stdin.write("now\n")
+run.stdin.flush()
 run.stdout.readline()
 print(get("http://127.0.0.1:8080/"))
 print(get("http://[::1]:8080/"))
@@ -49,17 +52,20 @@ for thread in threads:
     thread.join()
 print("at once", sum(good))
 if os.geteuid() == 0 and len(open("/proc/self/uid_map").read().split()) == 3 and open("/proc/self/uid_map").read().split()[2] == "4294967295":
-    other = ["setpriv", "--reuid", "61234", "--clear-groups", "curl", "-sS", "-m", "5", "http://127.0.0.1:8080/"]
+    other = ["setpriv", "--reuid", "61234", "--clear-groups", "curl", "-sS", "-m", "60", "http://127.0.0.1:8080/"]
     print("another user", subprocess.run(other, capture_output=True).returncode != 0)
 else:
     print("another user", True)
 # One that stays open does not hold the run's end back.
-held = socket.create_connection(("127.0.0.1", 8080), 20)
+held = socket.create_connection(("127.0.0.1", 8080), 60)
 get("http://127.0.0.1:8080/end")
-run.wait(20)
+run.wait(100)
 print("ended", run.returncode, get("http://127.0.0.1:8080/"))
-held.settimeout(5)
+held.settimeout(60)
 try:
-    print("held", held.recv(1))
+    print("held", held.recv(1) or "ended")
+except ConnectionResetError:
+    # Whichever of both sides ends first.
+    print("held ended")
 except OSError as error:
     print("held", type(error).__name__)

@@ -21,6 +21,20 @@ def carry(source, to):
         pass
 
 
+def recorded(target):
+    """Whether the ledger tells of the name by now, where that is asked."""
+    if not os.path.exists(os.path.join(PLACE, "ledger")):
+        return ""
+    name = target.rsplit(":", 1)[0]
+    told = f'"host":"{name}","kind":"name"'.encode()
+    for place, _, files in os.walk(os.readlink(os.path.join(PLACE, "ledger"))):
+        for file in files:
+            with open(os.path.join(place, file), "rb") as one:
+                if told in one.read():
+                    return " recorded"
+    return " unrecorded"
+
+
 def proxy(client):
     head = b""
     while b"\r\n\r\n" not in head:
@@ -29,7 +43,7 @@ def proxy(client):
     target = lines[0].split(" ")[1]
     fields = dict(line.split(": ", 1) for line in lines[1:] if line)
     with open(os.path.join(PLACE, "proxied"), "a") as to:
-        to.write(lines[0] + "\n")
+        to.write(lines[0] + recorded(target) + "\n")
     if fields.get("Proxy-Authorization") != WANTED:
         client.sendall(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")
         return client.close()

@@ -8,10 +8,10 @@ ENOUGH = 8 << 20
 
 
 def connect(way, host="example.com"):
-    one = socket.create_connection((host, WAYS[way]), 15)
+    one = socket.create_connection((host, WAYS[way]), 60)
     if way == "tls":
         one = ssl.create_default_context().wrap_socket(one, server_hostname=host)
-    one.settimeout(15)
+    one.settimeout(60)
     return one
 
 
@@ -73,8 +73,8 @@ def go_on(neighbour):
 
 
 at = sys.argv.index("--")
-neighbour = socket.create_connection(("example.com", 7), 10)
-neighbour.settimeout(10)
+neighbour = socket.create_connection(("example.com", 7), 60)
+neighbour.settimeout(60)
 for path in sys.argv[at + 1 :]:
     for way in sys.argv[1:at]:
         one = connect(way)

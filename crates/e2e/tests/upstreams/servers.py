@@ -122,7 +122,7 @@ def no_http(one):
 def half(one):
     one.sendall(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
     if isinstance(one, ssl.SSLSocket):
-        one.settimeout(5)
+        one.settimeout(60)
         one.unwrap()
         return note("half heard the end")
     one.shutdown(socket.SHUT_WR)
@@ -131,7 +131,7 @@ def half(one):
 
 def reset(one):
     one.sendall(answer(b"part", 100))
-    time.sleep(0.2)
+    time.sleep(1)
     end_hard(one)
 
 
@@ -151,7 +151,7 @@ def end_hard(one):
 
 
 def never(one):
-    one.settimeout(20)
+    one.settimeout(100)
     note("never " + ("heard the end" if one.recv(1) == b"" else "heard more"))
 
 

@@ -1,20 +1,23 @@
 //! Connections that lead outside, without a program that is held up.
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use atoll_sys::judging::Answer;
 use atoll_sys::socket::{pair, receive};
+use rustix::io::Errno;
 use rustix::net::sockopt::set_ipv6_v6only;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::Refused;
 use crate::names::written;
 use crate::outside::Outside;
-use crate::sockets::{Address, parse};
+use crate::sockets::{Address, parse, unless_interrupted};
 
 fn outside() -> (Outside, OwnedFd) {
     let (line, far) = pair().unwrap();
@@ -72,6 +75,28 @@ fn a_socket_is_connected_and_its_other_end_is_handed_out() {
         let waiting = rustix::net::recv(&far, &mut [0; 64], rustix::net::RecvFlags::DONTWAIT);
         assert!(waiting.is_err());
     }
+}
+
+#[test]
+fn what_was_interrupted_is_tried_again_until_its_time_is_over() {
+    let count = Cell::new(0);
+    let third = || {
+        count.set(count.get() + 1);
+        match count.get() {
+            1 | 2 => Err(Errno::INTR),
+            number => Ok(number),
+        }
+    };
+    let later = Instant::now() + Duration::from_secs(3600);
+    assert_eq!(unless_interrupted(later, third), Ok(3));
+    let refused = || Err::<(), _>(Errno::BADF);
+    assert_eq!(unless_interrupted(later, refused), Err(Errno::BADF));
+    count.set(0);
+    assert_eq!(
+        unless_interrupted(Instant::now(), third),
+        Err(Errno::INTR),
+        "its time is over"
+    );
 }
 
 #[test]

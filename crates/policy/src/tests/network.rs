@@ -52,7 +52,7 @@ fn without_a_word_nothing_is_reached() {
     for shipped in crate::shipped::ALL {
         let boundary = world().with(shipped.name).boundary();
         let reaches = [
-            "codex", "claude", "opencode", "gemini", "openclaw", "rust", "python", "node",
+            "codex", "claude", "opencode", "gemini", "openclaw", "rust", "python", "node", "go",
         ];
         let is_one = reaches.contains(&shipped.name);
         assert_eq!(boundary.network.is_empty(), !is_one, "{}", shipped.name);
@@ -1051,6 +1051,7 @@ fn a_language_that_is_named_reads_from_its_registry() {
         ("rust", "cargo", "index.crates.io"),
         ("python", "pip", "pypi.org"),
         ("node", "npm", "registry.npmjs.org"),
+        ("go", "go", "proxy.golang.org"),
     ] {
         let network = world().with(name).boundary().network;
         let target = Target::parse("/x").unwrap();
