@@ -26,6 +26,7 @@ mod proxy;
 mod publish;
 mod refusals;
 mod resolve;
+pub mod secret;
 mod tunnel;
 mod visitors;
 
