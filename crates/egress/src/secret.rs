@@ -27,9 +27,9 @@
 //! whole value is replaced can be used to try a guess; with at least 64 bits to guess
 //! ([`Unfit`]) that leads nowhere.
 
-//mod bodies;
+mod bodies;
 mod checksum;
-//mod coding;
+mod coding;
 mod finder;
 mod held;
 mod mask;
@@ -40,8 +40,8 @@ mod table;
 mod units;
 mod walk;
 
-//pub use bodies::{Failed, MaskedBody, SearchedBody};
-//pub use coding::{Coding, Decoder, Undecodable, narrow};
+pub use bodies::{Failed, MaskedBody, SearchedBody};
+pub use coding::{Coding, Decoder, Undecodable, narrow};
 pub use finder::{Finder, Found, Placeholders};
 pub use held::Secret;
 pub use mask::{Mask, Masks};

@@ -125,7 +125,7 @@ impl Masks {
         });
         let written = bytes.get(one.start..one.end).unwrap_or_default();
         let own = patterns.written(one.value, one.form);
-        own.replaced(written, standing.unwrap_or_default())
+        own.replaced(one.first, written, standing.unwrap_or_default())
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Match {
     pub(super) end: usize,
     pub(super) value: usize,
     pub(super) form: Form,
+    /// The symbol by which it begins.
+    pub(super) first: usize,
 }
 
 impl Patterns {
@@ -166,17 +168,26 @@ impl Patterns {
         let mut try_at = |at: usize, entry: Entry| {
             let value = usize::from(entry.value);
             let written = self.written(value, entry.form);
-            let Some(start) = written.backward(usize::from(entry.place), bytes, at) else {
+            let began = written.backward(usize::from(entry.place), bytes, at);
+            let Some((start, first)) = began else {
                 return;
             };
             lengths.clear();
-            match written.forward(0, bytes, start, &mut lengths) {
-                Reach::Whole(end) => each(Match {
+            let mut whole = |end| {
+                each(Match {
                     start,
                     end,
                     value,
                     form: entry.form,
-                }),
+                    first,
+                });
+            };
+            match written.forward(first, bytes, start, &mut lengths) {
+                Reach::Whole(end) => whole(end),
+                Reach::Nearly(end) => {
+                    whole(end);
+                    resume = resume.min(start);
+                }
                 Reach::Partly => resume = resume.min(start),
                 Reach::Not => {}
             }
@@ -211,6 +222,11 @@ pub(super) fn lines(value: &[u8]) -> impl Iterator<Item = Range<usize>> {
         from = range.end + 1;
         (line.len() >= BYTES_MIN && !placeholder::is_frame(line)).then_some(range)
     })
+}
+
+/// Whether a value has a part by which it can be found.
+pub(super) fn can_be_found(value: &[u8]) -> bool {
+    anchor(value).is_some()
 }
 
 /// By which of its bytes a value is found: not by what it has in common with others, and

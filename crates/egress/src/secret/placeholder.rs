@@ -84,8 +84,10 @@ pub fn placeholder(real: &[u8], random: &[u8; 32]) -> Result<Vec<u8>, Unfit> {
     if !real.iter().all(is_text) {
         return Err(Unfit::Bytes);
     }
-    if patterns::lines(real).next().is_none() {
-        return Err(Unfit::Short);
+    let mut lines = patterns::lines(real).peekable();
+    lines.peek().ok_or(Unfit::Short)?;
+    if !lines.all(|line| real.get(line).is_some_and(patterns::can_be_found)) {
+        return Err(Unfit::Marks);
     }
     let mut draw = Draw::new(random);
     if let Some(token) = WebToken::read(real) {

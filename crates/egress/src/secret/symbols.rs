@@ -142,6 +142,14 @@ impl Symbol {
         }
     }
 
+    /// Whether all of it is of the value.
+    pub(super) fn is_whole(self) -> bool {
+        match self {
+            Self::Byte(_) | Self::Digit(_) => true,
+            Self::Six(_, of_value) => of_value == 0x3f,
+        }
+    }
+
     /// What a byte that is this symbol becomes where another one is to be.
     pub(super) fn replaced(self, byte: u8, other: Self, is_for_addresses: bool) -> u8 {
         match (self, other) {

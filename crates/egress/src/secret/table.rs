@@ -1,6 +1,6 @@
 //! Where a value may stand: a look at every fourth place, by a few bytes of each form.
 
-use super::symbols::{Alignment, Form};
+use super::symbols::Form;
 use super::units;
 
 /// How many symbols are looked at, at once.

@@ -15,6 +15,8 @@ pub(super) struct Written<'a> {
 pub(super) enum Reach {
     /// To here.
     Whole(usize),
+    /// To here, the end of what there is. A symbol that follows may be of it in part.
+    Nearly(usize),
     /// To the end of what there is.
     Partly,
     /// It is another one.
@@ -29,6 +31,9 @@ impl Written<'_> {
     /// Whether the value, from its symbol at `place` on, stands in these bytes from `at`
     /// on. How many bytes each of its symbols takes is added to `lengths`.
     ///
+    /// Of the symbols of base64 those at the ends may be of the value in part; without them it
+    /// stands there as well.
+    ///
     /// A value may itself have what looks like an escape. Then both ways are tried.
     pub(super) fn forward(
         self,
@@ -42,9 +47,13 @@ impl Written<'_> {
                 return Reach::Whole(at);
             };
             let rest = bytes.get(at..).unwrap_or_default();
+            let (none_left, other) = match symbol.is_whole() || place == 0 {
+                true => (Reach::Partly, Reach::Not),
+                false => (Reach::Nearly(at), Reach::Whole(at)),
+            };
             let is_plain = rest.first().is_some_and(|byte| symbol.is(*byte));
             let length = match units::read(rest) {
-                None => return Reach::Partly,
+                None => return none_left,
                 Some(Unit::Plain(_)) if is_plain => 1,
                 Some(Unit::Escaped(byte, length)) if symbol.is(byte) => {
                     if is_plain {
@@ -65,25 +74,26 @@ impl Written<'_> {
                     lengths.push(1);
                     let reach = self.forward(place + 1, bytes, at + 1, lengths);
                     return match reach {
-                        Reach::Whole(_) => reach,
+                        Reach::Whole(_) | Reach::Nearly(_) => reach,
                         Reach::Partly | Reach::Not => Reach::Partly,
                     };
                 }
-                Some(Unit::Begun) => return Reach::Partly,
-                Some(Unit::Plain(_) | Unit::Escaped(..)) => return Reach::Not,
+                Some(Unit::Begun) => return none_left,
+                Some(Unit::Plain(_) | Unit::Escaped(..)) => return other,
             };
             lengths.push(length as u8);
             (place, at) = (place + 1, at + length);
         }
     }
 
-    /// Where the value begins whose symbol at `place` stands at `at`, if those before it
-    /// do. Of two places it is the earlier one.
-    pub(super) fn backward(self, place: usize, bytes: &[u8], at: usize) -> Option<usize> {
+    /// Where the value begins whose symbol at `place` stands at `at`, and by which of its
+    /// symbols, if those before it do. Of two places it is the earlier one.
+    pub(super) fn backward(self, place: usize, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
         let Some(before) = place.checked_sub(1) else {
-            return Some(at);
+            return Some((at, 0));
         };
         let symbol = self.symbol(before)?;
+        let without = (before == 0 && !symbol.is_whole()).then_some((at, 1));
         for length in [units::BYTES_MAX, 4, 3, 2] {
             let Some(start) = at.checked_sub(length) else {
                 continue;
@@ -100,19 +110,20 @@ impl Written<'_> {
                 return Some(found);
             }
         }
-        let start = at.checked_sub(1)?;
-        let is_plain = bytes.get(start).is_some_and(|byte| symbol.is(*byte));
-        is_plain.then(|| self.backward(before, bytes, start))?
+        let start = at.checked_sub(1);
+        let plain = start.filter(|start| bytes.get(*start).is_some_and(|byte| symbol.is(*byte)));
+        plain.map_or(without, |start| self.backward(before, bytes, start))
     }
 
-    /// What stands in these bytes, as the other value in the same form; as long as it is.
-    pub(super) fn replaced(self, bytes: &[u8], other: &[u8]) -> Vec<u8> {
+    /// What stands in these bytes from this symbol on, as the other value in the same form;
+    /// as long as it is.
+    pub(super) fn replaced(self, first: usize, bytes: &[u8], other: &[u8]) -> Vec<u8> {
         let mut lengths = Vec::new();
-        self.forward(0, bytes, 0, &mut lengths);
+        self.forward(first, bytes, 0, &mut lengths);
         let is_for_addresses = bytes.iter().any(|byte| matches!(byte, b'-' | b'_'));
         let mut out = Vec::with_capacity(bytes.len());
         let mut rest = bytes;
-        for (place, length) in lengths.iter().enumerate() {
+        for (place, length) in (first..).zip(&lengths) {
             let Some((written, after)) = rest.split_at_checked(usize::from(*length)) else {
                 break;
             };
