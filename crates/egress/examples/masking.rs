@@ -27,7 +27,9 @@ impl Random {
 
     fn letters(&mut self, count: usize) -> String {
         let all = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-        (0..count).map(|_| char::from(all[self.next() as usize % 62])).collect()
+        (0..count)
+            .map(|_| char::from(all[self.next() as usize % 62]))
+            .collect()
     }
 }
 
@@ -76,13 +78,18 @@ fn kinds(secrets: &[String], random: &mut Random) -> Vec<(&'static str, Vec<u8>)
             mixed.extend(format!(" {form} ").bytes());
         }
     }
-    let noise: Vec<u8> = (0..BLOCK_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+    let noise: Vec<u8> = (0..BLOCK_BYTES / 8)
+        .flat_map(|_| random.next().to_le_bytes())
+        .collect();
     vec![
         ("prose", prose),
         ("JSON with escapes", json),
         ("prose with secrets in all forms", mixed),
         ("base64", STANDARD.encode(&noise).into_bytes()),
-        ("all percent-encoded", percent(&noise[..BLOCK_BYTES / 3]).into_bytes()),
+        (
+            "all percent-encoded",
+            percent(&noise[..BLOCK_BYTES / 3]).into_bytes(),
+        ),
         ("noise", noise),
     ]
 }
@@ -90,7 +97,10 @@ fn kinds(secrets: &[String], random: &mut Random) -> Vec<(&'static str, Vec<u8>)
 fn memory_kib() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));
-    line.unwrap_or_default().replace("VmHWM:", "").trim().to_owned()
+    line.unwrap_or_default()
+        .replace("VmHWM:", "")
+        .trim()
+        .to_owned()
 }
 
 fn main() {
@@ -110,13 +120,21 @@ fn main() {
         let mut out = Vec::new();
         let (mut mask, mut find) = (masks.stream(), finder.stream());
         let start = Instant::now();
-        for chunk in block.chunks(CHUNK_BYTES).cycle().take(STREAM_BYTES / CHUNK_BYTES) {
+        for chunk in block
+            .chunks(CHUNK_BYTES)
+            .cycle()
+            .take(STREAM_BYTES / CHUNK_BYTES)
+        {
             out.clear();
             mask.feed(chunk, &mut out);
         }
         let masked = start.elapsed().as_secs_f64();
         let start = Instant::now();
-        for chunk in block.chunks(CHUNK_BYTES).cycle().take(STREAM_BYTES / CHUNK_BYTES) {
+        for chunk in block
+            .chunks(CHUNK_BYTES)
+            .cycle()
+            .take(STREAM_BYTES / CHUNK_BYTES)
+        {
             find.feed(chunk).unwrap();
         }
         let found = start.elapsed().as_secs_f64();
@@ -152,5 +170,8 @@ fn request(masks: &Masks, finder: &Placeholders, random: &mut Random) {
         mask.release(&mut out);
         out.clear();
     }
-    println!("a request of 1 KiB each way: {:?}", start.elapsed() / rounds);
+    println!(
+        "a request of 1 KiB each way: {:?}",
+        start.elapsed() / rounds
+    );
 }

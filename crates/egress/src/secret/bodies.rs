@@ -322,7 +322,9 @@ where
         if self.mask.held() == 0 {
             return Poll::Pending;
         }
-        let hold = self.hold.get_or_insert_with(|| Box::pin(tokio::time::sleep(HOLD)));
+        let hold = self
+            .hold
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(HOLD)));
         std::task::ready!(hold.as_mut().poll(context));
         self.hold = None;
         let mut out = Vec::new();
@@ -340,7 +342,11 @@ where
         if let Some(decoder) = &self.decoder {
             decoder.finish()?;
         }
-        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+        Poll::Ready(
+            self.trailers
+                .take()
+                .map(|trailers| Ok(Frame::trailers(trailers))),
+        )
     }
 }
 

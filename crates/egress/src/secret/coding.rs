@@ -12,9 +12,7 @@ mod zstd;
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Decompress, FlushDecompress, Status};
-use hyper::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, RANGE,
-};
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, RANGE};
 
 use gzip::Gzip;
 use zstd::Zstd;
@@ -43,7 +41,9 @@ pub enum Coding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecodable {
     /// It is compressed in a way that is not known here, or in more than one.
-    #[error("it is compressed in a way that cannot be searched for secrets; of gzip, deflate, br and zstd one at a time can")]
+    #[error(
+        "it is compressed in a way that cannot be searched for secrets; of gzip, deflate, br and zstd one at a time can"
+    )]
     Unknown,
     /// It is not what it says.
     #[error("what it is compressed by is damaged, and cannot be searched for secrets")]
@@ -92,7 +92,9 @@ impl Coding {
 fn items<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
     let values = headers.get_all(name).iter();
     let items = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    items.map(<[u8]>::trim_ascii).filter(|item| !item.is_empty())
+    items
+        .map(<[u8]>::trim_ascii)
+        .filter(|item| !item.is_empty())
 }
 
 /// Has a request ask for no coding but those that can be masked. For a part of something
@@ -246,7 +248,11 @@ impl Kind {
 
 /// What follows the end is nothing that a program would read, and could be anything.
 fn over(input: &[u8]) -> Step {
-    if input.is_empty() { Ok((0, 0)) } else { Err(Undecodable::Damaged) }
+    if input.is_empty() {
+        Ok((0, 0))
+    } else {
+        Err(Undecodable::Damaged)
+    }
 }
 
 /// One step of deflate: how much was read and made, and whether it is over.

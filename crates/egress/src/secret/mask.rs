@@ -34,7 +34,9 @@ impl Masks {
         for (secret, placeholder) in &secrets {
             let real = secret.expose();
             let are_alike = |(own, other): (&u8, &u8)| {
-                own.is_ascii() && other.is_ascii() && (!is_escaped(*own) || own == other)
+                own.is_ascii()
+                    && other.is_ascii()
+                    && (!is_escaped(*own) || own == other)
                     && (is_mark(own) || !is_mark(other))
             };
             if real.len() != placeholder.len() || !real.iter().zip(placeholder).all(are_alike) {
@@ -105,7 +107,9 @@ impl Masks {
             let begin = one.start.max(covered);
             let end = one.end.min(from + copy.len());
             covered = covered.max(one.end);
-            let Some(place) = begin.checked_sub(from).and_then(|at| copy.get_mut(at..end.max(begin) - from))
+            let Some(place) = begin
+                .checked_sub(from)
+                .and_then(|at| copy.get_mut(at..end.max(begin) - from))
             else {
                 continue;
             };
@@ -120,9 +124,9 @@ impl Masks {
 
     fn replaced(&self, bytes: &[u8], one: Match) -> Vec<u8> {
         let patterns = &self.0.patterns;
-        let standing = patterns.origin(one.value).and_then(|(source, range)| {
-            self.0.placeholders.get(source)?.get(range)
-        });
+        let standing = patterns
+            .origin(one.value)
+            .and_then(|(source, range)| self.0.placeholders.get(source)?.get(range));
         let written = bytes.get(one.start..one.end).unwrap_or_default();
         let own = patterns.written(one.value, one.form);
         own.replaced(one.first, written, standing.unwrap_or_default())
@@ -175,7 +179,9 @@ impl Mask {
         let patterns = &self.masks.0.patterns;
         let mut needed = patterns.search(&self.bytes, &mut self.view, |one| found.push(one));
         let rests = found.iter().filter(|one| one.end > until);
-        needed = rests.map(|one| one.start).fold(needed.min(until), usize::min);
+        needed = rests
+            .map(|one| one.start)
+            .fold(needed.min(until), usize::min);
         let begin = out.len();
         out.extend_from_slice(self.bytes.get(self.sent..until).unwrap_or_default());
         if !found.is_empty() {

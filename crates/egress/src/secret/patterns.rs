@@ -152,7 +152,12 @@ impl Patterns {
     pub(super) fn open_end(&self, bytes: &[u8]) -> usize {
         let longest = self.form_bytes_max.saturating_sub(1);
         let may_be_part = |byte: &&u8| self.may_be_part.get(usize::from(**byte)) == Some(&true);
-        bytes.iter().rev().take(longest).take_while(may_be_part).count()
+        bytes
+            .iter()
+            .rev()
+            .take(longest)
+            .take_while(may_be_part)
+            .count()
     }
 
     /// Tells of each value in these bytes. Returns from where on one may be that is not
@@ -217,11 +222,13 @@ fn letter(symbol: Symbol, is_for_addresses: bool) -> u8 {
 /// The lines of a value that are looked for, all of it if it has but one.
 pub(super) fn lines(value: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut from = 0;
-    value.split(|byte| matches!(byte, b'\n' | b'\r')).filter_map(move |line| {
-        let range = from..from + line.len();
-        from = range.end + 1;
-        (line.len() >= BYTES_MIN && !placeholder::is_frame(line)).then_some(range)
-    })
+    value
+        .split(|byte| matches!(byte, b'\n' | b'\r'))
+        .filter_map(move |line| {
+            let range = from..from + line.len();
+            from = range.end + 1;
+            (line.len() >= BYTES_MIN && !placeholder::is_frame(line)).then_some(range)
+        })
 }
 
 /// Whether a value has a part by which it can be found.
@@ -244,5 +251,7 @@ fn anchor(value: &[u8]) -> Option<usize> {
             && part(0).all(|byte| *byte != b' ')
     };
     let later = (preferred..=last).take(PLACE_MAX);
-    later.chain((DOUBTFUL..=last.min(PLACE_MAX)).rev()).find(is_sound)
+    later
+        .chain((DOUBTFUL..=last.min(PLACE_MAX)).rev())
+        .find(is_sound)
 }

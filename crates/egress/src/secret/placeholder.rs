@@ -32,11 +32,46 @@ const NUMBER_BYTES_MIN: usize = 6;
 
 /// Beginnings that tell the kind of a secret, and nothing else of it. Longer ones first.
 const PREFIXES: &[&str] = &[
-    "pypi-AgEIcHlwaS5vcmc", "sk-ant-api03-", "sk-ant-oat01-", "sk-ant-ort01-", "sk-svcacct-",
-    "github_pat_", "sk-or-v1-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "sk-proj-",
-    "sk-ant-", "dop_v1_", "glptt-", "whsec_", "shpat_", "glpat-", "xoxb-", "xoxp-", "xoxa-",
-    "xoxs-", "xapp-", "pypi-", "ya29.", "AKIA", "ASIA", "AIza", "npm_", "ghp_", "gho_", "ghu_",
-    "ghs_", "ghr_", "gsk_", "hvs.", "xai-", "hf_", "sk-", "SG.",
+    "pypi-AgEIcHlwaS5vcmc",
+    "sk-ant-api03-",
+    "sk-ant-oat01-",
+    "sk-ant-ort01-",
+    "sk-svcacct-",
+    "github_pat_",
+    "sk-or-v1-",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "rk_test_",
+    "sk-proj-",
+    "sk-ant-",
+    "dop_v1_",
+    "glptt-",
+    "whsec_",
+    "shpat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "xoxs-",
+    "xapp-",
+    "pypi-",
+    "ya29.",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "npm_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "gsk_",
+    "hvs.",
+    "xai-",
+    "hf_",
+    "sk-",
+    "SG.",
 ];
 
 /// Kinds whose last six digits are a checksum.
@@ -46,19 +81,27 @@ const CHECKED: &[&str] = &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"];
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
     /// It is too short.
-    #[error("the secret is shorter than {BYTES_MIN} bytes, so it could be guessed and could stand anywhere by accident; make a longer one")]
+    #[error(
+        "the secret is shorter than {BYTES_MIN} bytes, so it could be guessed and could stand anywhere by accident; make a longer one"
+    )]
     Short,
     /// It is too long.
     #[error("the secret is longer than {BYTES_MAX} bytes; nothing that long is searched for")]
     Long,
     /// It is not text.
-    #[error("the secret has bytes other than printable ASCII and line breaks, which cannot be sent by HTTP; encode it, in base64 for example")]
+    #[error(
+        "the secret has bytes other than printable ASCII and line breaks, which cannot be sent by HTTP; encode it, in base64 for example"
+    )]
     Bytes,
     /// Too little of it is secret.
-    #[error("the secret has too few letters and digits besides the prefix of its kind: it takes at least 64 bits, such as 11 letters and digits or 16 hexadecimal digits, and 16 bytes in all; make a longer one")]
+    #[error(
+        "the secret has too few letters and digits besides the prefix of its kind: it takes at least 64 bits, such as 11 letters and digits or 16 hexadecimal digits, and 16 bytes in all; make a longer one"
+    )]
     Guessable,
     /// There are too few letters among marks.
-    #[error("the secret has no part without percent signs, backslashes, spaces and rows of marks by which it could be found; make one of letters and digits")]
+    #[error(
+        "the secret has no part without percent signs, backslashes, spaces and rows of marks by which it could be found; make one of letters and digits"
+    )]
     Marks,
     /// There are too many.
     #[error("there are more secrets than can be searched for")]
@@ -67,7 +110,9 @@ pub enum Unfit {
     #[error("what stands for a secret is not of its shape, or contains a secret; make another one")]
     Unlike,
     /// It cannot be kept in memory.
-    #[error("the secret cannot be kept from being swapped out: {0}; raise the limit of locked memory (ulimit -l)")]
+    #[error(
+        "the secret cannot be kept from being swapped out: {0}; raise the limit of locked memory (ulimit -l)"
+    )]
     Memory(std::io::Error),
 }
 
@@ -148,7 +193,9 @@ impl Draw {
                 return byte;
             }
             let block = Sha256::new().chain_update(b"atoll placeholder");
-            let block = block.chain_update(self.random).chain_update(self.block.to_le_bytes());
+            let block = block
+                .chain_update(self.random)
+                .chain_update(self.block.to_le_bytes());
             self.left = block.finalize().to_vec();
             self.block += 1;
         }
@@ -214,7 +261,11 @@ fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
             if is_escaped(*byte) {
                 return Err(Unfit::Marks);
             }
-            let letters = if is_of_number(line, place) { b"0123456789" } else { &all[..] };
+            let letters = if is_of_number(line, place) {
+                b"0123456789"
+            } else {
+                &all[..]
+            };
             made.push(drawn(letters, &parts, &made, draw)?);
             room_bits += (letters.len() as f64).log2();
         }
@@ -232,12 +283,17 @@ fn drawn(
     made: &[u8],
     draw: &mut Draw,
 ) -> Result<u8, Unfit> {
-    let before = made.len().checked_sub(COMMON_BYTES - 1).and_then(|from| made.get(from..));
+    let before = made
+        .len()
+        .checked_sub(COMMON_BYTES - 1)
+        .and_then(|from| made.get(from..));
     for _ in 0..TRIES_MAX {
         let letter = draw.of(letters);
         let is_part = before.is_some_and(|before| {
             let mut part = [letter; COMMON_BYTES];
-            part.iter_mut().zip(before).for_each(|(byte, own)| *byte = *own);
+            part.iter_mut()
+                .zip(before)
+                .for_each(|(byte, own)| *byte = *own);
             parts.binary_search(&part).is_ok()
         });
         if !is_part {
@@ -290,7 +346,11 @@ impl<'a> WebToken<'a> {
         let signature = filled(self.signature, draw)?;
         let made = [self.header, claims.as_bytes(), &signature].join(&b'.');
         let length = self.header.len() + self.claims.len() + self.signature.len() + 2;
-        if made.len() == length { Ok(made) } else { Err(Unfit::Bytes) }
+        if made.len() == length {
+            Ok(made)
+        } else {
+            Err(Unfit::Bytes)
+        }
     }
 }
 

@@ -77,7 +77,11 @@ pub(super) fn at(form: Form, value: &[u8], place: usize) -> Option<Symbol> {
         Form::Plain => Symbol::Byte(*value.get(place)?),
         Form::Hexadecimal => {
             let byte = *value.get(place / 2)?;
-            Symbol::Digit(if place.is_multiple_of(2) { byte >> 4 } else { byte & 0xf })
+            Symbol::Digit(if place.is_multiple_of(2) {
+                byte >> 4
+            } else {
+                byte & 0xf
+            })
         }
         Form::Base64(alignment) => six(value, place * 6, alignment.bits_before())?,
         Form::Wide if place.is_multiple_of(2) => Symbol::Byte(*value.get(place / 2)?),
@@ -88,7 +92,9 @@ pub(super) fn at(form: Form, value: &[u8], place: usize) -> Option<Symbol> {
 
 /// The six bits from this one on, where so many bits stand before the value.
 fn six(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
-    let first = from.checked_sub(before).filter(|first| first + 6 <= value.len() * 8);
+    let first = from
+        .checked_sub(before)
+        .filter(|first| first + 6 <= value.len() * 8);
     if let Some(first) = first {
         let byte = |place: usize| u16::from(value.get(place).copied().unwrap_or_default());
         let both = byte(first / 8) << 8 | byte(first / 8 + 1);
@@ -132,6 +138,24 @@ pub(super) fn letter(bits: u8, is_for_addresses: bool) -> u8 {
     }
 }
 
+/// How the symbols are written of which there is more than one way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
+    is_for_addresses: bool,
+    is_in_capitals: bool,
+}
+
+impl Style {
+    /// That of what is written here.
+    pub(super) fn of(written: &[u8]) -> Self {
+        let any = |kind: fn(&u8) -> bool| written.iter().any(kind);
+        Self {
+            is_for_addresses: any(|byte| matches!(byte, b'-' | b'_')),
+            is_in_capitals: any(u8::is_ascii_uppercase) && !any(u8::is_ascii_lowercase),
+        }
+    }
+}
+
 impl Symbol {
     /// Whether a byte is this symbol.
     pub(super) fn is(self, byte: u8) -> bool {
@@ -151,7 +175,7 @@ impl Symbol {
     }
 
     /// What a byte that is this symbol becomes where another one is to be.
-    pub(super) fn replaced(self, byte: u8, other: Self, is_for_addresses: bool) -> u8 {
+    pub(super) fn replaced(self, byte: u8, other: Self, style: Style) -> u8 {
         match (self, other) {
             (Self::Byte(own), Self::Byte(other)) => {
                 if own == other {
@@ -162,14 +186,17 @@ impl Symbol {
                     other ^ 0x20
                 }
             }
-            (Self::Digit(_), Self::Digit(other)) => units::digit_like(other, byte),
+            (Self::Digit(_), Self::Digit(other)) => {
+                let is_like = byte.is_ascii_alphabetic() || !style.is_in_capitals;
+                units::digit_like(other, if is_like { byte } else { b'A' })
+            }
             (Self::Six(own, of_value), Self::Six(other, _)) => {
                 let kept = bits(byte).unwrap_or(own) & !of_value;
                 let new = kept | other & of_value;
                 if bits(byte) == Some(new) {
                     byte
                 } else {
-                    letter(new, is_for_addresses)
+                    letter(new, style.is_for_addresses)
                 }
             }
             // Both are of one form, so they are of one kind.

@@ -57,7 +57,8 @@ impl Table {
         }
         entries.sort_by_key(|(fingerprint, _)| *fingerprint);
         let begins = |part: u32| {
-            let is_before = |(fingerprint, _): &(u32, Entry)| fingerprint >> (32 - PART_BITS) < part;
+            let is_before =
+                |(fingerprint, _): &(u32, Entry)| fingerprint >> (32 - PART_BITS) < part;
             entries.partition_point(is_before) as u32
         };
         let parts = (0..=1 << PART_BITS).map(begins).collect();
@@ -143,7 +144,9 @@ impl View {
 
     /// Where a byte has been.
     pub(super) fn place(&self, here: usize) -> usize {
-        let after = self.turns.partition_point(|(view, _)| *view as usize <= here);
+        let after = self
+            .turns
+            .partition_point(|(view, _)| *view as usize <= here);
         let turn = after.checked_sub(1).and_then(|last| self.turns.get(last));
         turn.map_or(here, |(view, written)| {
             *written as usize + here - *view as usize

@@ -49,7 +49,9 @@ fn mixed(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn wide(bytes: &[u8], is_big: bool) -> Vec<u8> {
-    let units = bytes.iter().map(|byte| if is_big { [0, *byte] } else { [*byte, 0] });
+    let units = bytes
+        .iter()
+        .map(|byte| if is_big { [0, *byte] } else { [*byte, 0] });
     units.collect::<Vec<_>>().concat()
 }
 
@@ -61,18 +63,46 @@ fn written(value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         ("in text", around("token=")),
         ("in another case", value.to_ascii_uppercase()),
         ("hexadecimal", hexadecimal(value).into_bytes()),
-        ("hexadecimal in capitals", hexadecimal(value).to_uppercase().into_bytes()),
+        (
+            "hexadecimal in capitals",
+            hexadecimal(value).to_uppercase().into_bytes(),
+        ),
         ("base64", STANDARD.encode(value).into_bytes()),
-        ("base64 after one byte", STANDARD.encode(around("a")).into_bytes()),
-        ("base64 after two", STANDARD.encode(around("ab")).into_bytes()),
-        ("base64 after three", STANDARD.encode(around("abc")).into_bytes()),
-        ("base64 for addresses", URL_SAFE_NO_PAD.encode(around("user:~?")).into_bytes()),
-        ("base64 in an address", STANDARD.encode(around("?>")).replace('+', "%2B").replace('=', "%3D").into_bytes()),
+        (
+            "base64 after one byte",
+            STANDARD.encode(around("a")).into_bytes(),
+        ),
+        (
+            "base64 after two",
+            STANDARD.encode(around("ab")).into_bytes(),
+        ),
+        (
+            "base64 after three",
+            STANDARD.encode(around("abc")).into_bytes(),
+        ),
+        (
+            "base64 for addresses",
+            URL_SAFE_NO_PAD.encode(around("user:~?")).into_bytes(),
+        ),
+        (
+            "base64 in an address",
+            STANDARD
+                .encode(around("?>"))
+                .replace('+', "%2B")
+                .replace('=', "%3D")
+                .into_bytes(),
+        ),
         ("percent", percent(value).into_bytes()),
-        ("percent in small letters", percent(value).to_lowercase().into_bytes()),
+        (
+            "percent in small letters",
+            percent(value).to_lowercase().into_bytes(),
+        ),
         ("JSON", json(value).into_bytes()),
         ("by turns", mixed(value)),
-        ("hexadecimal, escaped", percent(hexadecimal(value).as_bytes()).into_bytes()),
+        (
+            "hexadecimal, escaped",
+            percent(hexadecimal(value).as_bytes()).into_bytes(),
+        ),
         ("UTF-16, the low byte first", wide(value, false)),
         ("UTF-16, the high byte first", wide(value, true)),
         ("after what begins an escape", [b"%", value].concat()),
@@ -85,17 +115,25 @@ fn written(value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 fn every_form_becomes_the_same_form_of_the_placeholder() {
     let masks = masks(&[REAL]);
     let stands_for = placeholder(REAL.as_bytes(), &[0; 32]).unwrap();
-    let forms = written(REAL.as_bytes()).into_iter().zip(written(&stands_for));
+    let forms = written(REAL.as_bytes())
+        .into_iter()
+        .zip(written(&stands_for));
     for ((name, real), (_, expected)) in forms {
         // The control: it is there before.
         assert!(stands(&real, REAL.as_bytes()), "{name}");
-        let masked = masks.whole(&real).unwrap_or_else(|| panic!("{name} is not found"));
+        let masked = masks
+            .whole(&real)
+            .unwrap_or_else(|| panic!("{name} is not found"));
         if name == "in another case" {
             // A letter in the other case than the secret's is in the other one then too.
             assert!(masked.eq_ignore_ascii_case(&expected));
             continue;
         }
-        assert_eq!(String::from_utf8_lossy(&masked), String::from_utf8_lossy(&expected), "{name}");
+        assert_eq!(
+            String::from_utf8_lossy(&masked),
+            String::from_utf8_lossy(&expected),
+            "{name}"
+        );
     }
     assert!(masks.whole(b"nothing of it, and 73 6b 2d").is_none());
     assert!(masks.whole(&REAL.as_bytes()[..REAL.len() - 1]).is_none());
@@ -104,16 +142,29 @@ fn every_form_becomes_the_same_form_of_the_placeholder() {
 #[test]
 fn placeholders_are_found_in_every_form_wherever_it_is_cut() {
     let value = stand_in(REAL);
-    let placeholders = Placeholders::new(vec![stand_in("another-secret-of-some-length"), value.clone()]).unwrap();
+    let placeholders = Placeholders::new(vec![
+        stand_in("another-secret-of-some-length"),
+        value.clone(),
+    ])
+    .unwrap();
     for (name, form) in written(&value) {
-        assert_eq!(placeholders.find(&form).map(|found| found.number), Some(1), "{name}");
+        assert_eq!(
+            placeholders.find(&form).map(|found| found.number),
+            Some(1),
+            "{name}"
+        );
         for cut in 0..form.len() {
             let mut finder = placeholders.stream();
-            let both = finder.feed(&form[..cut]).and_then(|()| finder.feed(&form[cut..]));
+            let both = finder
+                .feed(&form[..cut])
+                .and_then(|()| finder.feed(&form[cut..]));
             assert!(both.is_err(), "{name}, cut at {cut}");
         }
         let mut finder = placeholders.stream();
-        assert!(form.iter().any(|byte| finder.feed(&[*byte]).is_err()), "{name}, byte by byte");
+        assert!(
+            form.iter().any(|byte| finder.feed(&[*byte]).is_err()),
+            "{name}, byte by byte"
+        );
     }
     // What is no placeholder but the secret is not looked for.
     assert_eq!(placeholders.find(REAL.as_bytes()), None);
@@ -137,7 +188,10 @@ fn what_is_held_back_depends_on_no_secret() {
     }
     assert_eq!(held("data: {\"text\":\"word\"}\n\n"), 0);
     // The whole of it is held like anything of its length.
-    assert_eq!(held(&format!("x {REAL}")), held(&format!("x {}", "Q".repeat(REAL.len()))));
+    assert_eq!(
+        held(&format!("x {REAL}")),
+        held(&format!("x {}", "Q".repeat(REAL.len())))
+    );
 }
 
 #[test]
@@ -152,7 +206,10 @@ fn a_secret_handed_on_in_part_is_masked_in_its_rest() {
     assert_eq!(out, [b"x ", &REAL.as_bytes()[..20]].concat());
     mask.feed(&REAL.as_bytes()[20..], &mut out);
     mask.release(&mut out);
-    assert_eq!(out, [b"x ", &REAL.as_bytes()[..20], &stands_for[20..]].concat());
+    assert_eq!(
+        out,
+        [b"x ", &REAL.as_bytes()[..20], &stands_for[20..]].concat()
+    );
 }
 
 #[test]
@@ -186,7 +243,10 @@ fn lines_of_a_key_are_masked_each() {
 #[test]
 fn headers_are_searched_in_names_and_masked_in_values() {
     let mut headers = HeaderMap::new();
-    headers.insert("location", HeaderValue::from_str(&format!("/?k={REAL}")).unwrap());
+    headers.insert(
+        "location",
+        HeaderValue::from_str(&format!("/?k={REAL}")).unwrap(),
+    );
     headers.append("x", HeaderValue::from_static("untouched"));
     masks(&[REAL]).headers(&mut headers);
     assert!(!stands(headers["location"].as_bytes(), REAL.as_bytes()));
@@ -195,10 +255,16 @@ fn headers_are_searched_in_names_and_masked_in_values() {
     let placeholders = Placeholders::new(vec![value.clone()]).unwrap();
     assert_eq!(placeholders.find_in_headers(&headers), None);
     let mut named = HeaderMap::new();
-    named.insert(HeaderName::from_bytes(&value).unwrap(), HeaderValue::from_static(""));
+    named.insert(
+        HeaderName::from_bytes(&value).unwrap(),
+        HeaderValue::from_static(""),
+    );
     assert!(placeholders.find_in_headers(&named).is_some());
     // In the name of a host letters have one case.
-    let host = format!("{}.example.com", String::from_utf8_lossy(&value).to_lowercase());
+    let host = format!(
+        "{}.example.com",
+        String::from_utf8_lossy(&value).to_lowercase()
+    );
     assert!(placeholders.find(host.as_bytes()).is_some());
 }
 
@@ -207,13 +273,25 @@ fn a_placeholder_that_contains_a_secret_stands_for_none() {
     let inner = "Ab1Cd2Ef3Gh4Ij5Kl6Mn";
     let outer = "zzzzzzzzzzzzzzzzzzzzzzzzzzzz";
     let pair = |real: &str, stands: &str| (Secret::new(real.into()).unwrap(), stands.into());
-    let bad = vec![pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql6Qn"), pair(outer, &format!("xxxx{inner}xxxx"))];
+    let bad = vec![
+        pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql6Qn"),
+        pair(outer, &format!("xxxx{inner}xxxx")),
+    ];
     assert!(matches!(Masks::new(bad), Err(Unfit::Unlike)));
-    let good = vec![pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql6Qn"), pair(outer, &"y".repeat(28))];
+    let good = vec![
+        pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql6Qn"),
+        pair(outer, &"y".repeat(28)),
+    ];
     assert!(Masks::new(good).is_ok());
     // One that has another length, or a mark where there was a letter.
-    assert!(matches!(Masks::new(vec![pair(inner, "short")]), Err(Unfit::Unlike)));
-    assert!(matches!(Masks::new(vec![pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql\"Qn")]), Err(Unfit::Unlike)));
+    assert!(matches!(
+        Masks::new(vec![pair(inner, "short")]),
+        Err(Unfit::Unlike)
+    ));
+    assert!(matches!(
+        Masks::new(vec![pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql\"Qn")]),
+        Err(Unfit::Unlike)
+    ));
 }
 
 /// Secrets, some of which begin or end like others.
@@ -225,19 +303,20 @@ fn secrets() -> impl Strategy<Value = Vec<String>> {
         "[A-Za-z0-9]{20}[%/+ .~?][A-Za-z0-9]{12}",
         "[A-Za-z0-9]{3}[\"\\\\%][A-Za-z0-9]{18}",
     ];
-    prop::collection::vec(one, 1..4).prop_flat_map(|ones| {
-        (Just(ones), any::<bool>(), 16_usize..20).prop_map(|(mut ones, is_more, length)| {
-            if is_more {
-                // A prefix of the first, and one that begins by its end.
-                let first = ones[0].clone();
-                ones.push(first[..length.min(first.len())].to_owned());
-                ones.push(format!("{}Zq81XyWv72UtSr63", &first[first.len() - 8..]));
-            }
-            ones.retain(|one| placeholder(one.as_bytes(), &[0; 32]).is_ok());
-            ones
+    prop::collection::vec(one, 1..4)
+        .prop_flat_map(|ones| {
+            (Just(ones), any::<bool>(), 16_usize..20).prop_map(|(mut ones, is_more, length)| {
+                if is_more {
+                    // A prefix of the first, and one that begins by its end.
+                    let first = ones[0].clone();
+                    ones.push(first[..length.min(first.len())].to_owned());
+                    ones.push(format!("{}Zq81XyWv72UtSr63", &first[first.len() - 8..]));
+                }
+                ones.retain(|one| placeholder(one.as_bytes(), &[0; 32]).is_ok());
+                ones
+            })
         })
-    })
-    .prop_filter("one at least", |ones| !ones.is_empty())
+        .prop_filter("one at least", |ones| !ones.is_empty())
 }
 
 /// A piece of a stream: something else, or a secret by number, as it is written, and how
@@ -252,9 +331,14 @@ enum Piece {
 
 fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     let piece = prop_oneof![
-        prop::collection::vec(prop::sample::select(&b"%\\u00x4aZ=+/ \"\n\0s"[..]), 0..12).prop_map(Piece::Filler),
+        prop::collection::vec(prop::sample::select(&b"%\\u00x4aZ=+/ \"\n\0s"[..]), 0..12)
+            .prop_map(Piece::Filler),
         prop::collection::vec(any::<u8>(), 0..24).prop_map(Piece::Filler),
-        (any::<usize>(), any::<usize>(), prop_oneof![4 => Just(0_usize), 1 => 1_usize..8])
+        (
+            any::<usize>(),
+            any::<usize>(),
+            prop_oneof![4 => Just(0_usize), 1 => 1_usize..8]
+        )
             .prop_map(|(number, form, missing)| Piece::Secret(number, form, missing)),
         (any::<usize>(), any::<usize>()).prop_map(|(one, other)| Piece::Joined(one, other)),
     ];

@@ -31,7 +31,11 @@ fn escaped(rest: &[u8]) -> Unit {
     };
     let byte = match kind {
         b'u' => {
-            let zeros = rest.iter().take(2).take_while(|byte| **byte == b'0').count();
+            let zeros = rest
+                .iter()
+                .take(2)
+                .take_while(|byte| **byte == b'0')
+                .count();
             return match rest.get(2..) {
                 Some(digits) if zeros == 2 => match hexadecimal(digits) {
                     // Beyond, it is a character of two bytes.
@@ -122,7 +126,13 @@ pub(super) fn write_like(written: &[u8], byte: u8, out: &mut Vec<u8>) {
     match written {
         [before @ .., high, low] if is_hexadecimal => {
             // A digit has no case where it is none of the letters: the other one tells.
-            let model = |own: u8, other: u8| if own.is_ascii_alphabetic() { own } else { other };
+            let model = |own: u8, other: u8| {
+                if own.is_ascii_alphabetic() {
+                    own
+                } else {
+                    other
+                }
+            };
             out.extend_from_slice(before);
             out.push(digit_like(byte >> 4, model(*high, *low)));
             out.push(digit_like(byte, model(*low, *high)));

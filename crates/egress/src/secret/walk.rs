@@ -1,6 +1,6 @@
 //! Whether a value stands at a place.
 
-use super::symbols::{self, Form, Symbol};
+use super::symbols::{self, Form, Style, Symbol};
 use super::units::{self, Unit};
 
 /// A value in one of its forms.
@@ -120,7 +120,7 @@ impl Written<'_> {
     pub(super) fn replaced(self, first: usize, bytes: &[u8], other: &[u8]) -> Vec<u8> {
         let mut lengths = Vec::new();
         self.forward(first, bytes, 0, &mut lengths);
-        let is_for_addresses = bytes.iter().any(|byte| matches!(byte, b'-' | b'_'));
+        let style = Style::of(bytes);
         let mut out = Vec::with_capacity(bytes.len());
         let mut rest = bytes;
         for (place, length) in (first..).zip(&lengths) {
@@ -136,7 +136,7 @@ impl Written<'_> {
                 (_, Some(Unit::Begun) | None) => break,
             };
             if let (Some(own), Some(other)) = (own, other) {
-                units::write_like(written, own.replaced(byte, other, is_for_addresses), &mut out);
+                units::write_like(written, own.replaced(byte, other, style), &mut out);
             }
         }
         out

@@ -67,9 +67,20 @@ impl Gzip {
 
 /// How long a member's head is, if it is whole.
 fn head_bytes(input: &[u8]) -> Result<Option<usize>, Undecodable> {
-    let known = input.iter().zip([0x1f, 0x8b, 8]).all(|(own, known)| *own == known);
-    let Some((flags, _)) = input.get(3..).filter(|_| known).and_then(<[u8]>::split_first) else {
-        return if known { Ok(None) } else { Err(Undecodable::Damaged) };
+    let known = input
+        .iter()
+        .zip([0x1f, 0x8b, 8])
+        .all(|(own, known)| *own == known);
+    let Some((flags, _)) = input
+        .get(3..)
+        .filter(|_| known)
+        .and_then(<[u8]>::split_first)
+    else {
+        return if known {
+            Ok(None)
+        } else {
+            Err(Undecodable::Damaged)
+        };
     };
     let has = |bit: u8| flags >> bit & 1 == 1;
     let mut at = 10;

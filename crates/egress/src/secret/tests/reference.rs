@@ -8,7 +8,9 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 /// Whether a value stands anywhere in these bytes, in any form.
 pub(crate) fn stands(bytes: &[u8], value: &[u8]) -> bool {
-    forms(value).iter().any(|form| (0..bytes.len()).any(|start| stands_at(&bytes[start..], form)))
+    forms(value)
+        .iter()
+        .any(|form| (0..bytes.len()).any(|start| stands_at(&bytes[start..], form)))
 }
 
 /// Each form of a value: of each symbol, the bytes that it can be.
@@ -23,7 +25,10 @@ fn forms(value: &[u8]) -> Vec<Vec<Vec<u8>>> {
     });
     let plain: Vec<Vec<u8>> = plain.collect();
     let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut wide: Vec<Vec<u8>> = plain.iter().flat_map(|byte| [byte.clone(), vec![0]]).collect();
+    let mut wide: Vec<Vec<u8>> = plain
+        .iter()
+        .flat_map(|byte| [byte.clone(), vec![0]])
+        .collect();
     wide.pop();
     let mut forms = vec![plain, digits.bytes().map(either).collect(), wide];
     for before in 0..3 {
@@ -43,7 +48,10 @@ fn stands_at(bytes: &[u8], form: &[Vec<u8>]) -> bool {
     let mut places = BTreeSet::from([0]);
     for symbol in form {
         let mut next = BTreeSet::new();
-        for (place, byte) in places.iter().flat_map(|place| symbol.iter().map(move |byte| (*place, *byte))) {
+        for (place, byte) in places
+            .iter()
+            .flat_map(|place| symbol.iter().map(move |byte| (*place, *byte)))
+        {
             for written in ways(byte) {
                 let there = bytes.get(place..place + written.len());
                 if there.is_some_and(|there| is_same(there, &written)) {
