@@ -124,9 +124,12 @@ fn every_form_becomes_the_same_form_of_the_placeholder() {
         let masked = masks
             .whole(&real)
             .unwrap_or_else(|| panic!("{name} is not found"));
-        if name == "in another case" {
-            // A letter in the other case than the secret's is in the other one then too.
-            assert!(masked.eq_ignore_ascii_case(&expected));
+        // A letter in the other case than the secret's is in the other one then too, and
+        // digits of an escape are the same in either.
+        let is_loose =
+            name == "in another case" || masked.contains(&b'%') || masked.contains(&b'\\');
+        if is_loose {
+            assert!(masked.eq_ignore_ascii_case(&expected), "{name}");
             continue;
         }
         assert_eq!(
