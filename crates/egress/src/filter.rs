@@ -58,6 +58,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_getrandom,
     libc::SYS_gettid,
     libc::SYS_madvise,
+    libc::SYS_mlock,
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,

@@ -27,6 +27,7 @@ mod proxy;
 mod publish;
 mod refusals;
 mod resolve;
+pub mod secret;
 mod tunnel;
 mod vault;
 mod visitors;

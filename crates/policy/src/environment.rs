@@ -30,31 +30,8 @@ pub(crate) fn build(
     facts: &Facts<'_>,
     network: &Network,
 ) -> Environment {
-    let mut variables: BTreeMap<OsString, OsString> = BTreeMap::new();
     let mut notices = Vec::new();
-    for (name, value) in facts.environment {
-        let Some(origin) = passed_by(rules, name) else {
-            continue;
-        };
-        if rules.credentials().any(|one| is_source(one, name)) {
-            continue;
-        }
-        // Of a name given twice the first counts, as for getenv.
-        if variables.contains_key(name) {
-            continue;
-        }
-        let risk = name.to_str().and_then(needs_its_name);
-        if let (Some(why), Origin::File { .. } | Origin::CommandLine(_)) = (risk, &origin) {
-            notices.push(Notice {
-                text: format!(
-                    "{} is passed on, and {why}: the program can read and leak it",
-                    name.to_string_lossy()
-                ),
-                origin,
-            });
-        }
-        variables.insert(name.clone(), value.clone());
-    }
+    let mut variables = passed(rules, facts, &mut notices);
     let is_denied = |name: &OsStr| {
         let denied = &rules.environment.denied;
         denied.iter().any(|pattern| pattern.value.matches(name))
@@ -106,6 +83,39 @@ pub(crate) fn build(
         variables: variables.into_iter().collect(),
         notices,
     }
+}
+
+/// What the rules pass of the caller's environment.
+fn passed(
+    rules: &Rules,
+    facts: &Facts<'_>,
+    notices: &mut Vec<Notice>,
+) -> BTreeMap<OsString, OsString> {
+    let mut variables = BTreeMap::new();
+    for (name, value) in facts.environment {
+        let Some(origin) = passed_by(rules, name) else {
+            continue;
+        };
+        if rules.credentials().any(|one| is_source(one, name)) {
+            continue;
+        }
+        // Of a name given twice the first counts, as for getenv.
+        if variables.contains_key(name) {
+            continue;
+        }
+        let risk = name.to_str().and_then(needs_its_name);
+        if let (Some(why), Origin::File { .. } | Origin::CommandLine(_)) = (risk, &origin) {
+            notices.push(Notice {
+                text: format!(
+                    "{} is passed on, and {why}: the program can read and leak it",
+                    name.to_string_lossy()
+                ),
+                origin,
+            });
+        }
+        variables.insert(name.clone(), value.clone());
+    }
+    variables
 }
 
 /// What stands inside for a credential.

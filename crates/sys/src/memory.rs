@@ -1,6 +1,7 @@
 //! Memory that keeps nothing of what it held.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io;
 
 /// The system's allocator, which overwrites what is given back: whoever takes a
 /// process over later finds in its memory only what that still uses.
@@ -35,4 +36,20 @@ pub fn erase(bytes: &mut [u8]) {
 pub fn erase_stack() {
     const BYTES: usize = 32 * 1024;
     std::hint::black_box(&mut [0_u8; BYTES]);
+}
+
+/// Keeps the pages that hold this out of swap and of core dumps. They stay so for as long
+/// as the process has them: others may lie on the same ones.
+///
+/// # Errors
+/// The kernel's: `RLIMIT_MEMLOCK` allows no more, for example.
+pub fn lock(memory: &mut [u8]) -> io::Result<()> {
+    let into_page = memory.as_ptr().addr() % rustix::param::page_size();
+    let first = memory.as_mut_ptr().wrapping_byte_sub(into_page).cast();
+    let bytes = memory.len() + into_page;
+    // SAFETY: neither call changes what the pages hold, of which some is the caller's.
+    crate::check(unsafe { libc::mlock(first, bytes) })?;
+    // SAFETY: as above.
+    crate::check(unsafe { libc::madvise(first, bytes, libc::MADV_DONTDUMP) })?;
+    Ok(())
 }

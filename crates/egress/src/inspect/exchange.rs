@@ -199,9 +199,7 @@ pub(crate) async fn answer(
     let head = match head::read(&egress.network, &asked, &parts) {
         Ok(head) => head,
         Err(fault) => {
-            let flow = flow(&asked, &parts, None);
-            egress.line.refuse(flow, fault.why.clone());
-            let denial = Denial::of(&asked, &parts, fault.why);
+            let denial = unreadable(&egress, &asked, &parts, fault.why);
             return Ok(answers::refused(fault.status, denial, &parts, body).await);
         }
     };
@@ -260,6 +258,13 @@ pub(crate) async fn answer(
             answers::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
         }
     })
+}
+
+/// Tells of a head that is none. What the program is told.
+fn unreadable(egress: &Egress, asked: &Asked, parts: &Parts, why: String) -> Denial {
+    let flow = flow(asked, parts, None);
+    egress.line.refuse(flow, why.clone());
+    Denial::of(asked, parts, why)
 }
 
 /// A request as rules see it.

@@ -1,0 +1,57 @@
+//! Secrets, what stands for them inside, and where either is written in what passes.
+//!
+//! A program gets a placeholder of the secret's own shape ([`placeholder()`]). What leaves
+//! is searched for placeholders ([`Finder`]); in what comes back secrets are replaced by
+//! their placeholders ([`Mask`]). Both find a value
+//!
+//! - as it is, in any case of its letters;
+//! - as hexadecimal digits, in either case or both;
+//! - within base64, at each of the three alignments, in the usual alphabet and in that
+//!   for addresses, with and without padding, whatever stands before and after it;
+//! - as UTF-16 of either byte order;
+//! - each of these also with any of its bytes escaped, one by one, as `%41`, `\u0041`,
+//!   `\x41`, or by the short escapes of JSON;
+//! - across the borders of chunks, in heads, trailers, and within what is compressed by
+//!   gzip, deflate, br or zstd as its `Content-Encoding` says.
+//!
+//! Not found is what somebody hides on purpose or passes through two of these in turn:
+//! reversed, cut into parts, broken into lines, compressed within an archive, encrypted,
+//! base64 of base64, escaped twice, written as entities of HTML. A line break within a
+//! value is one in what is searched as well: each line of a value of several lines is
+//! looked for by itself if it has [`BYTES_MIN`] bytes.
+//!
+//! What a mask does can be seen by whoever has something sent through it. So it must tell
+//! nothing of the secret that its placeholder does not: a replacement has the length of
+//! what it replaces, and what is held back until more has come depends on nothing but
+//! which bytes could be part of any value at all, never on whether they are. That only a
+//! whole value is replaced can be used to try a guess; with at least 64 bits to guess
+//! ([`Unfit`]) that leads nowhere.
+
+mod bodies;
+mod checksum;
+mod coding;
+mod finder;
+mod held;
+mod mask;
+mod patterns;
+mod placeholder;
+mod symbols;
+mod table;
+mod units;
+mod walk;
+
+pub use bodies::{Failed, MaskedBody, SearchedBody};
+pub use coding::{Coding, Decoder, Undecodable, narrow};
+pub use finder::{Finder, Found, Placeholders};
+pub use held::Secret;
+pub use mask::{Mask, Masks};
+pub use placeholder::{Unfit, placeholder};
+pub use symbols::Form;
+
+/// The shortest secret, and the shortest line of one that is looked for by itself, bytes.
+pub const BYTES_MIN: usize = 16;
+/// The longest secret, bytes.
+pub const BYTES_MAX: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Placeholders in what leaves.
+
+use std::sync::Arc;
+
+use hyper::header::HeaderMap;
+
+use super::Secret;
+use super::patterns::Patterns;
+use super::placeholder::Unfit;
+use super::symbols::Form;
+use super::table::View;
+
+/// How much is gone through at once, bytes.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Placeholders that may not leave as they are.
+#[derive(Clone)]
+pub struct Placeholders(Arc<Patterns>);
+
+/// One that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it carries what stands for a secret")]
+pub struct Found {
+    /// Which one, by its place among those looked for.
+    pub number: usize,
+    /// As what it was written.
+    pub form: Form,
+}
+
+impl Placeholders {
+    /// For these. They are numbered as they come.
+    ///
+    /// # Errors
+    /// [`Unfit`]: one is none.
+    pub fn new(placeholders: Vec<Vec<u8>>) -> Result<Self, Unfit> {
+        let held = placeholders.into_iter().map(Secret::new);
+        let held = held.collect::<Result<_, _>>()?;
+        Ok(Self(Arc::new(Patterns::new(held)?)))
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.sources()
+    }
+
+    /// Looks for them in a text: the name of a host, a target, a header's value. A name is
+    /// found whatever the case of its letters has become.
+    #[must_use]
+    pub fn find(&self, text: &[u8]) -> Option<Found> {
+        self.search(text, &mut View::default()).err()
+    }
+
+    /// Looks for them in names and values of headers or trailers.
+    #[must_use]
+    pub fn find_in_headers(&self, headers: &HeaderMap) -> Option<Found> {
+        let mut both = headers.iter();
+        both.find_map(|(name, value)| {
+            let name = self.find(name.as_str().as_bytes());
+            name.or_else(|| self.find(value.as_bytes()))
+        })
+    }
+
+    /// For something that leaves piece by piece.
+    #[must_use]
+    pub fn stream(&self) -> Finder {
+        Finder {
+            placeholders: self.clone(),
+            bytes: Vec::new(),
+            view: View::default(),
+        }
+    }
+
+    /// Returns from where on there may be one.
+    fn search(&self, bytes: &[u8], view: &mut View) -> Result<usize, Found> {
+        let mut found = None;
+        let resume = self.0.search(bytes, view, |one| {
+            let number = self.0.origin(one.value).map(|(number, _)| number);
+            let form = one.form;
+            found = found.or(number.map(|number| Found { number, form }));
+        });
+        found.map_or(Ok(resume), Err)
+    }
+}
+
+/// Looks through what leaves piece by piece, and holds nothing back: what is found is not
+/// complete outside yet if the piece that ends it does not leave.
+pub struct Finder {
+    placeholders: Placeholders,
+    /// What may be the beginning of one.
+    bytes: Vec<u8>,
+    view: View,
+}
+
+impl Finder {
+    /// Looks through the next piece.
+    ///
+    /// # Errors
+    /// [`Found`]: one is whole with this piece, which may not leave.
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), Found> {
+        for piece in chunk.chunks(PIECE_BYTES) {
+            self.bytes.extend_from_slice(piece);
+            let resume = self.placeholders.search(&self.bytes, &mut self.view)?;
+            self.bytes.drain(..resume);
+        }
+        Ok(())
+    }
+}

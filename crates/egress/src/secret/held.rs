@@ -1,0 +1,31 @@
+//! A secret in memory.
+
+use std::io;
+
+use atoll_sys::memory;
+use zeroize::Zeroizing;
+
+/// The bytes of a secret: never swapped out, in no core dump, overwritten when dropped.
+/// It cannot be copied, compared, shown or written anywhere but by [`Self::expose`].
+pub struct Secret(Zeroizing<Box<[u8]>>);
+
+impl Secret {
+    /// Takes the bytes over; where they were is overwritten.
+    ///
+    /// # Errors
+    /// The kernel's, where no more memory may be kept from being swapped out.
+    pub fn new(bytes: Vec<u8>) -> io::Result<Self> {
+        let given = Zeroizing::new(bytes);
+        let mut held = Zeroizing::new(vec![0_u8; given.len()].into_boxed_slice());
+        // Before there is anything in it.
+        memory::lock(&mut held)?;
+        held.copy_from_slice(&given);
+        Ok(Self(held))
+    }
+
+    /// The bytes, for whoever puts them where they belong.
+    #[must_use]
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,201 @@
+//! Secrets in what comes from outside, replaced by their placeholders.
+
+use std::cmp::Reverse;
+use std::io;
+use std::sync::Arc;
+
+use hyper::header::{HeaderMap, HeaderValue};
+
+use super::Secret;
+use super::patterns::{Match, Patterns};
+use super::placeholder::Unfit;
+use super::table::View;
+
+/// How much is gone through at once, bytes.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Secrets, and what stands for each.
+#[derive(Clone)]
+pub struct Masks(Arc<Inner>);
+
+struct Inner {
+    patterns: Patterns,
+    placeholders: Vec<Vec<u8>>,
+}
+
+impl Masks {
+    /// For secrets with their placeholders, which have to be alike: see
+    /// [`placeholder()`](super::placeholder()).
+    ///
+    /// # Errors
+    /// [`Unfit`]: one is not, or one contains a secret.
+    pub fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, Unfit> {
+        let is_mark = |byte: &u8| byte.is_ascii_punctuation() || byte.is_ascii_whitespace();
+        for (secret, placeholder) in &secrets {
+            let real = secret.expose();
+            let are_alike = |(own, other): (&u8, &u8)| {
+                own.is_ascii()
+                    && other.is_ascii()
+                    && (!is_escaped(*own) || own == other)
+                    && (is_mark(own) || !is_mark(other))
+            };
+            if real.len() != placeholder.len() || !real.iter().zip(placeholder).all(are_alike) {
+                return Err(Unfit::Unlike);
+            }
+        }
+        let (secrets, placeholders): (Vec<_>, Vec<_>) = secrets.into_iter().unzip();
+        let patterns = Patterns::new(secrets)?;
+        let masks = Self(Arc::new(Inner {
+            patterns,
+            placeholders,
+        }));
+        let tells = |placeholder: &Vec<u8>| masks.whole(placeholder).is_some();
+        if masks.0.placeholders.iter().any(tells) {
+            return Err(Unfit::Unlike);
+        }
+        Ok(masks)
+    }
+
+    /// Whether there is nothing to be masked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.placeholders.is_empty()
+    }
+
+    /// A text without secrets, as long as it was. None if there is none in it.
+    #[must_use]
+    pub fn whole(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let mut found = Vec::new();
+        let patterns = &self.0.patterns;
+        patterns.search(text, &mut View::default(), |one| found.push(one));
+        if found.is_empty() {
+            return None;
+        }
+        let mut out = text.to_vec();
+        self.overlay(text, found, 0, &mut out);
+        Some(out)
+    }
+
+    /// Headers or trailers without secrets in their values.
+    pub fn headers(&self, headers: &mut HeaderMap) {
+        for value in headers.values_mut() {
+            if let Some(masked) = self.whole(value.as_bytes()) {
+                // What stands for a secret is as fit for a header as that was.
+                let masked = HeaderValue::from_bytes(&masked);
+                *value = masked.unwrap_or_else(|_| HeaderValue::from_static(""));
+            }
+        }
+    }
+
+    /// For something that comes piece by piece.
+    #[must_use]
+    pub fn stream(&self) -> Mask {
+        Mask {
+            masks: self.clone(),
+            bytes: Vec::new(),
+            sent: 0,
+            view: View::default(),
+        }
+    }
+
+    /// Replaces values found in these bytes in the copy of those from `from` on. Where two
+    /// share bytes, those are the first one's, or the longer one's if both begin there.
+    fn overlay(&self, bytes: &[u8], mut found: Vec<Match>, from: usize, copy: &mut [u8]) {
+        found.sort_by_key(|one| (one.start, Reverse(one.end)));
+        let mut covered = from;
+        for one in found {
+            let begin = one.start.max(covered);
+            let end = one.end.min(from + copy.len());
+            covered = covered.max(one.end);
+            let Some(place) = begin
+                .checked_sub(from)
+                .and_then(|at| copy.get_mut(at..end.max(begin) - from))
+            else {
+                continue;
+            };
+            let replaced = self.replaced(bytes, one);
+            match replaced.get(begin - one.start..begin - one.start + place.len()) {
+                Some(part) if replaced.len() == one.end - one.start => place.copy_from_slice(part),
+                // That is never so, and nothing is told if it is.
+                Some(_) | None => place.fill(b'*'),
+            }
+        }
+    }
+
+    fn replaced(&self, bytes: &[u8], one: Match) -> Vec<u8> {
+        let patterns = &self.0.patterns;
+        let standing = patterns
+            .origin(one.value)
+            .and_then(|(source, range)| self.0.placeholders.get(source)?.get(range));
+        let written = bytes.get(one.start..one.end).unwrap_or_default();
+        let own = patterns.written(one.value, one.form);
+        own.replaced(one.first, written, standing.unwrap_or_default())
+    }
+}
+
+/// Whether a byte has another length where it is escaped, in text or in base64.
+pub(super) fn is_escaped(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\'' | b'\\' | b'/' | b'?') || byte.is_ascii_control()
+}
+
+/// What comes piece by piece, without secrets and as long as it was.
+///
+/// The end of what has come is held back as long as it could be a part of a value: up to
+/// the last byte that cannot, at most as many as the longest form has.
+pub struct Mask {
+    masks: Masks,
+    /// What may be needed yet.
+    bytes: Vec<u8>,
+    /// How much of it has been handed on.
+    sent: usize,
+    view: View,
+}
+
+impl Mask {
+    /// Takes what has come, and adds to `out` what can be handed on.
+    pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+        for piece in chunk.chunks(PIECE_BYTES) {
+            self.bytes.extend_from_slice(piece);
+            let open = self.masks.0.patterns.open_end(&self.bytes);
+            self.hand_on(self.bytes.len() - open, out);
+        }
+    }
+
+    /// Adds all that has come to `out`, since nothing more comes for now. A secret of which
+    /// a part is handed on so is masked in its rest.
+    pub fn release(&mut self, out: &mut Vec<u8>) {
+        self.hand_on(self.bytes.len(), out);
+    }
+
+    /// How much is held back, bytes.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    fn hand_on(&mut self, until: usize, out: &mut Vec<u8>) {
+        let until = until.max(self.sent);
+        let mut found = Vec::new();
+        let patterns = &self.masks.0.patterns;
+        let mut needed = patterns.search(&self.bytes, &mut self.view, |one| found.push(one));
+        let rests = found.iter().filter(|one| one.end > until);
+        needed = rests
+            .map(|one| one.start)
+            .fold(needed.min(until), usize::min);
+        let begin = out.len();
+        out.extend_from_slice(self.bytes.get(self.sent..until).unwrap_or_default());
+        if !found.is_empty() {
+            let copy = out.get_mut(begin..).unwrap_or_default();
+            self.masks.overlay(&self.bytes, found, self.sent, copy);
+        }
+        self.bytes.drain(..needed);
+        self.sent = until - needed;
+    }
+}
+
+/// Where memory cannot be kept from being swapped out.
+impl From<io::Error> for Unfit {
+    fn from(error: io::Error) -> Self {
+        Self::Memory(error)
+    }
+}

@@ -1,0 +1,257 @@
+//! All values that are looked for, and the search for them.
+
+use std::ops::Range;
+
+use super::placeholder::{self, Unfit};
+use super::symbols::{self, Form, Symbol};
+use super::table::{ANCHOR, Entry, STRIDE, Table, View, WINDOW};
+use super::walk::{Reach, Written};
+use super::{BYTES_MIN, Secret, units};
+
+/// How many values there can be: lines count each.
+const VALUES_MAX: usize = 4096;
+/// Before this symbol nothing is relied on: with what stands before the value it may be
+/// read as an escape.
+const DOUBTFUL: usize = 5;
+/// The symbol by which a value is to be found at the latest: what all values have in common
+/// is skipped until there.
+const PLACE_MAX: usize = 24;
+
+/// Values, and how to find them.
+pub(super) struct Patterns {
+    sources: Vec<Secret>,
+    values: Vec<Value>,
+    table: Table,
+    /// In so many bytes a value has been found that may become whole.
+    anchor_bytes_max: usize,
+    /// The longest form of a value, bytes.
+    form_bytes_max: usize,
+    /// Which bytes can be part of a value, in any form.
+    may_be_part: [bool; 256],
+}
+
+/// A value, or a line of one.
+struct Value {
+    source: usize,
+    range: Range<usize>,
+}
+
+/// A value that stands somewhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Match {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) value: usize,
+    pub(super) form: Form,
+    /// The symbol by which it begins.
+    pub(super) first: usize,
+}
+
+impl Patterns {
+    pub(super) fn new(sources: Vec<Secret>) -> Result<Self, Unfit> {
+        let mut values = Vec::new();
+        for (source, secret) in sources.iter().enumerate() {
+            let known = values.len();
+            let ranges = lines(secret.expose());
+            values.extend(ranges.map(|range| Value { source, range }));
+            if values.len() == known {
+                return Err(Unfit::Short);
+            }
+        }
+        if values.len() > VALUES_MAX {
+            return Err(Unfit::Many);
+        }
+        let mut patterns = Self {
+            table: Table::new(std::iter::empty()),
+            anchor_bytes_max: 0,
+            form_bytes_max: 0,
+            may_be_part: std::array::from_fn(|byte| {
+                let byte = byte as u8;
+                byte.is_ascii_alphanumeric() || b"+/-_%\\\0".contains(&byte)
+            }),
+            sources,
+            values,
+        };
+        let mut windows = Vec::new();
+        for number in 0..patterns.values.len() {
+            let place = anchor(patterns.value(number)).ok_or(Unfit::Marks)?;
+            for form in Form::ALL {
+                patterns.add(number, form, place, &mut windows);
+            }
+        }
+        patterns.table = Table::new(windows.into_iter());
+        Ok(patterns)
+    }
+
+    fn add(&mut self, number: usize, form: Form, place: usize, windows: &mut Windows) {
+        let value = self.values.get(number).and_then(|value| {
+            let source = self.sources.get(value.source)?;
+            source.expose().get(value.range.clone())
+        });
+        let value = value.unwrap_or_default();
+        let symbols = symbols::count(form, value.len());
+        let place = match form {
+            Form::Plain => place,
+            Form::Hexadecimal | Form::Wide => place * 2,
+            // The last one is hardly ever of the value alone.
+            Form::Base64(_) => (place * 4 / 3).min(symbols.saturating_sub(ANCHOR + 1)),
+        };
+        for place in place..place + STRIDE {
+            let entry = Entry {
+                value: number as u16,
+                form,
+                place: place as u16,
+            };
+            let [usual, other] = [false, true].map(|is_for_addresses| {
+                std::array::from_fn(|nth| {
+                    let symbol = symbols::at(form, value, place + nth);
+                    symbol.map_or(0, |symbol| letter(symbol, is_for_addresses))
+                })
+            });
+            windows.push((usual, entry));
+            if other != usual {
+                windows.push((other, entry));
+            }
+        }
+        let anchor_bytes = (place + ANCHOR) * units::BYTES_MAX;
+        self.anchor_bytes_max = self.anchor_bytes_max.max(anchor_bytes);
+        self.form_bytes_max = self.form_bytes_max.max(symbols * units::BYTES_MAX);
+        for byte in value {
+            if let Some(may_be_part) = self.may_be_part.get_mut(usize::from(*byte)) {
+                *may_be_part = true;
+            }
+        }
+    }
+
+    /// How many there are of what they were made of.
+    pub(super) fn sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// What a value is a line of, and which part of that.
+    pub(super) fn origin(&self, value: usize) -> Option<(usize, Range<usize>)> {
+        let value = self.values.get(value)?;
+        Some((value.source, value.range.clone()))
+    }
+
+    fn value(&self, number: usize) -> &[u8] {
+        let value = self.origin(number).and_then(|(source, range)| {
+            let source = self.sources.get(source)?;
+            source.expose().get(range)
+        });
+        value.unwrap_or_default()
+    }
+
+    pub(super) fn written(&self, value: usize, form: Form) -> Written<'_> {
+        let value = self.value(value);
+        Written { value, form }
+    }
+
+    /// How much of the end of these bytes could become a value. Whether any begins there
+    /// makes no difference, as the module's beginning says.
+    pub(super) fn open_end(&self, bytes: &[u8]) -> usize {
+        let longest = self.form_bytes_max.saturating_sub(1);
+        let may_be_part = |byte: &&u8| self.may_be_part.get(usize::from(**byte)) == Some(&true);
+        bytes
+            .iter()
+            .rev()
+            .take(longest)
+            .take_while(may_be_part)
+            .count()
+    }
+
+    /// Tells of each value in these bytes. Returns from where on one may be that is not
+    /// whole yet.
+    pub(super) fn search(
+        &self,
+        bytes: &[u8],
+        view: &mut View,
+        mut each: impl FnMut(Match),
+    ) -> usize {
+        let mut resume = bytes.len().saturating_sub(self.anchor_bytes_max);
+        let mut lengths = Vec::new();
+        let mut try_at = |at: usize, entry: Entry| {
+            let value = usize::from(entry.value);
+            let written = self.written(value, entry.form);
+            let began = written.backward(usize::from(entry.place), bytes, at);
+            let Some((start, first)) = began else {
+                return;
+            };
+            lengths.clear();
+            let mut whole = |end| {
+                each(Match {
+                    start,
+                    end,
+                    value,
+                    form: entry.form,
+                    first,
+                });
+            };
+            match written.forward(first, bytes, start, &mut lengths) {
+                Reach::Whole(end) => whole(end),
+                Reach::Nearly(end) => {
+                    whole(end);
+                    resume = resume.min(start);
+                }
+                Reach::Partly => resume = resume.min(start),
+                Reach::Not => {}
+            }
+        };
+        if memchr::memchr2(b'%', b'\\', bytes).is_none() {
+            self.table.sift(bytes, try_at);
+        } else {
+            view.read(bytes);
+            let view = &*view;
+            let sift = |here, entry| try_at(view.place(here), entry);
+            self.table.sift(view.bytes(), sift);
+        }
+        resume
+    }
+}
+
+type Windows = Vec<([u8; WINDOW], Entry)>;
+
+fn letter(symbol: Symbol, is_for_addresses: bool) -> u8 {
+    match symbol {
+        Symbol::Byte(byte) => byte,
+        Symbol::Digit(digit) => units::digit_like(digit, b'a'),
+        Symbol::Six(bits, _) => symbols::letter(bits, is_for_addresses),
+    }
+}
+
+/// The lines of a value that are looked for, all of it if it has but one.
+pub(super) fn lines(value: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut from = 0;
+    value
+        .split(|byte| matches!(byte, b'\n' | b'\r'))
+        .filter_map(move |line| {
+            let range = from..from + line.len();
+            from = range.end + 1;
+            (line.len() >= BYTES_MIN && !placeholder::is_frame(line)).then_some(range)
+        })
+}
+
+/// Whether a value has a part by which it can be found.
+pub(super) fn can_be_found(value: &[u8]) -> bool {
+    anchor(value).is_some()
+}
+
+/// By which of its bytes a value is found: not by what it has in common with others, and
+/// not by those that may be read as an escape, or are.
+fn anchor(value: &[u8]) -> Option<usize> {
+    let last = value.len().checked_sub(ANCHOR)?;
+    let preferred = placeholder::prefix_bytes(value).clamp(DOUBTFUL, PLACE_MAX);
+    let is_sound = |place: &usize| {
+        let part = |before: usize| {
+            let part = value.get(place - before..place + ANCHOR);
+            part.unwrap_or_default().iter()
+        };
+        part(5).all(|byte| *byte != b'\\')
+            && part(2).all(|byte| *byte != b'%')
+            && part(0).all(|byte| *byte != b' ')
+    };
+    let later = (preferred..=last).take(PLACE_MAX);
+    later
+        .chain((DOUBTFUL..=last.min(PLACE_MAX)).rev())
+        .find(is_sound)
+}

@@ -1,0 +1,382 @@
+//! What stands for a secret inside: a value of the same shape that opens nothing.
+//!
+//! Programs look at their credentials before they use them, so a placeholder has the
+//! length of the real one, the prefix by which its kind is known, the same marks at the
+//! same places, letters and digits of the same kinds, and the checksum of tokens of GitHub
+//! and npm. Of a JSON Web Token the header is kept, and of its claims those that say from
+//! when until when it is valid; the others are left out. Keys in PEM keep their frame and
+//! their lines: what is within is no key, and a program that reads it will say so.
+//!
+//! All else is random, at least [`ROOM_BITS_MIN`] bits of it. So the chance that any one
+//! of 200 placeholders stands by accident at any place, in any form, of 2^40 bytes (1 TiB)
+//! that nobody has written for that is below 2^-13, and for secrets of letters of both cases
+//! and digits, which have 95 bits at the least, below 2^-44.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::mask::is_escaped;
+use super::{BYTES_MAX, BYTES_MIN, checksum, patterns};
+
+/// How much of a placeholder has to be random, bits.
+const ROOM_BITS_MIN: f64 = 64.0;
+/// So many bytes on end are of a secret in no placeholder.
+const COMMON_BYTES: usize = 4;
+/// How often another letter is tried.
+const TRIES_MAX: usize = 256;
+/// A number within a secret of other letters is one from this length on, bytes.
+const NUMBER_BYTES_MIN: usize = 6;
+
+/// Beginnings that tell the kind of a secret, and nothing else of it. Longer ones first.
+const PREFIXES: &[&str] = &[
+    "pypi-AgEIcHlwaS5vcmc",
+    "sk-ant-api03-",
+    "sk-ant-oat01-",
+    "sk-ant-ort01-",
+    "sk-svcacct-",
+    "github_pat_",
+    "sk-or-v1-",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "rk_test_",
+    "sk-proj-",
+    "sk-ant-",
+    "dop_v1_",
+    "glptt-",
+    "whsec_",
+    "shpat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "xoxs-",
+    "xapp-",
+    "pypi-",
+    "ya29.",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "npm_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "gsk_",
+    "hvs.",
+    "xai-",
+    "hf_",
+    "sk-",
+    "SG.",
+];
+
+/// Kinds whose last six digits are a checksum.
+const CHECKED: &[&str] = &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"];
+
+/// Why nothing can stand for a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    /// It is too short.
+    #[error(
+        "the secret is shorter than {BYTES_MIN} bytes, so it could be guessed and could stand anywhere by accident; make a longer one"
+    )]
+    Short,
+    /// It is too long.
+    #[error("the secret is longer than {BYTES_MAX} bytes; nothing that long is searched for")]
+    Long,
+    /// It is not text.
+    #[error(
+        "the secret has bytes other than printable ASCII and line breaks, which cannot be sent by HTTP; encode it, in base64 for example"
+    )]
+    Bytes,
+    /// Too little of it is secret.
+    #[error(
+        "the secret has too few letters and digits besides the prefix of its kind: it takes at least 64 bits, such as 11 letters and digits or 16 hexadecimal digits, and 16 bytes in all; make a longer one"
+    )]
+    Guessable,
+    /// There are too few letters among marks.
+    #[error(
+        "the secret has no part without percent signs, backslashes, spaces and rows of marks by which it could be found; make one of letters and digits"
+    )]
+    Marks,
+    /// There are too many.
+    #[error("there are more secrets than can be searched for")]
+    Many,
+    /// A placeholder is none for its secret.
+    #[error("what stands for a secret is not of its shape, or contains a secret; make another one")]
+    Unlike,
+    /// It cannot be kept in memory.
+    #[error(
+        "the secret cannot be kept from being swapped out: {0}; raise the limit of locked memory (ulimit -l)"
+    )]
+    Memory(std::io::Error),
+}
+
+/// Makes what stands for a secret. It is the same for the same random bytes, which have to
+/// be other ones for each secret.
+///
+/// # Errors
+/// [`Unfit`]: nothing can.
+pub fn placeholder(real: &[u8], random: &[u8; 32]) -> Result<Vec<u8>, Unfit> {
+    if real.len() > BYTES_MAX {
+        return Err(Unfit::Long);
+    }
+    let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\r');
+    if !real.iter().all(is_text) {
+        return Err(Unfit::Bytes);
+    }
+    let mut lines = patterns::lines(real).peekable();
+    lines.peek().ok_or(Unfit::Short)?;
+    if !lines.all(|line| real.get(line).is_some_and(patterns::can_be_found)) {
+        return Err(Unfit::Marks);
+    }
+    let mut draw = Draw::new(random);
+    if let Some(token) = WebToken::read(real) {
+        return token.placeholder(&mut draw);
+    }
+    let (prefix, rest) = real.split_at(prefix_bytes(real).min(real.len()));
+    let mut made = prefix.to_vec();
+    let checked = checked_bytes(prefix, rest);
+    made.extend(filled(checked.unwrap_or(rest), &mut draw)?);
+    if checked.is_some() {
+        let digits = checksum::of(made.get(prefix.len()..).unwrap_or_default());
+        made.extend_from_slice(&digits);
+    }
+    Ok(made)
+}
+
+/// How many bytes at the beginning of a secret tell its kind only.
+pub(super) fn prefix_bytes(value: &[u8]) -> usize {
+    if let Some(token) = WebToken::read(value) {
+        return token.header.len() + 1;
+    }
+    let mut known = PREFIXES.iter();
+    let prefix = known.find(|prefix| value.starts_with(prefix.as_bytes()));
+    prefix.map_or(0, |prefix| prefix.len())
+}
+
+/// Whether a line is the frame of a key in PEM.
+pub(super) fn is_frame(line: &[u8]) -> bool {
+    line.starts_with(b"-----") && line.ends_with(b"-----")
+}
+
+/// What a checksum is of, where one is at the end.
+fn checked_bytes<'a>(prefix: &[u8], rest: &'a [u8]) -> Option<&'a [u8]> {
+    let is_kind = CHECKED.iter().any(|kind| kind.as_bytes() == prefix);
+    let (checked, digits) = rest.split_at_checked(rest.len().checked_sub(checksum::BYTES)?)?;
+    (is_kind && checksum::of(checked) == digits).then_some(checked)
+}
+
+/// Random bytes, as many as it takes.
+struct Draw {
+    random: [u8; 32],
+    block: u64,
+    left: Vec<u8>,
+}
+
+impl Draw {
+    fn new(random: &[u8; 32]) -> Self {
+        Self {
+            random: *random,
+            block: 0,
+            left: Vec::new(),
+        }
+    }
+
+    fn byte(&mut self) -> u8 {
+        loop {
+            if let Some(byte) = self.left.pop() {
+                return byte;
+            }
+            let block = Sha256::new().chain_update(b"atoll placeholder");
+            let block = block
+                .chain_update(self.random)
+                .chain_update(self.block.to_le_bytes());
+            self.left = block.finalize().to_vec();
+            self.block += 1;
+        }
+    }
+
+    /// One of these, each as likely.
+    fn of(&mut self, letters: &[u8]) -> u8 {
+        loop {
+            // What is left of 256 would make some of them likelier.
+            let byte = usize::from(self.byte());
+            if byte < 256 / letters.len().max(1) * letters.len() {
+                return letters.get(byte % letters.len()).copied().unwrap_or(b'0');
+            }
+            if letters.is_empty() {
+                return b'0';
+            }
+        }
+    }
+}
+
+/// The letters of which those of a secret are.
+fn letters(secret: &[u8]) -> Vec<u8> {
+    let any = |kind: fn(&u8) -> bool| secret.iter().any(kind);
+    let (digits, lower) = (any(u8::is_ascii_digit), any(u8::is_ascii_lowercase));
+    let upper = any(u8::is_ascii_uppercase);
+    let mut alphanumeric = secret.iter().filter(|byte| byte.is_ascii_alphanumeric());
+    let is_hexadecimal = digits && !(lower && upper) && alphanumeric.all(u8::is_ascii_hexdigit);
+    let last = |last: u8, of_digits: u8| if is_hexadecimal { of_digits } else { last };
+    let mut letters = Vec::new();
+    if digits {
+        letters.extend(b'0'..=b'9');
+    }
+    if lower {
+        letters.extend(b'a'..=last(b'z', b'f'));
+    }
+    if upper {
+        letters.extend(b'A'..=last(b'Z', b'F'));
+    }
+    letters
+}
+
+/// Other letters for those of a secret, at random.
+fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
+    let all = letters(secret);
+    let parts = secret.windows(COMMON_BYTES).filter_map(<[u8]>::first_chunk);
+    let mut parts: Zeroizing<Vec<[u8; COMMON_BYTES]>> = Zeroizing::new(parts.copied().collect());
+    parts.sort_unstable();
+    let mut made: Vec<u8> = Vec::with_capacity(secret.len());
+    let mut room_bits = 0.0;
+    for line in secret.split_inclusive(|byte| *byte == b'\n') {
+        if is_frame(line.trim_ascii_end()) {
+            made.extend_from_slice(line);
+            continue;
+        }
+        for (place, byte) in line.iter().enumerate() {
+            let row = line.get(..=place).unwrap_or_default().iter().rev();
+            let row = row.take_while(|byte| byte.is_ascii_punctuation() || **byte == b' ');
+            let is_kept = !byte.is_ascii_alphanumeric() && row.count() % COMMON_BYTES != 0;
+            if is_kept || matches!(byte, b'\n' | b'\r') {
+                made.push(*byte);
+                continue;
+            }
+            if is_escaped(*byte) {
+                return Err(Unfit::Marks);
+            }
+            let letters = if is_of_number(line, place) {
+                b"0123456789"
+            } else {
+                &all[..]
+            };
+            made.push(drawn(letters, &parts, &made, draw)?);
+            room_bits += (letters.len() as f64).log2();
+        }
+    }
+    if room_bits < ROOM_BITS_MIN {
+        return Err(Unfit::Guessable);
+    }
+    Ok(made)
+}
+
+/// A letter that, with those before it, is no part of the secret.
+fn drawn(
+    letters: &[u8],
+    parts: &[[u8; COMMON_BYTES]],
+    made: &[u8],
+    draw: &mut Draw,
+) -> Result<u8, Unfit> {
+    let before = made
+        .len()
+        .checked_sub(COMMON_BYTES - 1)
+        .and_then(|from| made.get(from..));
+    for _ in 0..TRIES_MAX {
+        let letter = draw.of(letters);
+        let is_part = before.is_some_and(|before| {
+            let mut part = [letter; COMMON_BYTES];
+            part.iter_mut()
+                .zip(before)
+                .for_each(|(byte, own)| *byte = *own);
+            parts.binary_search(&part).is_ok()
+        });
+        if !is_part {
+            return Ok(letter);
+        }
+    }
+    Err(Unfit::Guessable)
+}
+
+/// Whether a digit is of a longer number, as in the tokens of Slack.
+fn is_of_number(line: &[u8], place: usize) -> bool {
+    let is_digit = |byte: &&u8| byte.is_ascii_digit();
+    let (before, after) = line.split_at(place.min(line.len()));
+    let is_number = |byte: Option<&u8>| byte.is_none_or(|byte| !byte.is_ascii_alphanumeric());
+    let back = before.iter().rev().take_while(is_digit).count();
+    let on = after.iter().take_while(is_digit).count();
+    let ends = before.iter().rev().nth(back);
+    on > 0 && back + on >= NUMBER_BYTES_MIN && is_number(ends) && is_number(after.get(on))
+}
+
+/// A JSON Web Token (RFC 7519) that is signed.
+struct WebToken<'a> {
+    header: &'a [u8],
+    claims: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl<'a> WebToken<'a> {
+    fn read(value: &'a [u8]) -> Option<Self> {
+        // Nothing else begins like an object in base64.
+        if !value.starts_with(b"eyJ") {
+            return None;
+        }
+        let mut parts = value.split(|byte| *byte == b'.');
+        let (header, claims, signature) = (parts.next()?, parts.next()?, parts.next()?);
+        let decoded = URL_SAFE_NO_PAD.decode(header).ok()?;
+        let object: Map<String, Value> = serde_json::from_slice(&decoded).ok()?;
+        let is_token = object.contains_key("alg") && parts.next().is_none();
+        is_token.then_some(Self {
+            header,
+            claims,
+            signature,
+        })
+    }
+
+    fn placeholder(&self, draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
+        let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(self.claims).unwrap_or_default());
+        let known: Map<String, Value> = serde_json::from_slice(&claims).unwrap_or_default();
+        let claims = URL_SAFE_NO_PAD.encode(told(&known, claims.len(), draw));
+        let signature = filled(self.signature, draw)?;
+        let made = [self.header, claims.as_bytes(), &signature].join(&b'.');
+        let length = self.header.len() + self.claims.len() + self.signature.len() + 2;
+        if made.len() == length {
+            Ok(made)
+        } else {
+            Err(Unfit::Bytes)
+        }
+    }
+}
+
+/// Claims in so many bytes: those about times, and what fills the rest.
+fn told(known: &Map<String, Value>, bytes: usize, draw: &mut Draw) -> Vec<u8> {
+    let mut text = "{".to_owned();
+    let end = "\"jti\":\"\"}".len();
+    for name in ["exp", "iat", "nbf"] {
+        let Some(time) = known.get(name).and_then(Value::as_u64) else {
+            continue;
+        };
+        let claim = format!("\"{name}\":{time},");
+        if text.len() + claim.len() + end <= bytes {
+            text += &claim;
+        }
+    }
+    if text.len() + end <= bytes {
+        text += "\"jti\":\"";
+        while text.len() + 2 < bytes {
+            text.push(char::from(draw.of(b"abcdefghijklmnopqrstuvwxyz0123456789")));
+        }
+        text += "\"}";
+    } else {
+        text.push('}');
+    }
+    let mut text = text.into_bytes();
+    text.resize(bytes, b' ');
+    text
+}

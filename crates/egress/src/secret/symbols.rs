@@ -1,0 +1,208 @@
+//! The forms in which a value can be written, symbol by symbol.
+
+use super::units;
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// As it is.
+    Plain,
+    /// As hexadecimal digits.
+    Hexadecimal,
+    /// Within base64.
+    Base64(Alignment),
+    /// As UTF-16.
+    Wide,
+}
+
+/// How many bytes of a group of three stand before a value in base64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Alignment {
+    /// None.
+    None,
+    /// One.
+    One,
+    /// Two.
+    Two,
+}
+
+impl Form {
+    /// Each of them.
+    pub const ALL: [Self; 6] = [
+        Self::Plain,
+        Self::Hexadecimal,
+        Self::Base64(Alignment::None),
+        Self::Base64(Alignment::One),
+        Self::Base64(Alignment::Two),
+        Self::Wide,
+    ];
+}
+
+impl Alignment {
+    /// Bits of the first symbol with a part of the value that are of what is before it.
+    fn bits_before(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One => 2,
+            Self::Two => 4,
+        }
+    }
+}
+
+/// One symbol of a form of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Symbol {
+    /// A byte; letters in either case.
+    Byte(u8),
+    /// A hexadecimal digit.
+    Digit(u8),
+    /// A symbol of base64: its bits, and which of them are of the value.
+    Six(u8, u8),
+}
+
+/// How many symbols a form has of a value with so many bytes.
+pub(super) fn count(form: Form, bytes: usize) -> usize {
+    match form {
+        Form::Plain => bytes,
+        Form::Hexadecimal => bytes * 2,
+        Form::Base64(alignment) => (alignment.bits_before() + bytes * 8).div_ceil(6),
+        // Of the zero bytes those between two others: it is the same in both orders.
+        Form::Wide => (bytes * 2).saturating_sub(1),
+    }
+}
+
+/// The symbol at this place, if the form has so many.
+pub(super) fn at(form: Form, value: &[u8], place: usize) -> Option<Symbol> {
+    Some(match form {
+        Form::Plain => Symbol::Byte(*value.get(place)?),
+        Form::Hexadecimal => {
+            let byte = *value.get(place / 2)?;
+            Symbol::Digit(if place.is_multiple_of(2) {
+                byte >> 4
+            } else {
+                byte & 0xf
+            })
+        }
+        Form::Base64(alignment) => six(value, place * 6, alignment.bits_before())?,
+        Form::Wide if place.is_multiple_of(2) => Symbol::Byte(*value.get(place / 2)?),
+        Form::Wide if place + 1 < count(form, value.len()) => Symbol::Byte(0),
+        Form::Wide => return None,
+    })
+}
+
+/// The six bits from this one on, where so many bits stand before the value.
+fn six(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
+    let first = from
+        .checked_sub(before)
+        .filter(|first| first + 6 <= value.len() * 8);
+    if let Some(first) = first {
+        let byte = |place: usize| u16::from(value.get(place).copied().unwrap_or_default());
+        let both = byte(first / 8) << 8 | byte(first / 8 + 1);
+        return Some(Symbol::Six((both >> (10 - first % 8) & 0x3f) as u8, 0x3f));
+    }
+    // Some of its bits are of what is before or after the value.
+    let (mut bits, mut of_value) = (0, 0);
+    for place in from..from + 6 {
+        (bits, of_value) = (bits << 1, of_value << 1);
+        let byte = place.checked_sub(before).and_then(|bit| value.get(bit / 8));
+        if let Some(byte) = byte {
+            bits |= byte >> (7 - (place - before) % 8) & 1;
+            of_value |= 1;
+        }
+    }
+    (of_value != 0).then_some(Symbol::Six(bits, of_value))
+}
+
+/// The bits of a symbol of base64 in either alphabet.
+pub(super) fn bits(byte: u8) -> Option<u8> {
+    match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' | b'-' => Some(62),
+        b'/' | b'_' => Some(63),
+        _ => None,
+    }
+}
+
+/// The symbol of base64 with these bits.
+pub(super) fn letter(bits: u8, is_for_addresses: bool) -> u8 {
+    match bits & 0x3f {
+        bits @ 0..=25 => b'A' + bits,
+        bits @ 26..=51 => b'a' + bits - 26,
+        bits @ 52..=61 => b'0' + bits - 52,
+        62 if is_for_addresses => b'-',
+        62 => b'+',
+        _ if is_for_addresses => b'_',
+        _ => b'/',
+    }
+}
+
+/// How the symbols are written of which there is more than one way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
+    is_for_addresses: bool,
+    is_in_capitals: bool,
+}
+
+impl Style {
+    /// That of what is written here.
+    pub(super) fn of(written: &[u8]) -> Self {
+        let any = |kind: fn(&u8) -> bool| written.iter().any(kind);
+        Self {
+            is_for_addresses: any(|byte| matches!(byte, b'-' | b'_')),
+            is_in_capitals: any(u8::is_ascii_uppercase) && !any(u8::is_ascii_lowercase),
+        }
+    }
+}
+
+impl Symbol {
+    /// Whether a byte is this symbol.
+    pub(super) fn is(self, byte: u8) -> bool {
+        match self {
+            Self::Byte(own) => own.eq_ignore_ascii_case(&byte) || own == b' ' && byte == b'+',
+            Self::Digit(own) => units::digit(byte) == Some(own),
+            Self::Six(own, of_value) => bits(byte).is_some_and(|bits| (bits ^ own) & of_value == 0),
+        }
+    }
+
+    /// Whether all of it is of the value.
+    pub(super) fn is_whole(self) -> bool {
+        match self {
+            Self::Byte(_) | Self::Digit(_) => true,
+            Self::Six(_, of_value) => of_value == 0x3f,
+        }
+    }
+
+    /// What a byte that is this symbol becomes where another one is to be.
+    pub(super) fn replaced(self, byte: u8, other: Self, style: Style) -> u8 {
+        match (self, other) {
+            (Self::Byte(own), Self::Byte(other)) => {
+                if own == other {
+                    byte
+                } else if own == byte || !other.is_ascii_alphabetic() {
+                    other
+                } else {
+                    other ^ 0x20
+                }
+            }
+            (Self::Digit(_), Self::Digit(other)) => {
+                let is_like = byte.is_ascii_alphabetic() || !style.is_in_capitals;
+                units::digit_like(other, if is_like { byte } else { b'A' })
+            }
+            (Self::Six(own, of_value), Self::Six(other, _)) => {
+                let kept = bits(byte).unwrap_or(own) & !of_value;
+                let new = kept | other & of_value;
+                if bits(byte) == Some(new) {
+                    byte
+                } else {
+                    letter(new, style.is_for_addresses)
+                }
+            }
+            // Both are of one form, so they are of one kind.
+            (Self::Byte(_), Self::Digit(_) | Self::Six(..))
+            | (Self::Digit(_), Self::Byte(_) | Self::Six(..))
+            | (Self::Six(..), Self::Byte(_) | Self::Digit(_)) => b'*',
+        }
+    }
+}

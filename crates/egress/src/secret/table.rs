@@ -1,0 +1,155 @@
+//! Where a value may stand: a look at every fourth place, by a few bytes of each form.
+
+use super::symbols::Form;
+use super::units;
+
+/// How many symbols are looked at, at once.
+pub(super) const WINDOW: usize = 8;
+/// At how many places one of them is.
+pub(super) const STRIDE: usize = 4;
+/// So many symbols of each form are enough to find it.
+pub(super) const ANCHOR: usize = WINDOW + STRIDE - 1;
+
+/// The bits of a hash that choose a bit of the sieve.
+const SIEVE_BITS: u32 = 18;
+/// The sieve's words.
+const SIEVE_WORDS: usize = 1 << (SIEVE_BITS - 6);
+/// The bits of a hash that choose a part of the entries.
+const PART_BITS: u32 = 12;
+
+/// Which value may stand here: by its number, and the symbol at which the window begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) value: u16,
+    pub(super) form: Form,
+    pub(super) place: u16,
+}
+
+/// Windows by their hashes. Of the values there is nothing else in it.
+#[derive(Debug)]
+pub(super) struct Table {
+    sieve: Box<[u64; SIEVE_WORDS]>,
+    /// Where entries of each part begin.
+    parts: Vec<u32>,
+    entries: Vec<(u32, Entry)>,
+}
+
+/// The hash of a window; letters in either case have one.
+fn hash(window: [u8; WINDOW]) -> u64 {
+    let folded = u64::from_le_bytes(window) | 0x2020_2020_2020_2020;
+    folded.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+fn fingerprint(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+impl Table {
+    pub(super) fn new(windows: impl Iterator<Item = ([u8; WINDOW], Entry)>) -> Self {
+        let mut sieve = Box::new([0; SIEVE_WORDS]);
+        let mut entries = Vec::new();
+        for (window, entry) in windows {
+            let hash = hash(window);
+            if let Some(word) = sieve.get_mut((hash >> (64 - SIEVE_BITS + 6)) as usize) {
+                *word |= 1_u64 << (hash >> (64 - SIEVE_BITS) & 63);
+            }
+            entries.push((fingerprint(hash), entry));
+        }
+        entries.sort_by_key(|(fingerprint, _)| *fingerprint);
+        let begins = |part: u32| {
+            let is_before =
+                |(fingerprint, _): &(u32, Entry)| fingerprint >> (32 - PART_BITS) < part;
+            entries.partition_point(is_before) as u32
+        };
+        let parts = (0..=1 << PART_BITS).map(begins).collect();
+        Self {
+            sieve,
+            parts,
+            entries,
+        }
+    }
+
+    /// Tells of each place where a value may stand.
+    #[inline]
+    pub(super) fn sift(&self, bytes: &[u8], mut found: impl FnMut(usize, Entry)) {
+        for (number, window) in bytes.windows(WINDOW).step_by(STRIDE).enumerate() {
+            let Some(window) = window.first_chunk() else {
+                break;
+            };
+            let hash = hash(*window);
+            let word = self.sieve.get((hash >> (64 - SIEVE_BITS + 6)) as usize);
+            if word.is_some_and(|word| word >> (hash >> (64 - SIEVE_BITS) & 63) & 1 == 1) {
+                self.look_up(fingerprint(hash), |entry| found(number * STRIDE, entry));
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn look_up(&self, fingerprint: u32, found: impl FnMut(Entry)) {
+        let part = (fingerprint >> (32 - PART_BITS)) as usize;
+        let begin = self.parts.get(part).copied().unwrap_or_default();
+        let end = self.parts.get(part + 1).copied().unwrap_or_default();
+        let part = self.entries.get(begin as usize..end as usize);
+        let alike = part.unwrap_or_default().iter();
+        let alike = alike.filter(|(own, _)| *own == fingerprint);
+        alike.map(|(_, entry)| *entry).for_each(found);
+    }
+}
+
+/// Bytes with their escapes read, and where each has been.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    bytes: Vec<u8>,
+    /// After each escape: the place here, and there.
+    turns: Vec<(u32, u32)>,
+}
+
+impl View {
+    /// Reads the escapes in these bytes.
+    pub(super) fn read(&mut self, written: &[u8]) {
+        self.bytes.clear();
+        self.turns.clear();
+        self.bytes.reserve(written.len());
+        let mut at = 0;
+        while let Some(rest) = written.get(at..) {
+            // One after the other is what is escaped as a whole.
+            let rest = if let Some(b'%' | b'\\') = rest.first() {
+                rest
+            } else {
+                let plain = memchr::memchr2(b'%', b'\\', rest).unwrap_or(rest.len());
+                let (before, rest) = rest.split_at(plain);
+                self.bytes.extend_from_slice(before);
+                at += plain;
+                rest
+            };
+            match units::read(rest) {
+                Some(units::Unit::Plain(byte)) => {
+                    self.bytes.push(byte);
+                    at += 1;
+                }
+                Some(units::Unit::Escaped(byte, length)) => {
+                    self.bytes.push(byte);
+                    at += length;
+                    self.turns.push((self.bytes.len() as u32, at as u32));
+                }
+                // What it becomes is known when there is more.
+                Some(units::Unit::Begun) | None => break,
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where a byte has been.
+    pub(super) fn place(&self, here: usize) -> usize {
+        let after = self
+            .turns
+            .partition_point(|(view, _)| *view as usize <= here);
+        let turn = after.checked_sub(1).and_then(|last| self.turns.get(last));
+        turn.map_or(here, |(view, written)| {
+            *written as usize + here - *view as usize
+        })
+    }
+}

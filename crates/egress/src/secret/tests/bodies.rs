@@ -1,0 +1,154 @@
+//! Bodies that are searched and masked as they pass.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use hyper::header::{HeaderMap, HeaderValue};
+use tokio::time::Sleep;
+
+use super::super::{Coding, Failed, MaskedBody, Placeholders, SearchedBody};
+use super::{REAL, coding, masks, stands};
+
+/// How long nothing comes: longer than anything is held back.
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// A body of frames; none is a while in which nothing comes.
+struct Frames(VecDeque<Option<Frame<Bytes>>>, Option<Pin<Box<Sleep>>>);
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        loop {
+            if let Some(pause) = &mut self.1 {
+                std::task::ready!(pause.as_mut().poll(context));
+                self.1 = None;
+            }
+            match self.0.pop_front() {
+                Some(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
+                Some(None) => self.1 = Some(Box::pin(tokio::time::sleep(PAUSE))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+fn pieces(bytes: &[u8], length: usize) -> Frames {
+    let frames = bytes
+        .chunks(length)
+        .map(|piece| Some(Frame::data(Bytes::copy_from_slice(piece))));
+    Frames(frames.collect(), None)
+}
+
+fn trailers(value: &str) -> Frame<Bytes> {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-said", HeaderValue::from_str(value).unwrap());
+    Frame::trailers(headers)
+}
+
+type Read<Error> = (Vec<Vec<u8>>, Option<HeaderMap>, Option<Error>);
+
+/// All that a body has.
+fn read<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Read<B::Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (mut data, mut trailers) = (Vec::new(), None);
+        loop {
+            let frame = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+            match frame.await {
+                None => return (data, trailers, None),
+                Some(Err(error)) => return (data, trailers, Some(error)),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(piece) => data.push(piece.to_vec()),
+                    Err(frame) => trailers = frame.into_trailers().ok(),
+                },
+            }
+        }
+    })
+}
+
+#[test]
+fn what_comes_is_masked_in_every_coding_and_in_trailers() {
+    let masks = masks(&[REAL]);
+    let text = coding::text();
+    let expected = masks.whole(&text).unwrap();
+    assert!(stands(&text, REAL.as_bytes()) && !stands(&expected[..4000], REAL.as_bytes()));
+    for length in [1, 13, 100_000] {
+        let mut frames = pieces(&text, length);
+        frames.0.push_back(Some(trailers(REAL)));
+        let (data, trailers, error) = read(MaskedBody::new(frames, &masks, None));
+        assert!(error.is_none() && data.concat() == expected);
+        let said = trailers.unwrap()["x-said"].clone();
+        assert!(said.len() == REAL.len() && said != REAL);
+        for (coding, _, bytes) in coding::coded() {
+            let body = MaskedBody::new(pieces(&bytes, length), &masks, Some(coding));
+            assert!(body.is_decoded() && body.size_hint().exact().is_none());
+            let (data, _, error) = read(body);
+            assert!(error.is_none() && data.concat() == expected, "{coding:?}");
+        }
+    }
+    let cut = &coding::coded()[0].2[..500];
+    let (_, _, error) = read(MaskedBody::new(
+        pieces(cut, 100),
+        &masks,
+        Some(Coding::Gzip),
+    ));
+    assert!(matches!(error, Some(Failed::Undecodable(_))));
+}
+
+#[test]
+fn what_is_held_back_goes_on_when_nothing_more_comes() {
+    let mut frames = pieces(b"data: yes", 100);
+    frames.0.push_back(None);
+    frames.0.extend(pieces(b", no", 100).0);
+    let (data, _, error) = read(MaskedBody::new(frames, &masks(&[REAL]), None));
+    assert!(error.is_none());
+    assert_eq!(data, [&b"data: "[..], b"yes", b", ", b"no"]);
+}
+
+#[test]
+fn a_placeholder_ends_a_body_before_it_is_whole() {
+    let placeholders = Placeholders::new(vec![REAL.as_bytes().to_vec()]).unwrap();
+    let text = coding::text();
+    let harmless = vec![b'x'; 5000];
+    for length in [1, 13, 100_000] {
+        let body = SearchedBody::new(pieces(&text, length), &placeholders, None);
+        let (data, _, error) = read(body);
+        assert!(matches!(error, Some(Failed::Found(_))));
+        assert!(!stands(&data.concat(), REAL.as_bytes()));
+        for (coding, _, bytes) in coding::coded() {
+            let (data, _, error) = read(SearchedBody::new(
+                pieces(&bytes, length),
+                &placeholders,
+                Some(coding),
+            ));
+            assert!(matches!(error, Some(Failed::Found(_))), "{coding:?}");
+            assert!(data.concat().len() < bytes.len());
+        }
+        let mut frames = pieces(&harmless, length);
+        frames.0.push_back(Some(trailers("nothing")));
+        let (data, trailers, error) = read(SearchedBody::new(frames, &placeholders, None));
+        assert!(error.is_none() && trailers.is_some() && data.concat() == harmless);
+    }
+    let mut frames = pieces(&harmless, 1000);
+    frames.0.push_back(Some(trailers(REAL)));
+    let (_, trailers, error) = read(SearchedBody::new(frames, &placeholders, None));
+    assert!(trailers.is_none() && matches!(error, Some(Failed::Found(_))));
+    // What cannot be read does not leave.
+    let (data, _, error) = read(SearchedBody::new(
+        pieces(&harmless, 1000),
+        &placeholders,
+        Some(Coding::Gzip),
+    ));
+    assert!(data.is_empty() && matches!(error, Some(Failed::Undecodable(_))));
+}

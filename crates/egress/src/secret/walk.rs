@@ -1,0 +1,144 @@
+//! Whether a value stands at a place.
+
+use super::symbols::{self, Form, Style, Symbol};
+use super::units::{self, Unit};
+
+/// A value in one of its forms.
+#[derive(Clone, Copy)]
+pub(super) struct Written<'a> {
+    pub(super) value: &'a [u8],
+    pub(super) form: Form,
+}
+
+/// How far a value goes from a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// To here.
+    Whole(usize),
+    /// To here, the end of what there is. A symbol that follows may be of it in part.
+    Nearly(usize),
+    /// To the end of what there is.
+    Partly,
+    /// It is another one.
+    Not,
+}
+
+impl Written<'_> {
+    fn symbol(self, place: usize) -> Option<Symbol> {
+        symbols::at(self.form, self.value, place)
+    }
+
+    /// Whether the value, from its symbol at `place` on, stands in these bytes from `at`
+    /// on. How many bytes each of its symbols takes is added to `lengths`.
+    ///
+    /// Of the symbols of base64 those at the ends may be of the value in part; without them it
+    /// stands there as well.
+    ///
+    /// A value may itself have what looks like an escape. Then both ways are tried.
+    pub(super) fn forward(
+        self,
+        mut place: usize,
+        bytes: &[u8],
+        mut at: usize,
+        lengths: &mut Vec<u8>,
+    ) -> Reach {
+        loop {
+            let Some(symbol) = self.symbol(place) else {
+                return Reach::Whole(at);
+            };
+            let rest = bytes.get(at..).unwrap_or_default();
+            let (none_left, other) = match symbol.is_whole() || place == 0 {
+                true => (Reach::Partly, Reach::Not),
+                false => (Reach::Nearly(at), Reach::Whole(at)),
+            };
+            let is_plain = rest.first().is_some_and(|byte| symbol.is(*byte));
+            let length = match units::read(rest) {
+                None => return none_left,
+                Some(Unit::Plain(_)) if is_plain => 1,
+                Some(Unit::Escaped(byte, length)) if symbol.is(byte) => {
+                    if is_plain {
+                        let known = lengths.len();
+                        lengths.push(length as u8);
+                        let reach = self.forward(place + 1, bytes, at + length, lengths);
+                        if reach != Reach::Not {
+                            return reach;
+                        }
+                        lengths.truncate(known);
+                        1
+                    } else {
+                        length
+                    }
+                }
+                Some(Unit::Escaped(..)) if is_plain => 1,
+                Some(Unit::Begun) if is_plain => {
+                    lengths.push(1);
+                    let reach = self.forward(place + 1, bytes, at + 1, lengths);
+                    return match reach {
+                        Reach::Whole(_) | Reach::Nearly(_) => reach,
+                        Reach::Partly | Reach::Not => Reach::Partly,
+                    };
+                }
+                Some(Unit::Begun) => return none_left,
+                Some(Unit::Plain(_) | Unit::Escaped(..)) => return other,
+            };
+            lengths.push(length as u8);
+            (place, at) = (place + 1, at + length);
+        }
+    }
+
+    /// Where the value begins whose symbol at `place` stands at `at`, and by which of its
+    /// symbols, if those before it do. Of two places it is the earlier one.
+    pub(super) fn backward(self, place: usize, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+        let Some(before) = place.checked_sub(1) else {
+            return Some((at, 0));
+        };
+        let symbol = self.symbol(before)?;
+        let without = (before == 0 && !symbol.is_whole()).then_some((at, 1));
+        for length in [units::BYTES_MAX, 4, 3, 2] {
+            let Some(start) = at.checked_sub(length) else {
+                continue;
+            };
+            if !matches!(bytes.get(start), Some(b'%' | b'\\')) {
+                continue;
+            }
+            let written = bytes.get(start..at).and_then(units::read);
+            if let Some(Unit::Escaped(byte, read)) = written
+                && read == length
+                && symbol.is(byte)
+                && let Some(found) = self.backward(before, bytes, start)
+            {
+                return Some(found);
+            }
+        }
+        let start = at.checked_sub(1);
+        let plain = start.filter(|start| bytes.get(*start).is_some_and(|byte| symbol.is(*byte)));
+        plain.map_or(without, |start| self.backward(before, bytes, start))
+    }
+
+    /// What stands in these bytes from this symbol on, as the other value in the same form;
+    /// as long as it is.
+    pub(super) fn replaced(self, first: usize, bytes: &[u8], other: &[u8]) -> Vec<u8> {
+        let mut lengths = Vec::new();
+        self.forward(first, bytes, 0, &mut lengths);
+        let style = Style::of(bytes);
+        let mut out = Vec::with_capacity(bytes.len());
+        let mut rest = bytes;
+        for (place, length) in (first..).zip(&lengths) {
+            let Some((written, after)) = rest.split_at_checked(usize::from(*length)) else {
+                break;
+            };
+            rest = after;
+            let own = self.symbol(place);
+            let other = symbols::at(self.form, other, place);
+            let byte = match (written, units::read(written)) {
+                ([byte], _) => *byte,
+                (_, Some(Unit::Plain(byte) | Unit::Escaped(byte, _))) => byte,
+                (_, Some(Unit::Begun) | None) => break,
+            };
+            if let (Some(own), Some(other)) = (own, other) {
+                units::write_like(written, own.replaced(byte, other, style), &mut out);
+            }
+        }
+        out
+    }
+}
