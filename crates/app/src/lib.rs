@@ -12,6 +12,7 @@ mod changes;
 mod conclusion;
 mod configuration;
 mod console;
+mod credentials;
 mod decision;
 mod delegation;
 mod denied;
@@ -29,7 +30,6 @@ pub mod render;
 mod review;
 mod run;
 mod secret;
-mod secrets;
 mod upkeep;
 mod why;
 

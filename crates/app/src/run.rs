@@ -22,10 +22,10 @@ use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::console::{Console, ConsoleSettings, terminal_size};
+use crate::credentials;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::reached;
-use crate::secrets;
 use crate::upkeep::requested_profile;
 
 /// Runs a command in a boundary; returns its exit status.
@@ -54,7 +54,7 @@ fn carry_out(
     let files = PolicyFiles::read(&places, Some(&workspace))?;
     let rules = compiled(arguments, &files, &host)?;
     tell(rules.notices(), output);
-    let handover = secrets::read(&rules, output)?;
+    let handover = credentials::read(&rules, &places, output)?;
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);

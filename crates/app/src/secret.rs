@@ -6,7 +6,7 @@ mod typed;
 use std::io::{IsTerminal, Read};
 
 use atoll_egress::{SECRET_BYTES_MAX, VaultFault, VaultKey};
-use atoll_model::{civil_date, format_duration};
+use atoll_model::{SecretName, civil_date, format_duration};
 use atoll_store::{Durability, KeyKept, StateDir, Vault, VaultError, VaultKeyFile, host_text};
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -211,6 +211,22 @@ fn lock(places: &Places, output: &Output) -> Result<u8, Failure> {
         false => "It was not unlocked.\n",
     });
     Ok(0)
+}
+
+/// A secret in the clear, for the process that carries connections alone.
+pub fn open(places: &Places, name: &SecretName) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let vault = existing(places)?;
+    let sealed = vault
+        .as_ref()
+        .and_then(|vault| Some((vault, vault.secrets().get(name)?)));
+    let Some((vault, secret)) = sealed else {
+        return Err(Failure::new(format!("there is no secret {name}"))
+            .because("a credential of the profile is to come from it")
+            .advise(format!("atoll secret set {name}")));
+    };
+    let key = key_of(places, vault)?;
+    let opened = key.open(name.as_str(), &secret.sealed);
+    Ok(opened.map_err(Stopped::from)?)
 }
 
 /// The key of a vault, from wherever it is kept; a new one where nothing is sealed yet.

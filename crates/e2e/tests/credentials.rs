@@ -110,6 +110,37 @@ fn a_bound_request_gets_the_real_key_and_the_program_none() {
     assert!(!outcome.err().contains("alert"), "{outcome}");
 }
 
+#[test]
+fn a_secret_of_the_vault_is_put_in() {
+    let name = "a_secret_of_the_vault_is_put_in";
+    let sealed = HEADER.replace("environment = \"GITHUB_TOKEN\"", "vault = \"hub\"");
+    let sealed = format!("{sealed}variable = \"HUB_TOKEN\"\n");
+    let Some(world) = world(name, &sealed) else {
+        return;
+    };
+    let script = format!(
+        "{CURL} -H \"Authorization: Bearer $HUB_TOKEN\" https://example.com/v1/sealed; \
+         echo \"is $HUB_TOKEN\""
+    );
+    let missing = online(&world, &script).expect_status(125);
+    missing.is_clear_error(["there is no secret hub", "atoll secret set hub"]);
+    let set = world.atoll(["secret", "set", "hub"]);
+    let _ = set.stdin(format!("{REAL}\n")).run().success();
+
+    let outcome = online(&world, &script).success();
+    let reached = requests(&world);
+    assert!(outcome.out().contains("welcome"), "{outcome}\n{reached}");
+    assert_eq!(reached.matches(&format!("Bearer {REAL}")).count(), 1);
+    assert!(outcome.out().contains("is ghp_"), "{outcome}");
+    assert!(!outcome.out().contains(REAL), "{outcome}");
+
+    let passphrase = world.atoll(["secret", "key", "passphrase"]);
+    let _ = passphrase.stdin("some words for a test").run().success();
+    let locked = online(&world, &script).expect_status(125);
+    locked.is_clear_error(["it is locked", "atoll secret unlock"]);
+    assert!(!requests(&world).contains("/v1/sealed"));
+}
+
 /// Where a placeholder is not for, with what curl is given to send it there.
 const ELSEWHERE: &[[&str; 2]] = &[
     [

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use atoll_model::SecretName;
 use atoll_model::network::{
     Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern,
     PathPattern, Place as Spot, Ports, Reach, Scheme, parse_method,
@@ -42,6 +43,8 @@ pub enum CredentialSource {
     Variable(String),
     /// A file of the host's, absolute: its content without the end of its last line.
     File(PathBuf),
+    /// A secret of the vault.
+    Vault(SecretName),
 }
 
 /// A credential of these rules.
@@ -67,6 +70,7 @@ pub(crate) struct Written {
 enum WrittenSource {
     Variable(String),
     File(Place),
+    Vault(SecretName),
 }
 
 impl WrittenSource {
@@ -74,7 +78,7 @@ impl WrittenSource {
     fn variable(&self) -> Option<String> {
         match self {
             Self::Variable(name) => Some(name.clone()),
-            Self::File(_) => None,
+            Self::File(_) | Self::Vault(_) => None,
         }
     }
 }
@@ -85,6 +89,7 @@ impl Written {
             source: match self.source {
                 WrittenSource::Variable(name) => CredentialSource::Variable(name),
                 WrittenSource::File(place) => CredentialSource::File(place.resolve(home)),
+                WrittenSource::Vault(secret) => CredentialSource::Vault(secret),
             },
             binding: self.binding,
             variable: self.variable,
@@ -216,12 +221,18 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
     let (at, mut section) = document.placed(within, "source", "credential.NAME.source")?;
     let variable = document.text(&mut section, "environment", parse_variable);
     let file = document.text(&mut section, "file", parse_place);
-    document.end(section, &["environment", "file"]);
-    match (variable, file) {
-        (Some(name), None) => Some(WrittenSource::Variable(name.value)),
-        (None, Some(place)) => Some(WrittenSource::File(place.value)),
-        (Some(_), Some(_)) | (None, None) => {
-            let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }";
+    let secret = document.text(&mut section, "vault", |text| {
+        let secret = text.parse::<SecretName>();
+        secret.map_err(|error| Complaint::from(format!("{text:?}: {error}")))
+    });
+    document.end(section, &["environment", "file", "vault"]);
+    match (variable, file, secret) {
+        (Some(name), None, None) => Some(WrittenSource::Variable(name.value)),
+        (None, Some(place), None) => Some(WrittenSource::File(place.value)),
+        (None, None, Some(secret)) => Some(WrittenSource::Vault(secret.value)),
+        (_, _, _) => {
+            let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
+                        { vault = \"token\" }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -388,6 +399,9 @@ impl Credential {
             CredentialSource::Variable(name) => format!("{{ environment = {} }}", quoted(name)),
             CredentialSource::File(path) => {
                 format!("{{ file = {} }}", quoted(&path.to_string_lossy()))
+            }
+            CredentialSource::Vault(secret) => {
+                format!("{{ vault = {} }}", quoted(secret.as_str()))
             }
         };
         let to = to.iter().map(|to| quoted(&to.to_string())).collect();

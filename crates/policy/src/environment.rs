@@ -129,7 +129,7 @@ fn placeholder(credential: &Credential, facts: &Facts<'_>) -> Option<OsString> {
 fn is_source(credential: &Credential, name: &OsStr) -> bool {
     match &credential.source {
         CredentialSource::Variable(variable) => name == OsStr::new(variable),
-        CredentialSource::File(_) => false,
+        CredentialSource::File(_) | CredentialSource::Vault(_) => false,
     }
 }
 

@@ -119,6 +119,19 @@ impl Handover {
         put
     }
 
+    /// Takes a credential that the caller has read, who overwrites it afterwards.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn take_value(
+        &mut self,
+        name: &CredentialName,
+        value: &[u8],
+        disguise: Disguise<'_>,
+    ) -> Result<(), SourceError> {
+        self.put(name, value, disguise)
+    }
+
     fn put(
         &mut self,
         name: &CredentialName,

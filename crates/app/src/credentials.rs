@@ -3,12 +3,14 @@
 use atoll_policy::{CredentialSource, Rules};
 use atoll_sandbox::{Handover, SourceError};
 
+use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
+use crate::secret;
 
 /// Reads them; none where the rules name none. To be called before anybody takes a copy of
 /// the environment: they are not in it any more afterwards.
-pub fn read(rules: &Rules, output: &Output) -> Result<Option<Handover>, Failure> {
+pub fn read(rules: &Rules, places: &Places, output: &Output) -> Result<Option<Handover>, Failure> {
     if rules.credentials().next().is_none() {
         return Ok(None);
     }
@@ -33,6 +35,15 @@ pub fn read(rules: &Rules, output: &Output) -> Result<Option<Handover>, Failure>
                          `chmod go-rwx {text}` keeps it"
                     ));
                 }
+            }
+            CredentialSource::Vault(wanted) => {
+                let value = secret::open(places, wanted)?;
+                handover
+                    .take_value(name, &value, &atoll_egress::disguise)
+                    .map_err(|error| {
+                        let text = format!("the vault's secret {wanted}");
+                        unread(name.as_str(), &text, &error)
+                    })?;
             }
         }
     }
