@@ -370,17 +370,20 @@ pub fn private(fault: &PrivateFault) -> String {
     }
 }
 
+/// What is left where a vault or its key is gone.
+const LOST: &str = "Without it the secrets are lost: remove each of `atoll secret list` by \
+                    `atoll secret rm NAME …`, then put them in again";
+
 /// What to do about a vault that cannot be used.
 pub fn vault(error: &VaultError) -> String {
     match error {
         VaultError::Private(fault) => private(fault),
-        VaultError::Unreadable { path, .. } => format!(
+        VaultError::Unreadable { path, .. } if path.ends_with("secrets.json") => format!(
             "mv {0} {0}.broken, and put the secrets in again: atoll secret set NAME",
             path.display()
         ),
-        VaultError::KeyMissing(path) => format!(
-            "bring {} back from where you keep copies; without it the secrets are lost: \
-             atoll secret rm NAME, and put them in again",
+        VaultError::Unreadable { path, .. } | VaultError::KeyMissing(path) => format!(
+            "bring {} back from where you keep copies. {LOST}",
             path.display()
         ),
         VaultError::Full => "atoll secret rm NAME makes room".to_owned(),

@@ -1,6 +1,8 @@
 //! The credentials of a run: read before anything else that could keep them, and handed on.
 
-use atoll_policy::{CredentialSource, Rules};
+use std::path::Path;
+
+use atoll_policy::{Credential, CredentialSource, Rules};
 use atoll_sandbox::{Handover, SourceError};
 
 use crate::configuration::Places;
@@ -10,22 +12,44 @@ use crate::secret;
 
 /// Reads them; none where the rules name none. To be called before anybody takes a copy of
 /// the environment: they are not in it any more afterwards.
-pub fn read(rules: &Rules, places: &Places, output: &Output) -> Result<Option<Handover>, Failure> {
+pub fn read(
+    rules: &Rules,
+    places: &Places,
+    workspace: &Path,
+    output: &Output,
+) -> Result<Option<Handover>, Failure> {
     if rules.credentials().next().is_none() {
         return Ok(None);
     }
     let mut handover = Handover::new().doing("credentials cannot be handed on")?;
+    let mut taken: Vec<&str> = Vec::new();
     for credential in rules.credentials() {
         let name = &credential.binding.name;
         match &credential.source {
-            CredentialSource::Variable(variable) => handover
-                .take_variable(name, variable, &atoll_egress::disguise)
-                .map_err(|error| {
-                    let text = format!("the variable {variable}");
-                    unread(name.as_str(), &text, &error)
-                })?,
+            // Once, for all that it is for: afterwards it is empty.
+            CredentialSource::Variable(variable) if taken.contains(&variable.as_str()) => {}
+            CredentialSource::Variable(variable) => {
+                let is_its = |one: &&Credential| one.source == credential.source;
+                let its = rules.credentials().filter(is_its);
+                let names: Vec<_> = its.map(|one| &one.binding.name).collect();
+                taken.push(variable);
+                handover
+                    .take_variable(&names, variable, &atoll_egress::disguise)
+                    .map_err(|error| {
+                        let text = format!("the variable {variable}");
+                        unread(name.as_str(), &text, &error)
+                    })?;
+            }
             CredentialSource::File(path) => {
                 let text = path.display().to_string();
+                // By its own name, whatever leads to it; what policy sees is what is written.
+                let real = path.canonicalize();
+                if real.is_ok_and(|real| rules.shows(&real, workspace)) {
+                    let what = format!("credential {name}: {text} can be read inside");
+                    return Err(Failure::new(what)
+                        .because("a program is to hold what stands for it alone")
+                        .advise("keep it where no sandbox looks, or in the vault: atoll secret set NAME"));
+                }
                 let is_open = handover
                     .read_file(name, path, &atoll_egress::disguise)
                     .map_err(|error| unread(name.as_str(), &text, &error))?;
@@ -59,8 +83,9 @@ fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
         SourceError::File { .. } | SourceError::Empty | SourceError::TooLong => {
             "atoll profile show NAME shows where it is looked for".to_owned()
         }
+        SourceError::Unfit(_) => "ask its issuer for another one".to_owned(),
         SourceError::Unprintable => "a credential is one line of plain text".to_owned(),
-        SourceError::NoRandom | SourceError::Kernel(_) => "try again".to_owned(),
+        SourceError::Kernel(_) => "try again".to_owned(),
     };
     Failure::new(what).because(error).advise(advice)
 }

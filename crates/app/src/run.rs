@@ -54,7 +54,7 @@ fn carry_out(
     let files = PolicyFiles::read(&places, Some(&workspace))?;
     let rules = compiled(arguments, &files, &host)?;
     tell(rules.notices(), output);
-    let handover = credentials::read(&rules, &places, output)?;
+    let handover = credentials::read(&rules, &places, &workspace, output)?;
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);

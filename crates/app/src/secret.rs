@@ -134,11 +134,17 @@ fn keep_key(
         let key = key_of(places, vault)?;
         match &passphrase {
             None => {
-                key_file(places)?.write(key.expose())?;
+                key_file(places, vault)?.write(key.expose())?;
                 vault.keep_key(KeyKept::File);
             }
             Some(passphrase) => {
-                let wrapped = key.wrap(passphrase)?;
+                // Another key: who has a copy of a file with the old one opens nothing.
+                let new = VaultKey::generate()?;
+                vault.reseal(|name, sealed| {
+                    let secret = key.open(name.as_str(), sealed)?;
+                    new.seal(name.as_str(), &secret)
+                })?;
+                let wrapped = new.wrap(passphrase)?;
                 vault.keep_key(KeyKept::Passphrase { wrapped });
             }
         }
@@ -146,27 +152,38 @@ fn keep_key(
     })?;
     let kept = match to {
         KeyPlace::File => "file",
-        KeyPlace::Passphrase => {
-            // Only now that the vault says so: what is cut short before leaves both.
-            key_file(places)?.remove().map_err(Stopped::from)?;
-            "passphrase"
-        }
+        KeyPlace::Passphrase => "passphrase",
     };
+    // Only now that the vault says so, and while nobody else changes it: what is cut short
+    // before leaves both ways.
+    Vault::change(&state, |vault| {
+        if matches!(vault.key(), KeyKept::Passphrase { .. }) {
+            key_file(places, vault)?.remove()?;
+        }
+        // What an unlock has kept may open nothing any more.
+        keyring::forget(vault.path());
+        Ok::<(), Stopped>(())
+    })?;
     record(&state, "vault.key-kept", json!({ "how": kept }))?;
     show_key(places, output)
 }
 
 fn show_key(places: &Places, output: &Output) -> Result<u8, Failure> {
     let vault = existing(places)?;
-    let text = match vault.as_ref().map(|vault| (vault.key(), vault.path())) {
+    let text = match vault.as_ref().map(|vault| (vault.key(), vault)) {
         None => "There are no secrets yet, and no key.\n".to_owned(),
-        Some((KeyKept::File, _)) => {
-            let path = key_file(places)?.path();
+        Some((KeyKept::File, vault)) => {
+            let file = key_file(places, vault)?;
+            let is_there = file.read(|_| ()).map_err(Stopped::from)?.is_some();
+            let path = file.path();
             let path = printable(path.as_os_str().as_encoded_bytes());
-            format!("The key is in {path}.\n")
+            match is_there {
+                true => format!("The key is in {path}.\n"),
+                false => format!("The key is to be in {path}, and is not there.\n"),
+            }
         }
-        Some((KeyKept::Passphrase { .. }, path)) => {
-            let now = match keyring::key(path) {
+        Some((KeyKept::Passphrase { .. }, vault)) => {
+            let now = match keyring::key(vault.path()) {
                 Some(_) => "unlocked",
                 None => "locked",
             };
@@ -231,10 +248,19 @@ pub fn open(places: &Places, name: &SecretName) -> Result<Zeroizing<Vec<u8>>, Fa
 
 /// The key of a vault, from wherever it is kept; a new one where nothing is sealed yet.
 fn key_of(places: &Places, vault: &Vault) -> Result<VaultKey, Stopped> {
+    let key = kept_key(places, vault)?;
+    // Another one would seal what the rest of the vault's key does not open.
+    if let Some((name, secret)) = vault.secrets().iter().next() {
+        key.open(name.as_str(), &secret.sealed)?;
+    }
+    Ok(key)
+}
+
+fn kept_key(places: &Places, vault: &Vault) -> Result<VaultKey, Stopped> {
     match vault.key() {
         KeyKept::Passphrase { .. } => keyring::key(vault.path()).ok_or(Stopped::Locked),
         KeyKept::File => {
-            let file = key_file(places)?;
+            let file = key_file(places, vault)?;
             match file.read(VaultKey::from_bytes)? {
                 Some(key) => Ok(key?),
                 None if vault.secrets().is_empty() => {
@@ -248,8 +274,8 @@ fn key_of(places: &Places, vault: &Vault) -> Result<VaultKey, Stopped> {
     }
 }
 
-fn key_file(places: &Places) -> Result<VaultKeyFile, Stopped> {
-    Ok(VaultKeyFile::below(&places.config)?)
+fn key_file(places: &Places, vault: &Vault) -> Result<VaultKeyFile, Stopped> {
+    Ok(VaultKeyFile::of(vault, &places.config)?)
 }
 
 fn existing(places: &Places) -> Result<Option<Vault>, Failure> {

@@ -141,6 +141,51 @@ fn a_secret_of_the_vault_is_put_in() {
     assert!(!requests(&world).contains("/v1/sealed"));
 }
 
+/// A binding to methods holds for what servers take for one, too.
+#[test]
+fn a_method_that_is_said_elsewhere_gets_no_credential() {
+    let name = "a_method_that_is_said_elsewhere_gets_no_credential";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let bound = format!("{CURL} -H \"Authorization: Bearer $GITHUB_TOKEN\"");
+    let script = format!(
+        "{bound} -H 'X-HTTP-Method-Override: DELETE' https://example.com/v1/said; \
+         {bound} -H 'X-Other: DELETE' https://example.com/v1/control"
+    );
+    let outcome = online(&world, &script);
+    let reached = requests(&world);
+    assert!(!reached.contains("/v1/said"), "{outcome}\n{reached}");
+    assert!(reached.contains("/v1/control"), "{outcome}\n{reached}");
+}
+
+#[test]
+fn a_file_that_can_be_read_inside_is_no_source() {
+    let world = World::new("a_file_that_can_be_read_inside_is_no_source");
+    let token = "a-token-that-nobody-is-to-read-7";
+    let start = |file: &Path| {
+        let credential = format!(
+            "[credential.a]\nsource = {{ file = \"{}\" }}\nto = \"example.com\"\nplace = {{ header = \"x-key\" }}\n\
+             variable = \"KEY\"\n",
+            file.display()
+        );
+        world.profile("bound", &credential);
+        let run = ["run", "--discard", "--profile", "bound", "--", "true"];
+        world.atoll(run).run()
+    };
+    let beside = world.top().join("beside");
+    world.write(&beside, token);
+    let _ = start(&beside).success();
+    world.write(world.workspace().join("token"), token);
+    let led = world.top().join("led");
+    std::os::unix::fs::symlink(world.workspace().join("token"), &led).unwrap();
+    for file in [world.workspace().join("token"), led] {
+        let refused = start(&file);
+        assert_ne!(refused.code(), 0, "{refused}");
+        refused.is_clear_error(["can be read inside"]);
+    }
+}
+
 /// Where a placeholder is not for, with what curl is given to send it there.
 const ELSEWHERE: &[[&str; 2]] = &[
     [
@@ -273,7 +318,7 @@ fn a_placeholder_is_no_part_of_a_host_that_is_asked_for() {
         return;
     };
     let script = format!(
-        "{CURL} https://$GITHUB_TOKEN.example.com/; {CURL} -x http://proxy.atoll.internal:3128 --noproxy '' \
+        "{CURL} https://$GITHUB_TOKEN.example.net/; {CURL} https://$GITHUB_TOKEN.example.com/; {CURL} -x http://proxy.atoll.internal:3128 --noproxy '' \
          https://$GITHUB_TOKEN.example.com/; {CURL} https://nobody-knows-this.example.com/; true"
     );
     let outcome = online(&world, &script);
@@ -283,7 +328,44 @@ fn a_placeholder_is_no_part_of_a_host_that_is_asked_for() {
     assert!(asked.contains("nobody-knows-this.example.com"), "{asked}");
     let refused = events(&world, "flow.refused");
     let of_credential = refused.iter().filter(|one| one["credential"] == "github");
-    assert!(of_credential.count() > 0, "{refused:?}\n{outcome}");
+    let hosts: Vec<String> = of_credential.map(|one| one["host"].to_string()).collect();
+    for beneath in [".example.net\"", ".example.com\""] {
+        let has = hosts.iter().any(|host| host.ends_with(beneath));
+        assert!(has, "{beneath}: {refused:?}\n{outcome}");
+    }
+    // Nobody is told to allow a host by a name that has a placeholder in it.
+    let why = world.atoll(["why", "last"]).run().success();
+    assert!(!why.out().contains("--allow ghp_"), "{why}");
+}
+
+#[test]
+fn one_variable_serves_several_credentials() {
+    let name = "one_variable_serves_several_credentials";
+    let basic = HEADER
+        .replace("[credential.github]", "[credential.git]")
+        .replace(
+            "header = \"authorization\", form = \"Bearer {}\"",
+            "basic = \"git\"",
+        )
+        .replace("/v1/**", "/git");
+    let Some(world) = world(name, &format!("{HEADER}{basic}variable = \"GIT\"\n")) else {
+        return;
+    };
+    let script = format!(
+        "{CURL} -H \"Authorization: Bearer $GITHUB_TOKEN\" https://example.com/v1/api; \
+         {CURL} -u \"git:$GIT\" https://example.com/git; test \"$GIT\" != \"$GITHUB_TOKEN\""
+    );
+    let outcome = online(&world, &script).success();
+    let reached = requests(&world);
+    assert!(
+        reached.contains(&format!("Bearer {REAL}")),
+        "{reached}\n{outcome}"
+    );
+    assert_eq!(
+        outcome.out().matches("welcome").count(),
+        2,
+        "{reached}\n{outcome}"
+    );
 }
 
 #[test]
@@ -299,7 +381,7 @@ fn keys_from_files_go_into_basic_authentication_and_queries() {
     let Some(world) = world(name, "") else {
         return;
     };
-    let real = world.path("token");
+    let real = world.top().join("token");
     world.write(&real, format!("{REAL}\n"));
     for (place, bound, elsewhere) in [
         (
@@ -435,11 +517,13 @@ fn a_credential_that_is_not_there_lets_nothing_start() {
         ),
         ("file = \"/nowhere/token\"", "cannot be read"),
         ("file = \"~/empty\"", "it is empty"),
+        ("file = \"~/short\"", "shorter than 16"),
         ("file = \"~/long\"", "it is longer than"),
         ("file = \"~/lines\"", "other characters"),
         ("file = \"~/pipe\"", "no regular file"),
     ] {
         world.write(world.home().join("empty"), "\n");
+        world.write(world.home().join("short"), "pass\n");
         world.write(world.home().join("long"), "a".repeat(9000));
         world.write(world.home().join("lines"), "one\ntwo\n");
         if !world.home().join("pipe").exists() {
@@ -465,7 +549,7 @@ fn a_credential_that_is_not_there_lets_nothing_start() {
         outcome.is_clear_error([said]);
     }
     // The control: one that is there lets it start, with what stands for it.
-    world.write(world.home().join("there"), "pass\n");
+    world.write(world.home().join("there"), "correct-horse-battery-77\n");
     world.profile(
         "bound",
         "[credential.a]\nsource = { file = \"~/there\" }\nto = \"example.com\"\nplace = { header = \"x-key\" }\n\

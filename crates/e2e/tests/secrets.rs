@@ -41,6 +41,13 @@ fn holding(world: &World, wanted: &str) -> Vec<PathBuf> {
     files(world.top()).into_iter().filter(holds).collect()
 }
 
+/// The file with the vault's key.
+fn key_file(world: &World) -> PathBuf {
+    let mut all = files(&world.config()).into_iter();
+    let is_key = |path: &PathBuf| path.extension().is_some_and(|end| end == "key");
+    all.find(is_key).expect("there is a key")
+}
+
 fn set(world: &World, name: &str, value: &str) {
     let set = world.atoll(["secret", "set", name]).stdin(value);
     set.run().success().says(["sealed"]);
@@ -69,7 +76,7 @@ fn a_secret_is_nowhere_in_the_clear() {
     assert_eq!(names(&world), ["github", "other"]);
     assert_eq!(holding(&world, CANARY), [] as [PathBuf; 0]);
     let vault = world.state().join("atoll/vault/secrets.json");
-    let key = world.config().join("atoll/vault.key");
+    let key = key_file(&world);
     for private in [&vault, &key] {
         let mode = fs::metadata(private).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600, "{}", private.display());
@@ -138,19 +145,19 @@ fn what_cannot_be_kept_is_told() {
 fn a_key_that_is_gone_or_open_to_others_is_refused() {
     let world = World::new("a_key_that_is_gone_or_open_to_others_is_refused");
     set(&world, "a", CANARY);
-    let key = world.config().join("atoll/vault.key");
+    let key = key_file(&world);
     let mode = |mode: u32| fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
     mode(0o640);
     let refused = world.atoll(["secret", "set", "b"]).stdin("x").run();
     refused
         .expect_status(125)
-        .is_clear_error(["vault.key", "chmod go="]);
+        .is_clear_error(["vault-", "chmod go="]);
     mode(0o600);
     fs::rename(&key, world.path("kept")).unwrap();
     let refused = world.atoll(["secret", "set", "b"]).stdin("x").run();
     refused
         .expect_status(125)
-        .is_clear_error(["not there", "vault.key"]);
+        .is_clear_error(["not there", "vault-"]);
     assert!(!key.exists(), "no other key takes its place");
     fs::rename(world.path("kept"), &key).unwrap();
     set(&world, "b", "x");
@@ -161,10 +168,11 @@ fn a_key_that_is_gone_or_open_to_others_is_refused() {
 fn a_passphrase_keeps_the_key() {
     let world = World::new("a_passphrase_keeps_the_key");
     set(&world, "a", CANARY);
-    let key = world.config().join("atoll/vault.key");
+    let key = key_file(&world);
     let short = world.atoll(["secret", "key", "passphrase"]).stdin("short");
     short.run().expect_status(125).is_clear_error(["too short"]);
     assert!(key.exists());
+    let old = fs::read(&key).unwrap();
     let kept = world
         .atoll(["secret", "key", "passphrase"])
         .stdin(PASSPHRASE);
@@ -211,6 +219,13 @@ fn a_passphrase_keeps_the_key() {
     let _ = world.atoll(["secret", "lock"]).run().success();
     set(&world, "c", "y");
     assert_eq!(names(&world), ["a", "b", "c"]);
+    // A copy of the key from before the passphrase opens nothing.
+    let new = fs::read(&key).unwrap();
+    fs::write(&key, old).unwrap();
+    let other = world.atoll(["secret", "set", "d"]).stdin("x").run();
+    other.expect_status(125).is_clear_error(["another key"]);
+    fs::write(&key, new).unwrap();
+    set(&world, "d", "y");
     assert_eq!(holding(&world, PASSPHRASE), [] as [PathBuf; 0]);
 }
 

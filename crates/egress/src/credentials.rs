@@ -8,32 +8,36 @@ use std::os::fd::{AsFd, OwnedFd};
 use atoll_model::network::{
     Binding, CREDENTIAL_BYTES_MAX, CredentialName, HostPart, Network, Placeholder,
 };
-use atoll_sys::{memory, socket};
+use atoll_sys::socket;
+use hyper::HeaderMap;
 
-/// How many characters of a placeholder nobody can guess, at least.
-const UNKNOWN_MIN: usize = 20;
+use crate::secret::{self, Masks, Secret};
 
 /// The credentials of one sandbox.
-#[derive(Debug, Default)]
-pub(crate) struct Credentials(Vec<Held>);
+#[derive(Default)]
+pub(crate) struct Credentials {
+    held: Vec<Held>,
+    /// What makes of their values in answers the placeholders again.
+    masks: Option<Masks>,
+}
 
 /// One of them.
 pub(crate) struct Held {
     pub(crate) binding: Binding,
     /// What stands for it inside: printable ASCII.
     pub(crate) placeholder: String,
-    real: Vec<u8>,
+    real: Secret,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("Credentials").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Held {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.debug_struct("Held").finish_non_exhaustive()
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        memory::erase(&mut self.real);
     }
 }
 
@@ -44,7 +48,7 @@ impl Held {
 
     /// What it is: printable ASCII.
     pub(crate) fn real(&self) -> &[u8] {
-        &self.real
+        self.real.expose()
     }
 }
 
@@ -64,17 +68,41 @@ impl Credentials {
             let mut real = vec![0_u8; CREDENTIAL_BYTES_MAX];
             let (got, _) = socket::receive(values.as_fd(), &mut real)?;
             real.truncate(got);
+            let real = Secret::new(real)?;
             let one = Held {
                 binding: binding.ok_or_else(missing)?.clone(),
                 placeholder: placeholder.text,
                 real,
             };
-            if one.real.is_empty() || one.placeholder.is_empty() {
+            if one.real().is_empty() || one.placeholder.is_empty() {
                 return Err(missing());
             }
             held.push(one);
         }
-        Ok(Self(held))
+        Self::masked(held)
+    }
+
+    fn masked(held: Vec<Held>) -> io::Result<Self> {
+        if held.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut pairs = Vec::with_capacity(held.len());
+        for one in &held {
+            let secret = Secret::new(one.real().to_vec())?;
+            pairs.push((secret, one.placeholder.as_bytes().to_vec()));
+        }
+        let masks = Masks::new(pairs).map_err(io::Error::other)?;
+        Ok(Self {
+            held,
+            masks: Some(masks),
+        })
+    }
+
+    /// Makes of every real value in headers or trailers the placeholder again.
+    pub(crate) fn mask(&self, headers: &mut HeaderMap) {
+        if let Some(masks) = &self.masks {
+            masks.headers(headers);
+        }
     }
 
     #[cfg(test)]
@@ -82,13 +110,13 @@ impl Credentials {
         let one = |(binding, placeholder, real): (Binding, &str, &str)| Held {
             binding,
             placeholder: placeholder.to_owned(),
-            real: real.as_bytes().to_vec(),
+            real: Secret::new(real.as_bytes().to_vec()).unwrap(),
         };
-        Self(held.into_iter().map(one).collect())
+        Self::masked(held.into_iter().map(one).collect()).unwrap()
     }
 
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Held> {
-        self.0.iter()
+        self.held.iter()
     }
 
     /// The one whose placeholder is part of a host's name, which servers of names would be
@@ -100,10 +128,15 @@ impl Credentials {
 
     /// The same for a connection: which, and why it is not made.
     pub(crate) fn misused_by(&self, host: &HostPart) -> Option<(CredentialName, String)> {
-        if self.0.is_empty() {
-            return None;
+        match self.held.is_empty() {
+            true => None,
+            false => self.misused_in(&host.to_string()),
         }
-        let held = self.within_host(&host.to_string())?;
+    }
+
+    /// The same for a name that is asked for.
+    pub(crate) fn misused_in(&self, host: &str) -> Option<(CredentialName, String)> {
+        let held = self.within_host(host)?;
         let name = held.name();
         let why = format!("the placeholder of credential {name} is in its name");
         Some((name.clone(), why))
@@ -133,66 +166,15 @@ pub(crate) fn holds(text: &[u8], part: &[u8]) -> bool {
     false
 }
 
-/// What stands inside for a value, in its shape: what comes before its last `_` or `-` among
-/// the first characters stays, as does every character that is no letter or digit, and the
-/// rest becomes others of its kind.
-fn placeholder(real: &[u8], random: &mut impl FnMut(&mut [u8])) -> Vec<u8> {
-    const PREFIX_MAX: usize = 12;
-    let beginning = real
-        .get(..PREFIX_MAX.min(real.len() / 3))
-        .unwrap_or_default();
-    let last = beginning.iter().rposition(|byte| b"_-".contains(byte));
-    let prefix = last.map_or(0, |at| at + 1);
-    let mut unknown = 0;
-    let mut one = |kind: &[u8]| loop {
-        let mut byte = [0];
-        random(&mut byte);
-        let [byte] = byte;
-        // Each of them as likely as the others.
-        let even = 256 - 256 % kind.len();
-        if usize::from(byte) < even {
-            return kind
-                .get(usize::from(byte) % kind.len())
-                .copied()
-                .unwrap_or(b'x');
-        }
-    };
-    let mut made = Vec::with_capacity(real.len().max(UNKNOWN_MIN));
-    for (at, byte) in real.iter().enumerate() {
-        let kind: &[u8] = match byte {
-            _ if at < prefix => {
-                made.push(*byte);
-                continue;
-            }
-            b'0'..=b'9' => b"0123456789",
-            b'a'..=b'z' => b"abcdefghijklmnopqrstuvwxyz",
-            b'A'..=b'Z' => b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-            b'_' | b'-' | b'.' => {
-                made.push(*byte);
-                continue;
-            }
-            // Others mean something in some place of a request.
-            _ => b"abcdefghijklmnopqrstuvwxyz",
-        };
-        unknown += 1;
-        made.push(one(kind));
-    }
-    while unknown < UNKNOWN_MIN {
-        unknown += 1;
-        made.push(one(b"abcdefghijklmnopqrstuvwxyz0123456789"));
-    }
-    made
-}
-
-/// What stands inside for a value, by random numbers that nobody can guess. None where there
-/// are no such.
-#[must_use]
-pub fn disguise(real: &[u8]) -> Option<Vec<u8>> {
-    let source = rustls::crypto::aws_lc_rs::default_provider().secure_random;
-    let mut is_random = true;
-    let mut random = |bytes: &mut [u8]| is_random &= source.fill(bytes).is_ok();
-    let made = placeholder(real, &mut random);
-    is_random.then_some(made)
+/// What stands inside for a value, by random numbers that nobody can guess.
+///
+/// # Errors
+/// Why nothing can, in words.
+pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
+    let mut random = [0; 32];
+    aws_lc_rs::rand::fill(&mut random)
+        .map_err(|_| "there are no random numbers to make its placeholder of".to_owned())?;
+    secret::placeholder(real, &random).map_err(|unfit| unfit.to_string())
 }
 
 #[cfg(test)]
@@ -201,24 +183,15 @@ mod tests {
 
     #[test]
     fn a_placeholder_has_the_shape_of_what_it_stands_for_and_nothing_else_of_it() {
-        let mut state = 1_u8;
-        let mut random = |bytes: &mut [u8]| {
-            for byte in bytes {
-                state = state.wrapping_mul(197).wrapping_add(91);
-                *byte = state;
-            }
-        };
         let real = b"ghp_0123456789abcdefABCDEF012345678901";
-        let made = placeholder(real, &mut random);
+        let made = disguise(real).unwrap();
         assert_eq!(made.len(), real.len());
         assert!(made.starts_with(b"ghp_"), "{made:?}");
-        assert_ne!(made, real);
-        let kind = |byte: &u8| (byte.is_ascii_digit(), byte.is_ascii_lowercase());
-        assert!(made.iter().map(kind).eq(real.iter().map(kind)));
-        let short = placeholder(b"pass", &mut random);
-        assert!(short.len() >= UNKNOWN_MIN);
-        let first = disguise(real).unwrap();
-        assert_ne!(first, disguise(real).unwrap());
+        assert_ne!(made, disguise(real).unwrap());
+        // Nobody knows what of an unknown kind is not secret.
+        let made = disguise(b"550e8400-e29b-41d4-a716-446655440000").unwrap();
+        assert!(!made.starts_with(b"550e8400-"), "{made:?}");
+        assert!(disguise(b"password").unwrap_err().contains("shorter"));
     }
 
     #[test]

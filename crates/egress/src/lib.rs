@@ -175,6 +175,8 @@ pub fn program() -> u8 {
 /// # Errors
 /// [`EgressError`]: nothing was carried then.
 pub fn run(line: OwnedFd) -> Result<(), EgressError> {
+    // Before there is anything of a credential: another process of this user could look on.
+    rights::forbid_inspection().map_err(at("giving rights up"))?;
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let received = socket::receive(line.as_fd(), &mut message);
     let (got, given) = received.map_err(at("waiting for a description"))?;
@@ -293,7 +295,6 @@ fn confine() -> io::Result<()> {
         maximum: Some(MEMORY_BYTES_MAX),
     };
     setrlimit(Resource::Data, memory)?;
-    rights::forbid_inspection()?;
     rights::forbid_new_privileges()?;
     rights::keep_capabilities(0)?;
     Ruleset::new(landlock::version()?, Holds::AllButPorts)?.enter()?;
@@ -437,7 +438,12 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
 fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
     let dns::Answered { answer, refused } = dns::answer(question, &egress.network, &egress.names);
     if let Some(refused) = refused {
-        let why = refused.why;
+        // Nobody is to allow a host by a name with a placeholder in it.
+        let misused = egress.credentials.misused_in(&refused.name);
+        let (credentials, why) = match misused {
+            Some((credential, why)) => (vec![credential], why),
+            None => (Vec::new(), refused.why),
+        };
         let flow = Flow {
             kind: FlowKind::Name,
             host: refused.name,
@@ -447,7 +453,7 @@ fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
             rule: None,
             request: None,
             limit: None,
-            credentials: Vec::new(),
+            credentials,
         };
         egress.line.refuse(flow, why);
     }

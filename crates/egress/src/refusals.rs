@@ -18,6 +18,9 @@ pub(crate) struct Refusals {
     tunnels: Refused,
     requests: Refused,
     visits: Refused,
+    /// Those because of a credential's placeholder: nothing else takes their room, so that
+    /// nobody keeps them from being told of.
+    misuses: Refused,
 }
 
 /// Those of one kind.
@@ -35,6 +38,7 @@ impl Refusals {
     pub(crate) fn count(&mut self, flow: Flow, why: String) -> Option<FlowReport> {
         let kind = flow.kind;
         let of_kind = match kind {
+            _ if !flow.credentials.is_empty() => &mut self.misuses,
             FlowKind::Name => &mut self.names,
             FlowKind::Tunnel => &mut self.tunnels,
             FlowKind::Request => &mut self.requests,
@@ -60,7 +64,9 @@ impl Refusals {
         let tunnels = self.tunnels.rest(FlowKind::Tunnel);
         let requests = self.requests.rest(FlowKind::Request);
         let visits = self.visits.rest(FlowKind::Published);
-        names.chain(tunnels).chain(requests).chain(visits)
+        let misuses = self.misuses.rest(FlowKind::Request);
+        let all = names.chain(tunnels).chain(requests).chain(visits);
+        all.chain(misuses)
     }
 }
 

@@ -350,6 +350,32 @@ fn a_new_host_is_told_of_after_many_refusals_of_another() {
 }
 
 #[test]
+fn many_refusals_hide_no_misuse_of_a_credential() {
+    let mut refusals = Refusals::default();
+    for path in 0..2 * REFUSALS_MAX {
+        let request = FlowRequest {
+            scheme: Scheme::Https,
+            method: "POST".to_owned(),
+            path: format!("/{path}"),
+        };
+        let junk = Flow {
+            request: Some(request),
+            ..flow(FlowKind::Request, "junk.example", 443)
+        };
+        let _ = refusals.count(junk, "so".to_owned());
+    }
+    let misuse = Flow {
+        credentials: vec!["github".parse().unwrap()],
+        ..flow(FlowKind::Request, "junk.example", 443)
+    };
+    let Some(FlowReport::Refused { flow: told, .. }) = refusals.count(misuse, "so".to_owned())
+    else {
+        panic!("it is told of");
+    };
+    assert_eq!(told.credentials.len(), 1);
+}
+
+#[test]
 fn a_text_is_cut_between_two_letters() {
     for (text, expected) in [
         ("", ""),

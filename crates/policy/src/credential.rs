@@ -16,6 +16,7 @@ use crate::places::{Place, parse_place};
 use crate::rules::Rules;
 use crate::settings::check_variable;
 use crate::show::quoted;
+use crate::variables::is_for_something_else;
 
 /// The table of one.
 const TABLE: &str = "credential.NAME";
@@ -195,6 +196,12 @@ fn bound(mut to: Destination, scheme: Scheme) -> Result<Destination, Complaint> 
             "name the host, as \"api.example.com\"",
         ));
     }
+    if matches!(&to.host, HostPattern::Exact(name) if name.is_this_host()) {
+        return Err(Complaint::new(
+            format!("`to`: a credential is not for {to}: a program can listen there in its place"),
+            "run the service where the program is not, and name that host",
+        ));
+    }
     match to.ports {
         Ports::Web => to.ports = Ports::of(scheme),
         Ports::All => {
@@ -212,8 +219,13 @@ fn to_one(bits: u8, is_6: bool) -> bool {
     bits == if is_6 { 128 } else { 32 }
 }
 
+/// The name of a variable that a placeholder can stand in: programs take others for
+/// something else.
 fn parse_variable(text: &str) -> Result<String, Complaint> {
     check_variable(text, "")?;
+    if is_for_something_else(text) {
+        return Err(format!("{text} steers programs: a placeholder in it would break them").into());
+    }
     Ok(text.to_owned())
 }
 
@@ -311,6 +323,13 @@ impl Rules {
     /// The credentials that are put in outside, in the order of their names.
     pub fn credentials(&self) -> impl Iterator<Item = &Credential> {
         self.credentials.values().map(|one| &one.value)
+    }
+
+    /// Whether a file lies where programs inside can read it.
+    #[must_use]
+    pub fn shows(&self, file: &Path, workspace: &Path) -> bool {
+        let mut shown = self.views.values().map(|view| view.value.host.as_path());
+        file.starts_with(workspace) || shown.any(|place| file.starts_with(place))
     }
 
     /// Takes up a file's credentials: one of the same name stands in the place of an

@@ -3,6 +3,7 @@ use std::path::Path;
 
 use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind, WorkspaceMode};
 
+use crate::credential::CredentialSource;
 use crate::environment;
 use crate::grant::{Grant, Notice};
 use crate::network;
@@ -52,7 +53,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         network,
     };
     reasons.extend(network::refusals(rules, facts.mode));
-    reasons.extend(of_credentials(rules, facts));
+    reasons.extend(of_credentials(rules, call, facts));
     reasons.extend(of_root(rules, facts.mode));
     reasons.extend(of_nesting(rules, facts.mode));
     let mut fenced = Vec::new();
@@ -107,7 +108,7 @@ fn fence_in(rules: &Rules, boundary: &mut Boundary, workspace: &Path) -> Vec<Rea
 
 /// A credential whose value nobody has read has no placeholder: its program would go
 /// without it, or find something else under its name.
-fn of_credentials(rules: &Rules, facts: &Facts<'_>) -> Vec<Reason> {
+fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
     let instead = "leave one of them out";
     let refused = rules.credential_refusals().into_iter();
     let mut reasons: Vec<Reason> = refused
@@ -115,6 +116,14 @@ fn of_credentials(rules: &Rules, facts: &Facts<'_>) -> Vec<Reason> {
         .collect();
     for one in rules.credentials.values() {
         let name = &one.value.binding.name;
+        if let CredentialSource::File(file) = &one.value.source
+            && rules.shows(file, &call.workspace)
+        {
+            let what = format!("credential {name}");
+            let why = format!("{} can be read inside", file.display());
+            let instead = "keep it where no sandbox looks, or in the vault: atoll secret set NAME";
+            reasons.push(reason(what, why, &one.origin, instead));
+        }
         if facts
             .placeholders
             .iter()

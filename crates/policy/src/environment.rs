@@ -77,6 +77,7 @@ pub(crate) fn build(
             None => variables.remove(&variable),
         };
     }
+    notices.extend(denied_placeholders(rules));
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
     Environment {
@@ -123,6 +124,22 @@ fn placeholder(credential: &Credential, facts: &Facts<'_>) -> Option<OsString> {
     let mut all = facts.placeholders.iter();
     let found = all.find(|placeholder| placeholder.name == credential.binding.name)?;
     Some(OsString::from(&found.text))
+}
+
+/// Credentials whose variable inside somebody denies: their program goes without them.
+fn denied_placeholders(rules: &Rules) -> impl Iterator<Item = Notice> {
+    rules.credentials().filter_map(|credential| {
+        let name = OsStr::new(&credential.variable);
+        let mut denied = rules.environment.denied.iter();
+        let by = denied.find(|pattern| pattern.value.matches(name))?;
+        Some(Notice {
+            text: format!(
+                "credential {} has no variable inside: {} is denied",
+                credential.binding.name, credential.variable
+            ),
+            origin: by.origin.clone(),
+        })
+    })
 }
 
 /// Whether a variable outside is where a credential comes from: it never goes inside.

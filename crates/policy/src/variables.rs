@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use atoll_model::network::trust_variables;
+
 use crate::document::Complaint;
 
 /// What is passed without being named.
@@ -186,6 +188,18 @@ pub(crate) fn is_name(text: &str) -> bool {
 /// Whether the name is one of Atoll's own.
 pub(crate) fn is_own(name: &str) -> bool {
     name.starts_with(OWN_PREFIX)
+}
+
+/// Whether programs take the value of such a variable for something else than a secret:
+/// what is passed without being named, what steers programs, and what Atoll sets itself.
+pub(crate) fn is_for_something_else(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let listed = |list: &[&str]| list.iter().any(|one| matches(one, OsStr::new(&upper)));
+    let mut trusted = trust_variables("");
+    listed(&PASSED)
+        || listed(&STEERING)
+        || upper.ends_with("_PROXY")
+        || trusted.any(|(one, _)| one == name)
 }
 
 /// Why a variable is passed only when it is named exactly.

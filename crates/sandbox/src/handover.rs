@@ -17,8 +17,8 @@ use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName, Placeholder};
 use atoll_sys::{environment, memory, socket};
 use rustix::fs::OFlags;
 
-/// Makes what stands inside for a value, if it can.
-pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
+/// Makes what stands inside for a value, or says why nothing can.
+pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, String>;
 
 /// Bits of a file's mode by which others than its owner read it.
 const OTHERS_READ: u32 = 0o044;
@@ -55,8 +55,8 @@ pub enum SourceError {
     #[error("it has other characters in it than the printable ones of ASCII")]
     Unprintable,
     /// Nothing can stand for it.
-    #[error("there are no random numbers to make its placeholder of")]
-    NoRandom,
+    #[error("{0}")]
+    Unfit(String),
     /// The kernel's answer.
     #[error("it cannot be handed on: {0}")]
     Kernel(#[from] io::Error),
@@ -76,19 +76,21 @@ impl Handover {
         })
     }
 
-    /// Takes a credential out of this process's environment, where it is not any more then.
+    /// Takes credentials out of one variable of this process's environment, where it is not
+    /// any more then.
     /// No other thread may use the environment meanwhile.
     ///
     /// # Errors
     /// [`SourceError`].
     pub fn take_variable(
         &mut self,
-        name: &CredentialName,
+        names: &[&CredentialName],
         variable: &str,
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
         let taken = environment::take(OsStr::new(variable), |value| {
-            self.put(name, value, disguise)
+            let mut names = names.iter();
+            names.try_for_each(|name| self.put(name, value, disguise))
         });
         taken.unwrap_or_else(|| Err(SourceError::Unset(variable.to_owned())))
     }
@@ -147,7 +149,7 @@ impl Handover {
         if !value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
             return Err(SourceError::Unprintable);
         }
-        let made = disguise(value).ok_or(SourceError::NoRandom)?;
+        let made = disguise(value).map_err(SourceError::Unfit)?;
         let text = String::from_utf8(made).map_err(|_| SourceError::Unprintable)?;
         socket::send(self.sender.as_fd(), value, &[])?;
         let name = name.clone();

@@ -142,7 +142,8 @@ impl PrivateDirectory {
 
     /// Removes a file; whether it was there.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, PrivateFault> {
-        match rustix::fs::unlinkat(&self.directory, name, AtFlags::empty()) {
+        let removed = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
+        match removed.and_then(|()| rustix::fs::fsync(&self.directory)) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(FileFault::on("remove", self.path.join(name))(errno).into()),

@@ -19,7 +19,6 @@ use crate::private::{PrivateDirectory, PrivateFault};
 use crate::state::VAULT;
 
 const FILE: &str = "secrets.json";
-const KEY_FILE: &str = "vault.key";
 const VERSION: u32 = 1;
 
 /// The largest vault that is read, bytes.
@@ -73,6 +72,8 @@ pub enum KeyKept {
 #[serde(deny_unknown_fields)]
 struct Kept {
     v: u32,
+    /// Which vault it is, random hexadecimal digits: another one's key is another file.
+    id: String,
     key: KeyKept,
     secrets: BTreeMap<SecretName, SealedSecret>,
 }
@@ -138,6 +139,7 @@ impl Vault {
         let mut vault = read(&directory)?.unwrap_or_else(|| Self {
             kept: Kept {
                 v: VERSION,
+                id: new_id(),
                 key: KeyKept::File,
                 secrets: BTreeMap::new(),
             },
@@ -157,6 +159,11 @@ impl Vault {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The name of the file that its key is in, where it is in one.
+    fn key_file(&self) -> String {
+        format!("vault-{}.key", self.kept.id)
     }
 
     /// How its key is kept.
@@ -198,10 +205,35 @@ impl Vault {
         Ok(())
     }
 
+    /// Has every secret sealed anew: all, or none where one cannot be.
+    ///
+    /// # Errors
+    /// What `reseal` says.
+    pub fn reseal<E>(
+        &mut self,
+        reseal: impl Fn(&SecretName, &[u8]) -> Result<Vec<u8>, E>,
+    ) -> Result<(), E> {
+        let mut sealed = Vec::with_capacity(self.kept.secrets.len());
+        for (name, secret) in &self.kept.secrets {
+            sealed.push(reseal(name, &secret.sealed)?);
+        }
+        for (secret, sealed) in self.kept.secrets.values_mut().zip(sealed) {
+            secret.sealed = sealed;
+        }
+        Ok(())
+    }
+
     /// Takes one out; whether it was there.
     pub fn remove(&mut self, name: &SecretName) -> bool {
         self.kept.secrets.remove(name).is_some()
     }
+}
+
+/// Eight random bytes. Where the kernel gives none the key of the vault is not made either.
+fn new_id() -> String {
+    let mut bytes = [0_u8; 8];
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    format!("{:016x}", u64::from_ne_bytes(bytes))
 }
 
 fn read(directory: &PrivateDirectory) -> Result<Option<Vault>, VaultError> {
@@ -218,29 +250,35 @@ fn read(directory: &PrivateDirectory) -> Result<Option<Vault>, VaultError> {
     if kept.v != VERSION {
         return Err(unreadable("it is of another version of Atoll".to_owned()));
     }
+    // It becomes part of a file's name.
+    if kept.id.is_empty() || !kept.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(unreadable("it has no id".to_owned()));
+    }
     Ok(Some(Vault { kept, path }))
 }
 
 /// The file that holds a vault's key, in the directory of the configuration.
 pub struct VaultKeyFile {
     directory: PrivateDirectory,
+    name: String,
 }
 
 impl VaultKeyFile {
-    /// The one in this directory, which is made where it is missing.
+    /// A vault's in this directory, which is made where it is missing.
     ///
     /// # Errors
     /// [`VaultError`], also where others can write to the directory.
-    pub fn below(configuration: &Path) -> Result<Self, VaultError> {
+    pub fn of(vault: &Vault, configuration: &Path) -> Result<Self, VaultError> {
         Ok(Self {
             directory: PrivateDirectory::at(configuration)?,
+            name: vault.key_file(),
         })
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        self.directory.path().join(KEY_FILE)
+        self.directory.path().join(&self.name)
     }
 
     /// Gives what it holds to `take`, and nothing where it is not there; what was read is wiped.
@@ -248,7 +286,7 @@ impl VaultKeyFile {
     /// # Errors
     /// [`VaultError`].
     pub fn read<T>(&self, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, VaultError> {
-        let Some(bytes) = self.directory.read(KEY_FILE, KEY_FILE_BYTES_MAX)? else {
+        let Some(bytes) = self.directory.read(&self.name, KEY_FILE_BYTES_MAX)? else {
             return Ok(None);
         };
         let bytes = zeroize::Zeroizing::new(bytes);
@@ -275,7 +313,7 @@ impl VaultKeyFile {
         line.push_str(KEY_LINE);
         STANDARD.encode_string(key, &mut line);
         line.push('\n');
-        Ok(self.directory.replace(KEY_FILE, line.as_bytes())?)
+        Ok(self.directory.replace(&self.name, line.as_bytes())?)
     }
 
     /// Removes it; whether it was there.
@@ -283,6 +321,6 @@ impl VaultKeyFile {
     /// # Errors
     /// [`VaultError`].
     pub fn remove(&self) -> Result<bool, VaultError> {
-        Ok(self.directory.remove(KEY_FILE)?)
+        Ok(self.directory.remove(&self.name)?)
     }
 }

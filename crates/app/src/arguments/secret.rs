@@ -69,7 +69,7 @@ pub struct RemoveSecretsArguments {
 
 /// Choose how the key is kept that opens the secrets
 ///
-/// In a file (vault.key beside config.toml) whoever can read your files has it; it is that
+/// In a file (vault-….key beside config.toml) whoever can read your files has it; it is that
 /// the secrets do not lie open in what keeps Atoll's state. With a passphrase nobody has it
 /// who does not know that, and `atoll secret unlock` asks for it.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]

@@ -40,9 +40,15 @@ pub(super) fn keep(vault: &Path, key: &VaultKey, lasts: Duration) -> Result<(), 
         .posessor(Permission::ALL)
         .user(rights)
         .build();
-    entry.set_perms(allowed)?;
     let seconds = usize::try_from(lasts.as_secs().max(1)).unwrap_or(usize::MAX);
-    entry.set_timeout(seconds)
+    let limited = entry
+        .set_timeout(seconds)
+        .and_then(|()| entry.set_perms(allowed));
+    if limited.is_err() {
+        // For good it is not kept.
+        let _ = entry.revoke();
+    }
+    limited
 }
 
 /// Forgets it; whether it was there.

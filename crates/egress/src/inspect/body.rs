@@ -230,7 +230,12 @@ fn poll(
     way: Way,
     context: &mut Context<'_>,
 ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-    let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
+    let mut frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
+    if let (Some(Ok(frame)), Way::Down) = (&mut frame, way)
+        && let Some(trailers) = frame.trailers_mut()
+    {
+        super::injection::mask(&exchange.egress().credentials, trailers);
+    }
     match &frame {
         Some(Ok(frame)) => {
             if let Some(data) = frame.data_ref() {

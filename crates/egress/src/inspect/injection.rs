@@ -369,13 +369,10 @@ fn replaced(text: &[u8], part: &[u8], by: &[u8]) -> Vec<u8> {
     made
 }
 
-/// Makes of every real value in an answer's head the placeholder again: as it is, and as it
-/// is written in a query or by basic authentication.
+/// Makes of every real value in an answer's head the placeholder again, in all forms that are
+/// known; what says how the answer is framed is the server's and Atoll's own.
 pub(crate) fn mask(credentials: &Credentials, headers: &mut HeaderMap) {
     for held in credentials.iter() {
-        let placeholder = held.placeholder.as_bytes();
-        let query = escaped(held.real());
-        let forms: [&[u8]; 2] = [held.real(), query.as_bytes()];
         // A name can hold one too, where it is a word.
         let named: Vec<HeaderName> = headers
             .keys()
@@ -385,21 +382,8 @@ pub(crate) fn mask(credentials: &Credentials, headers: &mut HeaderMap) {
         for name in named {
             headers.remove(name);
         }
-        for value in headers.values_mut() {
-            for form in forms {
-                if holds(value.as_bytes(), form) {
-                    let masked = replaced(value.as_bytes(), form, placeholder);
-                    *value = HeaderValue::from_bytes(&masked)
-                        .unwrap_or_else(|_| HeaderValue::from_static("masked"));
-                }
-            }
-            if let Some(plain) = basic(value.as_bytes()).filter(|plain| holds(plain, held.real())) {
-                let masked = STANDARD.encode(replaced(&plain, held.real(), placeholder));
-                *value = HeaderValue::from_str(&format!("Basic {masked}"))
-                    .unwrap_or_else(|_| HeaderValue::from_static("masked"));
-            }
-        }
     }
+    credentials.mask(headers);
 }
 
 #[cfg(test)]

@@ -186,11 +186,14 @@ impl Network {
         self.allow.iter().any(is_it)
     }
 
-    /// Whether a rule for a host and port is about methods.
+    /// Whether a rule or credential for a host and port is about methods.
     #[must_use]
     pub fn is_about_methods(&self, host: &HostPart, port: u16) -> bool {
         let mut rules = self.allow.iter().chain(&self.deny);
-        rules.any(|rule| rule.to.leads_to(host, port) && !rule.requests.methods.is_empty())
+        let mut bindings = self.credentials.iter();
+        let leads = |to: &Destination| to.leads_to(host, port);
+        rules.any(|rule| leads(&rule.to) && !rule.requests.methods.is_empty())
+            || bindings.any(|one| one.to.iter().any(leads) && !one.requests.methods.is_empty())
     }
 
     /// Whether a connection may be made to a host, as it is named, and whether what it

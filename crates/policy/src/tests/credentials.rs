@@ -72,6 +72,21 @@ fn what_stands_for_a_credential_is_inside_and_its_source_is_not() {
         assert_eq!(reasons[0].what, "credential github");
         assert_eq!(reasons[0].why, "its value was not read");
     }
+    // Nor does one whose file the program could read itself.
+    for (file, is_shown) in [
+        ("~/token", false),
+        ("/home/ann/src/app/token", true),
+        ("/usr/share/token", true),
+    ] {
+        let text = GITHUB.replace(
+            "environment = \"GITHUB_TOKEN\"",
+            &format!("file = '{file}'"),
+        );
+        let text = text.replace("place =", "variable = 'GH_TOKEN'\nplace =");
+        let world = super::world().profile("p", &text).with("p");
+        let decided = decided(&world, &[("github", "stands")]);
+        assert_eq!(matches!(decided, Verdict::Deny(_)), is_shown, "{file}");
+    }
     // Where the organisation denies its variable it is not there either.
     let world = world.organisation("[deny]\nenvironment = ['GH_TOKEN']");
     let boundary = granted(&world, &[("github", "stands")]);
@@ -139,6 +154,23 @@ fn what_is_no_credential_is_told() {
         (
             with("'a.example'", "'10.0.0.0/8'"),
             "for hosts that it names",
+        ),
+        (
+            with("'a.example'", "'host.atoll.internal:8080'"),
+            "a program can listen there",
+        ),
+        (
+            format!("{whole}\nvariable = 'LD_PRELOAD'"),
+            "steers programs",
+        ),
+        (format!("{whole}\nvariable = 'PATH'"), "steers programs"),
+        (
+            format!("{whole}\nvariable = 'https_proxy'"),
+            "steers programs",
+        ),
+        (
+            format!("{whole}\nvariable = 'SSL_CERT_FILE'"),
+            "steers programs",
         ),
         (
             with("'a.example'", "'a.example:*'"),

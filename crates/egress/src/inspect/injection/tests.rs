@@ -5,8 +5,8 @@ use hyper::Request;
 
 use super::*;
 
-const INSIDE: &str = "ghp_placeholder0000000000000000";
-const REAL: &str = "ghp_real/+=&?0000000000000000000";
+const INSIDE: &str = "ghp_placeholder00000000000000000";
+const REAL: &str = "ghp_real:+=&;7a4Kq0Zt9mXw2RbV5cY";
 
 fn credentials(place: Place) -> Credentials {
     let binding = Binding {
@@ -104,7 +104,7 @@ fn a_placeholder_in_its_place_becomes_the_real_value() {
             Place::Query("key".to_owned()),
             "/a?b=c&key=PLACEHOLDER",
             "nothing",
-            "/a?b=c&key=ghp_real%2F%2B%3D%26%3F0000000000000000000",
+            "/a?b=c&key=ghp_real%3A%2B%3D%26%3B7a4Kq0Zt9mXw2RbV5cY",
             "nothing".to_owned(),
         ),
     ] {
@@ -266,7 +266,7 @@ fn a_placeholder_anywhere_else_is_not_sent() {
         (
             of_query(),
             "example.com",
-            "/?key=%67hp_placeholder0000000000000000",
+            "/?key=%67hp_placeholder00000000000000000",
             "x",
             "y",
         ),
@@ -293,17 +293,40 @@ fn a_real_value_in_an_answers_head_is_masked() {
         ),
         ("x-twice", format!("{REAL}, {REAL}")),
         ("x-basic", basic),
+        ("x-small", escaped(REAL.as_bytes()).to_ascii_lowercase()),
+        ("x-within", STANDARD.encode(format!("it is {REAL}, then"))),
+        ("content-length", "17".to_owned()),
         ("x-other", "nothing".to_owned()),
     ] {
         headers.insert(HeaderName::from_static(name), value.parse().unwrap());
     }
     mask(&credentials, &mut headers);
-    assert_eq!(
-        headers["location"],
-        format!("https://other.example/?a={INSIDE}&b=1")
+    // In place, so escapes stay what they are.
+    let location = headers["location"].to_str().unwrap();
+    let (before, after) = location.split_once("?a=").unwrap();
+    assert_eq!(before, "https://other.example/");
+    assert_eq!(percent_decoded(after), format!("{INSIDE}&b=1"));
+    let small = headers["x-small"].to_str().unwrap();
+    assert!(
+        percent_decoded(small).eq_ignore_ascii_case(INSIDE),
+        "{small}"
     );
+    let within = STANDARD.encode(format!("it is {INSIDE}, then"));
+    assert_eq!(headers["x-within"], within);
+    assert_eq!(headers["content-length"], "17");
     assert_eq!(headers["x-twice"], format!("{INSIDE}, {INSIDE}"));
     let masked = STANDARD.encode(format!("git:{INSIDE}"));
     assert_eq!(headers["x-basic"], format!("Basic {masked}"));
     assert_eq!(headers["x-other"], "nothing");
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut decoded = parts.next().unwrap().to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at(2);
+        decoded.push(char::from(u8::from_str_radix(digits, 16).unwrap()));
+        decoded += rest;
+    }
+    decoded
 }
