@@ -194,11 +194,11 @@ impl Demand<'_> {
 
 impl Network {
     /// What is asked of the file of a release that a request is for, where rules ask for an
-    /// age: of every rule that denies younger ones, and of the first by packages that
-    /// allows it.
+    /// age: of every rule that denies younger ones, and of those by packages up to the first
+    /// that allows it, since a file's name can be read as another package's.
     #[must_use]
     pub fn demand(&self, request: &Request<'_>) -> Option<Demand<'_>> {
-        let leads = |rule: &&NetworkRule| rule.to.leads_to(request.host, request.port);
+        let leads = |rule: &&NetworkRule| rule.leads_by_age(request);
         let asks = |rule: &'_ NetworkRule| {
             let packages = rule.requests.packages.as_ref()?;
             let file = packages
@@ -211,8 +211,12 @@ impl Network {
             let is_any = packages.is_some_and(|packages| packages.minimum_age().is_none());
             is_any && rule.requests.hold(request)
         };
-        let mut allow = self.allow.iter().filter(leads);
-        let allowing = allow.find(|rule| lets_pass(rule) || asks(rule).is_some());
+        let mut is_open = true;
+        let allowing = self.allow.iter().filter(leads).filter(|rule| {
+            let is_asked = is_open && !lets_pass(rule) && asks(rule).is_some();
+            is_open = is_open && !lets_pass(rule) && !(is_asked && rule.requests.hold(request));
+            is_asked
+        });
         let denying = self.deny.iter().filter(leads);
         let demands = denying.chain(allowing).filter_map(|rule| {
             let (minimum_age, file) = asks(rule)?;
@@ -232,7 +236,7 @@ impl Network {
     /// Refuses a request of which no one can tell whether it is for a release, where rules
     /// ask for the age of releases there.
     pub(super) fn dated(&self, request: &Request<'_>) -> Result<(), Unreachable<'_>> {
-        let leads = |rule: &&NetworkRule| rule.to.leads_to(request.host, request.port);
+        let leads = |rule: &&NetworkRule| rule.leads_by_age(request);
         let mut rules = self.deny.iter().chain(&self.allow).filter(leads);
         let is_in_doubt = |rule: &&NetworkRule| {
             let packages = rule.requests.packages.as_ref();
@@ -254,6 +258,16 @@ impl Network {
             packages.and_then(super::Packages::minimum_age)
         };
         self.deny.iter().chain(&self.allow).filter_map(of_all).max()
+    }
+}
+
+impl NetworkRule {
+    /// Whether it is for where a request goes; one with an age at whichever port and within
+    /// TLS or not, since a file is as old there.
+    fn leads_by_age(&self, request: &Request<'_>) -> bool {
+        let packages = self.requests.packages.as_ref();
+        let has_age = packages.is_some_and(|one| one.minimum_age().is_some());
+        self.to.leads_to(request.host, request.port) || has_age && self.to.is_for(request.host)
     }
 }
 

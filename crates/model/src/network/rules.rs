@@ -337,11 +337,15 @@ impl NetworkRule {
 
 impl Destination {
     pub(super) fn leads_to(&self, host: &HostPart, port: u16) -> bool {
-        let of_host = match host {
+        self.is_for(host) && self.ports.hold(port)
+    }
+
+    /// The same at any port.
+    pub(super) fn is_for(&self, host: &HostPart) -> bool {
+        match host {
             HostPart::Name(name) => self.host.names(name),
             HostPart::Address(address) => self.host.holds(*address),
-        };
-        of_host && self.ports.hold(port)
+        }
     }
 }
 

@@ -218,6 +218,32 @@ fn which_rule_asks_for_an_age() {
     );
 }
 
+/// A release is as young without TLS, and at another port.
+#[test]
+fn the_age_of_a_release_holds_at_every_port() {
+    let host = "registry.npmjs.org".parse().unwrap();
+    let target = Target::parse("/left-pad/-/left-pad-1.3.0.tgz").unwrap();
+    let network = network(
+        vec![whole("registry.npmjs.org"), npm(&["*"], 7)],
+        Vec::new(),
+    );
+    for (scheme, port) in [
+        (Scheme::Https, 443),
+        (Scheme::Http, 80),
+        (Scheme::Https, 8443),
+        (Scheme::Http, 443),
+    ] {
+        let request = Request {
+            host: &host,
+            port,
+            scheme,
+            method: "GET",
+            target: &target,
+        };
+        assert!(network.demand(&request).is_some(), "{scheme} {port}");
+    }
+}
+
 /// A file whose name can be of two projects is of an age where one of them has to be.
 #[test]
 fn a_file_of_two_projects_is_held_to_the_age_of_either() {
@@ -226,6 +252,12 @@ fn a_file_of_two_projects_is_held_to_the_age_of_either() {
     for (name, expected) in [("left", true), ("left-1", true), ("right", false)] {
         let aged = rule(Registry::Pip, HOST, &[name], 7);
         let own = rule(Registry::Pip, HOST, &["left-1"], 0);
+        // A table for one that it may be does not stand before the one that allows it.
+        let weaker = rule(Registry::Pip, HOST, &["left"], 1);
+        let all = rule(Registry::Pip, HOST, &["*"], 9);
+        let network_of_two = network(vec![weaker, all], Vec::new());
+        let (may, demand) = asked(&network_of_two, HOST, &two);
+        assert_eq!((may, demand.map(|(days, _)| days)), (true, Some(9)));
         for network in [
             network(vec![whole(HOST), aged.clone()], Vec::new()),
             network(vec![own, aged.clone(), whole(HOST)], Vec::new()),
