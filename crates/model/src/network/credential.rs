@@ -121,12 +121,14 @@ pub struct Binding {
 
 impl Binding {
     /// Whether a request is one that the credential may be put into. One whose path can be
-    /// read in more than one way is none, where paths are named.
+    /// read in more than one way is none, where paths are named; one for this host's own
+    /// loopback never is, since a program can listen there in a service's place.
     #[must_use]
     pub fn holds(&self, request: &Request<'_>) -> bool {
         let leads = |to: &Destination| to.leads_to(request.host, request.port);
         let is_clear = self.requests.paths.is_empty() || request.target.unclear().is_none();
-        is_clear && self.to.iter().any(leads) && self.requests.hold(request)
+        let is_here = matches!(request.host, HostPart::Name(name) if name.is_this_host());
+        is_clear && !is_here && self.to.iter().any(leads) && self.requests.hold(request)
     }
 }
 

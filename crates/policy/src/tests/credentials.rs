@@ -98,7 +98,7 @@ fn a_binding_holds_requests_to_the_letter() {
     let text = r#"
         [credential.a]
         source = { file = "~/token" }
-        to = ["api.example.com", "*.example.org:8443"]
+        to = ["api.example.com", "*.example.org:8443", "*.atoll.internal:8443"]
         methods = ["GET", "POST"]
         paths = ["/v1/**"]
         place = { header = "X-Key" }
@@ -113,6 +113,8 @@ fn a_binding_holds_requests_to_the_letter() {
         ("POST https api.example.com 443 /v1/a?b=c", true),
         ("GET https a.example.org 8443 /v1/a", true),
         ("GET https example.org 8443 /v1/a", false),
+        ("GET https a.atoll.internal 8443 /v1/a", true),
+        ("GET https host.atoll.internal 8443 /v1/a", false),
         ("GET https a.example.org 443 /v1/a", false),
         ("GET https api.example.com 8443 /v1/a", false),
         ("GET http api.example.com 443 /v1/a", false),
