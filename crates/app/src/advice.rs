@@ -386,6 +386,7 @@ pub fn vault(error: &VaultError) -> String {
             "bring {} back from where you keep copies. {LOST}",
             path.display()
         ),
+        VaultError::NoRandom => "start it again, once the host is up".to_owned(),
         VaultError::Full => "atoll secret rm NAME makes room".to_owned(),
     }
 }

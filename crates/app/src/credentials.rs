@@ -75,7 +75,17 @@ pub fn read(
 }
 
 fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
-    let what = format!("credential {name} cannot be read from {from}");
+    let what = match error {
+        SourceError::Unfit(_)
+        | SourceError::Empty
+        | SourceError::TooLong
+        | SourceError::Unprintable => {
+            format!("credential {name} cannot be what {from} holds")
+        }
+        SourceError::Unset(_) | SourceError::File { .. } | SourceError::Kernel(_) => {
+            format!("credential {name} cannot be read from {from}")
+        }
+    };
     let advice = match error {
         SourceError::Unset(variable) => {
             format!("set it outside, as export {variable}=…, or leave [credential.{name}] out")

@@ -41,8 +41,15 @@ fn set(places: &Places, arguments: SetSecretArguments, output: &Output) -> Resul
     let SetSecretArguments { name, file } = arguments;
     let secret = match file {
         Some(path) => {
-            let file = std::fs::File::open(&path).doing("the file cannot be read")?;
-            whole(file)?
+            let shown = printable(path.as_os_str().as_encoded_bytes());
+            let unread = |error| {
+                Failure::new(format!("{shown} cannot be read"))
+                    .because(error)
+                    .advise(format!(
+                        "atoll secret set {name} --file FILE takes a file of yours"
+                    ))
+            };
+            whole(std::fs::File::open(&path).map_err(unread)?)?
         }
         None => asked(output, &format!("The secret {name} (nothing is shown): "))?,
     };
@@ -376,7 +383,9 @@ fn whole(from: impl Read) -> Result<Zeroizing<Vec<u8>>, Failure> {
         .read_to_end(&mut bytes)
         .doing("the secret cannot be read")?;
     if bytes.len() > SECRET_BYTES_MAX {
-        return Err(Failure::from(Stopped::Fault(VaultFault::TooLong)));
+        return Err(Failure::new("nothing was kept")
+            .because(VaultFault::TooLong)
+            .advise("a secret is a token, a key or a small file: name what it is about alone"));
     }
     Ok(bytes)
 }

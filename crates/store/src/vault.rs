@@ -48,6 +48,9 @@ pub enum VaultError {
     /// The file that its key is in is not there.
     #[error("the vault's key is not there: {}", .0.display())]
     KeyMissing(PathBuf),
+    /// The kernel gives no random bytes.
+    #[error("this host has no random bytes to begin a vault with")]
+    NoRandom,
     /// There is no room for another one.
     #[error("the vault holds {SECRETS_MAX} secrets, and no more")]
     Full,
@@ -136,15 +139,18 @@ impl Vault {
             return Ok(());
         };
         let _lock = directory.lock().map_err(fault)?;
-        let mut vault = read(&directory)?.unwrap_or_else(|| Self {
-            kept: Kept {
-                v: VERSION,
-                id: new_id(),
-                key: KeyKept::File,
-                secrets: BTreeMap::new(),
+        let mut vault = match read(&directory)? {
+            Some(vault) => vault,
+            None => Self {
+                kept: Kept {
+                    v: VERSION,
+                    id: new_id()?,
+                    key: KeyKept::File,
+                    secrets: BTreeMap::new(),
+                },
+                path: directory.path().join(FILE),
             },
-            path: directory.path().join(FILE),
-        });
+        };
         change(&mut vault)?;
         let bytes = serde_json::to_vec_pretty(&vault.kept).map_err(|error| {
             E::from(VaultError::Unreadable {
@@ -229,11 +235,11 @@ impl Vault {
     }
 }
 
-/// Eight random bytes. Where the kernel gives none the key of the vault is not made either.
-fn new_id() -> String {
+/// Eight random bytes: no two vaults have the same.
+fn new_id() -> Result<String, VaultError> {
     let mut bytes = [0_u8; 8];
-    let _ = aws_lc_rs::rand::fill(&mut bytes);
-    format!("{:016x}", u64::from_ne_bytes(bytes))
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| VaultError::NoRandom)?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
 fn read(directory: &PrivateDirectory) -> Result<Option<Vault>, VaultError> {
