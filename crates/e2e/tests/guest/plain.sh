@@ -134,7 +134,7 @@ seen namespaces-root-doctor "$(doctor)" 'weaker +user-namespaces +none: ' ' user
 run --limit memory=48MiB --limit cpu=1 'id -u; cat /etc/shadow /proc/1/environ; echo x >/proc/sys/kernel/core_pattern;
     echo x >/etc/new; kill -9 -1; unshare --user true; unshare --mount true; mount -t tmpfs x /mnt; echo after >file
     grep CapBnd /proc/self/status; perl -e "\$x = q(x) x (96 << 20)"'
-seen namespaces-root-is-held "$said $json" '^(18[789]|19|20|21)[0-9]{8}$' 'CapBnd:[[:space:]]0{16}' \
+seen namespaces-root-is-held "$said $json" '^(18[789]|19[0-9]|20[0-9]|21[0-9])[0-9]{7}$' 'CapBnd:[[:space:]]0{16}' \
     '"limit":"memory"' '"by":"none","limit":"user-namespace"' '"mode":"full"' 'nousernamespacecanbemade'
 holds namespaces-root-reads-nothing eval '! grep -q root: <<<"$said"'
 holds namespaces-root-writes-nothing test ! -e /etc/new -a ! -e /root/work/file -a "$(cat /proc/sys/kernel/core_pattern)" != x
