@@ -206,10 +206,11 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .map_err(at("starting"))?;
     let judging = (carriage.network, credentials, visitors);
     let serving = serve(judging, known, trust, line, listeners);
-    let ran = runtime.block_on(serving);
+    // On the threads that carry: what is heard there wakes no other one.
+    let ran = runtime.block_on(runtime.spawn(serving));
     // What still waits for a name server is not waited for.
     runtime.shutdown_background();
-    ran
+    ran.unwrap_or_else(|error| Err(at("serving")(error.into())))
 }
 
 /// What a test hears of this process: something refused.

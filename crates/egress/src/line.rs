@@ -21,7 +21,7 @@ use crate::refusals::{Refusals, shown};
 
 /// How long reports that nobody waits for are gathered: with what the other side takes
 /// over them they are written down within 50 ms.
-const GATHERING: Duration = Duration::from_millis(20);
+const GATHERING: Duration = Duration::from_millis(5);
 /// From here on what is gathered is sent at once, bytes.
 const GATHERED_BYTES: usize = FLOW_MESSAGE_BYTES_MAX / 2;
 /// Nothing more opens while so much is unsent, bytes.
