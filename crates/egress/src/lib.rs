@@ -41,7 +41,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Network};
+use atoll_model::network::{
+    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, LOCKED_BYTES_MAX, Locks, Network,
+};
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
@@ -128,6 +130,8 @@ struct Egress {
     upstream: Upstream,
     /// When packages were released, where rules ask for an age.
     releases: Releases,
+    /// What lock files named when the run started, where rules are about them.
+    locks: Locks,
     /// What is put into requests.
     credentials: Credentials,
     /// Who may come to published ports.
@@ -180,7 +184,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let received = socket::receive(line.as_fd(), &mut message);
     let (got, given) = received.map_err(at("waiting for a description"))?;
-    let (roots, mut listeners): (_, Vec<_>) = given.into_iter().partition(is_file);
+    let (mut roots, mut listeners): (Vec<_>, Vec<_>) = given.into_iter().partition(is_file);
     let message = message.get(..got).unwrap_or_default();
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
@@ -190,6 +194,10 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let credentials = Credentials::receive(&carriage.network, carriage.placeholders, values);
     let credentials = credentials.map_err(at("taking credentials"))?;
     let known = Known::read()?;
+    let locks = match carriage.has_locks {
+        true => read_locks(roots.pop()).ok_or(EgressError::Description)?,
+        false => Locks::default(),
+    };
     let roots = read_roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
     let visitors = Visitors::new(carriage.visitors).map_err(at("asking who comes"))?;
@@ -204,7 +212,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let judging = (carriage.network, credentials, visitors);
+    let judging = (carriage.network, locks, credentials, visitors);
     let serving = serve(judging, known, trust, line, listeners);
     let ran = runtime.block_on(serving);
     // What still waits for a name server is not waited for.
@@ -246,6 +254,12 @@ fn read_roots(files: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
     let read = |file: OwnedFd| descriptor::read_from_start(file.as_fd(), ROOTS_BYTES_MAX);
     let all: Vec<Vec<u8>> = files.into_iter().map(read).collect::<io::Result<_>>()?;
     Ok(all.concat())
+}
+
+/// What lock files name, as it was read outside.
+fn read_locks(file: Option<OwnedFd>) -> Option<Locks> {
+    let text = descriptor::read_from_start(file?.as_fd(), LOCKED_BYTES_MAX).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 /// What is known of names without a question: how to ask, and what needs none.
@@ -302,7 +316,7 @@ fn confine() -> io::Result<()> {
 }
 
 async fn serve(
-    (network, credentials, visitors): (Network, Credentials, Visitors),
+    (network, locks, credentials, visitors): (Network, Locks, Credentials, Visitors),
     known: Known,
     trust: Trust,
     line: OwnedFd,
@@ -320,6 +334,7 @@ async fn serve(
         certificates: trust.certificates,
         upstream: trust.upstream,
         releases: Releases::default(),
+        locks,
         credentials,
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),

@@ -1,5 +1,6 @@
 mod network;
 mod packages;
+mod locks;
 mod releases;
 mod requests;
 

@@ -21,6 +21,7 @@ fn rule(registry: Registry, host: &str, names: &[&str], days: u64) -> NetworkRul
                 registry,
                 names: names.collect(),
                 minimum_age_ms: NonZeroU64::new(days * DAY_MS),
+                locks: Vec::new(),
             }),
             ..Conditions::default()
         },
