@@ -1,6 +1,6 @@
+mod locks;
 mod network;
 mod packages;
-mod locks;
 mod releases;
 mod requests;
 

@@ -172,12 +172,11 @@ fn meant(packages: &Packages, host: &str, effect: Effect) -> Option<Meant> {
 
 /// An age that is some time.
 fn parse_age(text: &str) -> Result<NonZeroU64, Complaint> {
-    const FORMS: &str = "a number and its unit, d, h, m or s: \"7d\" or \"36h\"";
-    let age = parse_duration(text)
-        .map_err(|_| Complaint::new(format!("{text:?} is no age of a release"), FORMS))?;
+    const FORMS: &str = "write a number with its unit, d, h, m or s: \"7d\" or \"36h\"";
+    let wrong = || Complaint::new(format!("{text:?} is no minimum-age"), FORMS);
+    let age = parse_duration(text).map_err(|_| wrong())?;
     let ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    NonZeroU64::new(ms)
-        .ok_or_else(|| Complaint::new(format!("{text:?} is no age: every release has it"), FORMS))
+    NonZeroU64::new(ms).ok_or_else(wrong)
 }
 
 fn parse_registry(text: &str) -> Result<Registry, Complaint> {
