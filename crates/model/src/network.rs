@@ -42,7 +42,7 @@ pub use meant::{InvalidRule, Meant};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
-pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables};
+pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
 };

@@ -302,7 +302,8 @@ pub fn age_text(ms: u64) -> String {
 }
 
 /// An age in words, as "7 days" or "1 hour".
-pub(super) fn age_words(age: Duration) -> String {
+#[must_use]
+pub fn age_words(age: Duration) -> String {
     const UNITS: [(u64, &str); 4] = [
         (86_400_000, "day"),
         (3_600_000, "hour"),

@@ -1151,7 +1151,7 @@ fn what_is_likely_to_be_meant_is_said() {
         (
             "http://ann@a.com/x",
             "a user or a password",
-            "leave out \"ann\"",
+            "leave out the '@'",
         ),
         ("GET", "a method without a host", "GET example.com"),
         ("post", "a method without a host", "POST example.com"),
