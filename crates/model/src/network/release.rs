@@ -311,7 +311,7 @@ pub fn age_words(age: Duration) -> String {
         (1_000, "second"),
     ];
     let ms = milliseconds(age);
-    let unit = UNITS.iter().find(|(unit, _)| ms % unit == 0);
+    let unit = UNITS.iter().find(|(unit, _)| ms.is_multiple_of(*unit));
     let (count, unit) = unit.map_or((ms, "millisecond"), |(length, name)| (ms / length, *name));
     match count {
         1 => format!("1 {unit}"),
