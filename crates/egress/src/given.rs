@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use atoll_model::network::{Carriage, LOCKED_BYTES_MAX, Locks};
+use atoll_model::network::{LOCKED_BYTES_MAX, Locks};
 use atoll_sys::descriptor;
 
 /// How long certificates of further authorities can be, bytes.
@@ -16,10 +16,10 @@ pub(crate) fn is_file(given: &OwnedFd) -> bool {
     kind.is_ok_and(|mode| rustix::fs::FileType::from_raw_mode(mode).is_file())
 }
 
-/// What lock files named when the run started: the last of the files, which it takes. None
-/// where it was promised and is not there.
-pub(crate) fn locks(carriage: &Carriage, files: &mut Vec<OwnedFd>) -> Option<Locks> {
-    if !carriage.has_locks {
+/// What lock files named when the run started: where there are some the last of the files,
+/// which it takes. None where it is not there.
+pub(crate) fn locks(has_locks: bool, files: &mut Vec<OwnedFd>) -> Option<Locks> {
+    if !has_locks {
         return Some(Locks::default());
     }
     let file = files.pop()?;

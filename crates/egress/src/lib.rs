@@ -193,7 +193,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let credentials = Credentials::receive(&carriage.network, carriage.placeholders, values);
     let credentials = credentials.map_err(at("taking credentials"))?;
     let known = Known::read()?;
-    let locks = given::locks(&carriage, &mut roots).ok_or(EgressError::Description)?;
+    let locks = given::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
     let roots = given::roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
     let visitors = Visitors::new(carriage.visitors).map_err(at("asking who comes"))?;

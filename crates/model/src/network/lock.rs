@@ -258,7 +258,11 @@ impl Unlocked<'_> {
     /// Why not, for whoever owns the rules.
     #[must_use]
     pub fn why(&self) -> String {
-        format!("{}: {}", self.said(), self.rule.told())
+        format!(
+            "{}; change that file outside to allow it: {}",
+            self.said(),
+            self.rule.told()
+        )
     }
 
     /// The same for the program, which is not told where a rule is written.

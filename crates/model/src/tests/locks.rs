@@ -327,7 +327,7 @@ fn a_refusal_names_the_release_and_the_file() {
     assert_eq!(
         unlocked.why(),
         "b 2.0.0 of npm is not named by the lock file package-lock.json as it was when this run \
-         started: *:* for packages * of npm that package-lock.json names (p.toml:3)"
+         started; change that file outside to allow it: *:* for packages * of npm that package-lock.json names (p.toml:3)"
     );
     assert!(
         !unlocked.why_inside().contains("p.toml"),
