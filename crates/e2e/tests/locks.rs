@@ -248,7 +248,29 @@ fn a_lock_file_an_age_and_names_have_to_agree() {
     }
 }
 
-/// What makes a run with these rules not start.
+/// Also where the program works in the workspace itself.
+#[test]
+fn what_is_written_to_a_lock_file_counts_in_the_next_run() {
+    let world = World::new("what_is_written_to_a_lock_file_counts_in_the_next_run");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    world.profile(
+        "live",
+        "[network]\nallow = [{ registry = 'npm', lock = 'package-lock.json' }]\n",
+    );
+    world.write("package-lock.json", npm_lock(&[("aged", "1.0.0")]));
+    let url = format!("{NPM}/aged/-/aged-1.1.0.tgz");
+    let rewrite = "sed -i s/1.0.0/1.1.0/ package-lock.json";
+    let script = format!("{rewrite}; grep -c 1.1.0 package-lock.json; {CURL} {url}");
+    for expected in ["1\n403", "1\n200"] {
+        let command = "\"$ATOLL\" run --live --profile live \"$@\"";
+        let run = on_servers(&world, SERVERS, NAMES, command).within(LONG);
+        let outcome = run.args(["sh", "--", "sh", "-c", &script]).run();
+        assert_eq!(outcome.out().trim(), expected, "{outcome}");
+    }
+}
+
 #[test]
 fn a_run_without_its_lock_file_does_not_start() {
     let world = World::new("a_run_without_its_lock_file_does_not_start");
