@@ -338,7 +338,7 @@ fn a_refusal_names_the_release_and_the_file() {
     assert_eq!(
         judged(&network, &locks, NPM, "/b")
             .unwrap_err()
-            .split(": ")
+            .split("; ")
             .next()
             .unwrap(),
         "b of npm is not named by the lock file package-lock.json as it was when this run started"
