@@ -262,7 +262,9 @@ impl Conclusion<'_> {
         let could_reach = has_failed && !self.rules.reaches_outside();
         let nests = could_nest.then(|| hints::nesting_hint(record));
         let reaches = could_reach.then(|| hints::network_hint(record));
-        for hint in [nests, reaches].into_iter().flatten().flatten() {
+        let network = self.rules.network();
+        let is_aged = has_failed.then(|| hints::age_hint(record, &network));
+        for hint in [nests, reaches, is_aged].into_iter().flatten().flatten() {
             self.output.warn(&hint);
         }
         if !went.planted.is_empty() && record.state != RunState::Discarded {

@@ -248,6 +248,15 @@ fn what_the_page_on_the_network_writes_is_a_profile() {
         let run = format!("atoll run --discard {option} '{host}' -- echo fine");
         assert_eq!(shell(&world, &run), "fine\n", "{host}");
     }
+    // What else stands there is a profile as well.
+    let blocks = text.split("```toml").skip(3);
+    let blocks: Vec<_> = blocks.filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() >= 4, "{blocks:?}");
+    for block in blocks {
+        world.profile("further", block);
+        let told = shell(&world, "atoll profile show further");
+        assert!(told.contains("[network]"), "{block}: {told}");
+    }
 }
 
 #[test]

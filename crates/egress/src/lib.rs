@@ -15,6 +15,7 @@ mod credentials;
 mod dial;
 mod dns;
 mod filter;
+mod given;
 mod handed;
 mod hello;
 mod inspect;
@@ -41,7 +42,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Network};
+use atoll_model::network::{
+    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Locks, Network,
+};
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
@@ -77,8 +80,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 const CONNECTIONS_MAX: usize = 4096;
 /// How many requests can be on their way at once, over all connections.
 const REQUESTS_MAX: usize = 2048;
-/// How long certificates of further authorities can be, bytes.
-const ROOTS_BYTES_MAX: usize = 2 << 20;
 /// How much memory this process may take, bytes: it is in no limit of the run's.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
@@ -128,6 +129,8 @@ struct Egress {
     upstream: Upstream,
     /// When packages were released, where rules ask for an age.
     releases: Releases,
+    /// What lock files named when the run started, where rules are about them.
+    locks: Locks,
     /// What is put into requests.
     credentials: Credentials,
     /// Who may come to published ports.
@@ -180,7 +183,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let received = socket::receive(line.as_fd(), &mut message);
     let (got, given) = received.map_err(at("waiting for a description"))?;
-    let (roots, mut listeners): (_, Vec<_>) = given.into_iter().partition(is_file);
+    let (mut roots, mut listeners): (Vec<_>, Vec<_>) = given.into_iter().partition(given::is_file);
     let message = message.get(..got).unwrap_or_default();
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
@@ -190,7 +193,8 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let credentials = Credentials::receive(&carriage.network, carriage.placeholders, values);
     let credentials = credentials.map_err(at("taking credentials"))?;
     let known = Known::read()?;
-    let roots = read_roots(roots).map_err(at("reading certificates"))?;
+    let locks = given::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
+    let roots = given::roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
     let visitors = Visitors::new(carriage.visitors).map_err(at("asking who comes"))?;
     // Before there are threads, which would be without it.
@@ -204,7 +208,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let judging = (carriage.network, credentials, visitors);
+    let judging = (carriage.network, locks, credentials, visitors);
     let serving = serve(judging, known, trust, line, listeners);
     // On the threads that carry: what is heard there wakes no other one.
     let ran = runtime.block_on(runtime.spawn(serving));
@@ -234,19 +238,6 @@ fn say(line: &OwnedFd, text: &[u8]) {
     };
     let message = serde_json::to_vec(&report).unwrap_or_default();
     let _ = socket::send(line.as_fd(), &message, &[]);
-}
-
-/// Certificates come as files; nothing else that comes is one.
-fn is_file(given: &OwnedFd) -> bool {
-    let kind = rustix::fs::fstat(given).map(|facts| facts.st_mode);
-    kind.is_ok_and(|mode| rustix::fs::FileType::from_raw_mode(mode).is_file())
-}
-
-/// What further authorities are trusted, as PEM.
-fn read_roots(files: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
-    let read = |file: OwnedFd| descriptor::read_from_start(file.as_fd(), ROOTS_BYTES_MAX);
-    let all: Vec<Vec<u8>> = files.into_iter().map(read).collect::<io::Result<_>>()?;
-    Ok(all.concat())
 }
 
 /// What is known of names without a question: how to ask, and what needs none.
@@ -303,7 +294,7 @@ fn confine() -> io::Result<()> {
 }
 
 async fn serve(
-    (network, credentials, visitors): (Network, Credentials, Visitors),
+    (network, locks, credentials, visitors): (Network, Locks, Credentials, Visitors),
     known: Known,
     trust: Trust,
     line: OwnedFd,
@@ -321,6 +312,7 @@ async fn serve(
         certificates: trust.certificates,
         upstream: trust.upstream,
         releases: Releases::default(),
+        locks,
         credentials,
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),

@@ -122,7 +122,11 @@ pub fn call<A: Attachment>(
         (None, None) => Err(SandboxError::AnotherCall.into()),
     };
     let environment = request.facts.environment;
-    let doors = Doors::open(&armed.grant().boundary().network, environment);
+    let doors = Doors::open(
+        &armed.grant().boundary().network,
+        &request.call.workspace,
+        environment,
+    );
     let ready = prepared.and_then(|prepared| match doors {
         Ok(doors) => Ok((prepared, doors)),
         Err(error) => prepared.give_up(request).and(Err(error.into())),

@@ -9,6 +9,7 @@ mod flow;
 mod host;
 mod http;
 mod limits;
+mod lock;
 mod meant;
 mod package;
 mod pattern;
@@ -33,11 +34,15 @@ pub use flow::{
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};
 pub use limits::{Frequency, InvalidFrequency, Limit, Per, RuleLimits};
+pub use lock::{
+    InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,
+    Unlocked, normal_version,
+};
 pub use meant::{InvalidRule, Meant};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
-pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables};
+pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
 };

@@ -15,6 +15,7 @@ use atoll_model::{Mode, Reason};
 use crate::digest::PolicyDigest;
 use crate::document::{Complaint, Document, Section};
 use crate::error::ProfileError;
+pub(crate) use crate::network::packages::remarks;
 use crate::network::preset::Preset;
 use crate::network::rule::Effect;
 use crate::network::upstream::UpstreamSettings;
@@ -91,6 +92,11 @@ impl NetworkSettings {
             publish: publish.map(|list| list.value).unwrap_or_default(),
             upstream,
         }
+    }
+
+    /// What a person should know of its rules, each with its line.
+    pub(crate) fn remarks(&self) -> Vec<(u32, String)> {
+        remarks(self.allow.iter().chain(&self.deny))
     }
 
     /// Without what it would allow, which is returned beside.

@@ -24,6 +24,7 @@ mod held;
 mod host;
 mod launcher;
 mod leftovers;
+mod locks;
 mod mountinfo;
 mod native;
 mod outside;

@@ -166,14 +166,14 @@ impl<'a> Outside<'a> {
                 placeholders: self
                     .handover
                     .map_or_else(Vec::new, |one| one.placeholders().to_vec()),
+                has_locks: self.doors.locks.is_some(),
             };
             // Their values come first of the sockets.
             let values = self.handover.map(Handover::receiver);
             let values = values.filter(|_| !carriage.placeholders.is_empty());
-            begin(
-                &carriage,
-                values.into_iter().chain(listeners).chain(&self.doors.roots),
-            )
+            // What lock files name comes last of the files.
+            let files = self.doors.roots.iter().chain(&self.doors.locks);
+            begin(&carriage, values.into_iter().chain(listeners).chain(files))
         });
         match begun {
             Ok((line, pid)) => self.state = State::Carrying { line, pid },

@@ -261,6 +261,7 @@ impl Outside {
             certificates: trust.certificates,
             upstream: trust.upstream,
             releases: crate::inspect::Releases::default(),
+            locks: atoll_model::network::Locks::default(),
             credentials: Credentials::default(),
             visitors: Visitors::new(Vec::new()).unwrap(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),

@@ -42,6 +42,10 @@ pub struct Carriage {
     /// their values, a message for each, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placeholders: Vec<Placeholder>,
+    /// Whether the last file that comes with this has what lock files name, as JSON of
+    /// [`Locks`](super::Locks).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_locks: bool,
 }
 
 /// What signs certificates that a sandbox trusts.

@@ -137,8 +137,8 @@ pub enum Unreachable<'a> {
     Unnamed,
     /// Rules are about its path, which can be read in more than one way, for this reason.
     Unclear(&'static str),
-    /// This rule asks for the age of releases, and whether it is one cannot be told.
-    Undated(&'a NetworkRule),
+    /// This rule is about some releases alone, and whether it is one cannot be told.
+    Untold(&'a NetworkRule),
 }
 
 impl Network {
@@ -243,7 +243,7 @@ impl Network {
         let denied = || self.deny.iter().filter(leads);
         let opens = |rule: &&NetworkRule| leads(rule) && rule.to.opens(request.host);
         let allowed = || self.allow.iter().filter(opens);
-        self.dated(request)?;
+        self.told_apart(request)?;
         if let Some(rule) = denied().find(|rule| rule.requests.may_hold(request)) {
             return Err(Unreachable::Denied(rule));
         }

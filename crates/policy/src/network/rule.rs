@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &str, effect: Effect) -> Result<Meant, Complaint> {
         if error == InvalidRule::OnePage {
             let whole = text.trim_end_matches('/');
             return Complaint::new(
-                format!("{text:?} is no rule: {error}"),
+                format!("{:?} is no rule: {error}", likely::shown(text)),
                 format!("write {whole:?} for all of its pages"),
             );
         }
@@ -49,7 +49,10 @@ pub(crate) fn parse(text: &str, effect: Effect) -> Result<Meant, Complaint> {
             | InvalidRule::NoUrl
             | InvalidRule::OnePage => "no rule",
         };
-        Complaint::new(format!("{text:?} is {what}: {error}"), FORMS)
+        Complaint::new(
+            format!("{:?} is {what}: {error}", likely::shown(text)),
+            FORMS,
+        )
     })?;
     settled(meant, effect)
 }
@@ -72,7 +75,7 @@ pub(crate) fn parse_destination(text: &str) -> Result<Destination, Complaint> {
             return complaint;
         }
         Complaint::new(
-            format!("{text:?} is no destination: {error}"),
+            format!("{:?} is no destination: {error}", likely::shown(text)),
             "as a host and its ports: \"example.com\", \"example.com:443\"",
         )
     })
