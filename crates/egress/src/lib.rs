@@ -28,6 +28,7 @@ mod publish;
 mod refusals;
 mod resolve;
 pub mod secret;
+pub mod ssh;
 mod tunnel;
 mod vault;
 mod visitors;
@@ -41,7 +42,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Network};
+use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Network, SshKeys};
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
@@ -52,7 +53,7 @@ use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::SocketType;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -189,6 +190,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         (!carriage.placeholders.is_empty() && !listeners.is_empty()).then(|| listeners.remove(0));
     let credentials = Credentials::receive(&carriage.network, carriage.placeholders, values);
     let credentials = credentials.map_err(at("taking credentials"))?;
+    let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;
     let roots = read_roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
@@ -205,11 +207,44 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .build()
         .map_err(at("starting"))?;
     let judging = (carriage.network, credentials, visitors);
-    let serving = serve(judging, known, trust, line, listeners);
+    let serving = (listeners, signing);
+    let serving = serve(judging, known, trust, line, serving);
     let ran = runtime.block_on(serving);
     // What still waits for a name server is not waited for.
     runtime.shutdown_background();
     ran
+}
+
+/// Where an agent is asked for, by keys that sign elsewhere.
+struct Asked {
+    keys: Vec<SshKeys>,
+    signer: OwnedFd,
+    listener: OwnedFd,
+}
+
+impl Asked {
+    /// Out of what has come, the first two: none where no key may be used.
+    #[expect(clippy::option_option, reason = "what is missing is not what is not wanted")]
+    fn take(given: &mut Vec<OwnedFd>, keys: Vec<SshKeys>) -> Option<Option<Self>> {
+        if keys.is_empty() {
+            return Some(None);
+        }
+        let mut first = given.drain(..2.min(given.len()));
+        let (signer, listener) = (first.next()?, first.next()?);
+        Some(Some(Self {
+            keys,
+            signer,
+            listener,
+        }))
+    }
+
+    fn begin(self, egress: &Arc<Egress>) -> io::Result<impl Future<Output = ()> + use<>> {
+        let agent = ssh::agent::Agent::new(&egress.network, &self.keys, self.signer)?;
+        descriptor::never_block(self.listener.as_fd())?;
+        let listener = UnixListener::from_std(self.listener.into())?;
+        let egress = Arc::clone(egress);
+        Ok(ssh::agent::accept(egress, Arc::new(agent), listener))
+    }
 }
 
 /// What a test hears of this process: something refused.
@@ -306,7 +341,7 @@ async fn serve(
     known: Known,
     trust: Trust,
     line: OwnedFd,
-    listeners: Vec<OwnedFd>,
+    (listeners, signing): (Vec<OwnedFd>, Option<Asked>),
 ) -> Result<(), EgressError> {
     let resolver = known.resolver()?;
     let (end, over) = watch::channel(false);
@@ -335,6 +370,10 @@ async fn serve(
         async move { egress.upstream.forget().await }
     });
     let mut tasks = JoinSet::new();
+    if let Some(asked) = signing {
+        let accepting = asked.begin(&egress).map_err(at("listening for an agent"))?;
+        tasks.spawn(accepting);
+    }
     let listeners = publish::begin(&egress, &mut tasks, listeners).map_err(at("listening"))?;
     for listener in listeners {
         let egress = Arc::clone(&egress);

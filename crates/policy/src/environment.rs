@@ -9,6 +9,7 @@ use atoll_model::network::{Network, TRUST_DIRECTORY, age_variables, trust_variab
 
 use crate::Notice;
 use crate::credential::{Credential, CredentialSource};
+use crate::git;
 use crate::origin::Origin;
 use crate::rules::Rules;
 use crate::source::Facts;
@@ -77,6 +78,7 @@ pub(crate) fn build(
             None => variables.remove(&variable),
         };
     }
+    git::tell(rules, &mut variables, &is_denied);
     notices.extend(denied_placeholders(rules));
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));

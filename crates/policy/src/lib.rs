@@ -20,6 +20,7 @@ mod digest;
 mod document;
 mod environment;
 mod error;
+mod git;
 mod grant;
 mod home;
 mod layers;

@@ -7,7 +7,7 @@ use crate::origin::Sourced;
 use crate::settings::{Author, Settings};
 
 /// The keys at the top of a profile.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "description",
     "extends",
     "commands",
@@ -15,6 +15,7 @@ const KEYS: [&str; 16] = [
     "forbid-live",
     "network",
     "credential",
+    "git",
     "system",
     "home",
     "files",

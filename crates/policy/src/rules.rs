@@ -6,7 +6,7 @@ use atoll_model::{
     InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
 };
 
-use atoll_model::network::{CredentialName, Network};
+use atoll_model::network::{CredentialName, HostName, Network};
 
 use crate::credential::Credential;
 use crate::network::NetworkRules;
@@ -44,6 +44,8 @@ pub struct Rules {
     pub(crate) programs: Vec<Sourced<PathBuf>>,
     pub(crate) network: NetworkRules,
     pub(crate) credentials: BTreeMap<CredentialName, Sourced<Credential>>,
+    /// Hosts whose remotes over SSH git asks by HTTPS.
+    pub(crate) git: Vec<Sourced<HostName>>,
     /// Why every call is denied; empty when it is not.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) notices: Vec<Notice>,
@@ -175,6 +177,7 @@ impl Rules {
             programs: Vec::new(),
             network: NetworkRules::default(),
             credentials: BTreeMap::new(),
+            git: Vec::new(),
             refusals: Vec::new(),
             notices: Vec::new(),
             digest: String::new(),

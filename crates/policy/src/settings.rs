@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use atoll_model::network::HostName;
 use atoll_model::{LimitKey, Limits, WorkspaceMode};
 
 use crate::credential::{self, Written};
+use crate::git;
 use crate::document::{Complaint, Document, Section};
 use crate::home::HomeSettings;
 use crate::network::NetworkSettings;
@@ -31,6 +33,7 @@ pub(crate) enum Author {
 pub(crate) struct Settings {
     pub(crate) network: NetworkSettings,
     pub(crate) credentials: Vec<Sourced<Written>>,
+    pub(crate) git: Vec<Sourced<HostName>>,
     pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
     pub(crate) forbid_live: Option<Sourced<bool>>,
     pub(crate) system_read: Option<Sourced<Vec<Sourced<PathBuf>>>>,
@@ -79,6 +82,11 @@ impl Settings {
             );
             document.refuse(
                 top,
+                "git",
+                "a project's file cannot change what git asks; write it into a profile of your own",
+            );
+            document.refuse(
+                top,
                 "dangerous",
                 "a project's file cannot weaken the boundary",
             );
@@ -88,6 +96,7 @@ impl Settings {
         Self {
             network: NetworkSettings::read(document, top),
             credentials: credential::read(document, top),
+            git: git::read(document, top),
             workspace: document.text(top, "workspace", parse_workspace),
             forbid_live: only_tightened(document, top, "forbid-live", author, true),
             system_read,

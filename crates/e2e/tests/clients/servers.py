@@ -1,7 +1,7 @@
 """Real servers on the small internet, those that SERVERS names: web (example.com), git
 (git.example, by HTTPS and SSH), db (db.example, PostgreSQL). Arguments: the directory,
 then the command to run while they are there. They run as a user of their own."""
-import glob, http.server, os, shutil, socket, ssl, subprocess, sys, threading, time
+import base64, glob, http.server, os, shutil, socket, ssl, subprocess, sys, threading, time
 
 PLACE = sys.argv[1]
 WANTED = os.environ["SERVERS"].split()
@@ -51,7 +51,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         with open(os.path.join(PLACE, "requests"), "a") as to:
             to.write(f"{self.command} {self.path} {self.headers['User-Agent']}\n")
-        if path.startswith("/repo.git/"):
+        if path.startswith("/repo.git/") or path.startswith("/other.git/"):
             return self.git(path, query)
         self.body()
         self.told(200, [("Content-Type", "text/plain")], f"this is {self.headers['Host']}\n".encode())
@@ -78,6 +78,9 @@ class Web(http.server.BaseHTTPRequestHandler):
 
     def git(self, path, query):
         body = self.body()
+        password = os.environ.get("GIT_PASSWORD")
+        if password and self.headers.get("Authorization") != "Basic " + base64.b64encode(f"git:{password}".encode()).decode():
+            return self.told(401, [("WWW-Authenticate", 'Basic realm="git"')], b"who are you?")
         environment = {
             **os.environ,
             "GIT_PROJECT_ROOT": HOME,
@@ -109,8 +112,9 @@ def web(address, name):
 
 
 def git():
-    server("git", "-c", "init.defaultBranch=main", "init", "--bare", REPOSITORY)
-    server("git", "-C", REPOSITORY, "config", "http.receivepack", "true")
+    for path in (REPOSITORY, os.path.join(HOME, "other.git")):
+        server("git", "-c", "init.defaultBranch=main", "init", "--bare", path)
+        server("git", "-C", path, "config", "http.receivepack", "true")
     work = os.path.join(HOME, "work")
     commit = "git -c init.defaultBranch=main init -q \"$0\" && cd \"$0\" && head -c 3000000 /dev/urandom > large && echo first > file && \
         git add . && git -c user.name=s -c user.email=s@example.com commit -qm first && git push -q \"$1\" main"

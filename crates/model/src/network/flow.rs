@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CredentialName, Limit, Network, Placeholder, Request, Scheme};
+use super::{CredentialName, Limit, Network, Placeholder, Request, Scheme, SshKeys};
 
 /// How the failure of a flow begins whose host has a certificate that this host does not accept.
 pub const CERTIFICATE_REFUSED: &str = "the host's certificate is not accepted";
@@ -42,6 +42,10 @@ pub struct Carriage {
     /// their values, a message for each, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placeholders: Vec<Placeholder>,
+    /// The keys of SSH that may be used. Where there are some, a line to who signs comes next
+    /// of the sockets, then one at which an agent is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh: Vec<SshKeys>,
 }
 
 /// What signs certificates that a sandbox trusts.
@@ -178,6 +182,10 @@ pub enum FlowKind {
     Request,
     /// Bytes both ways between a program of the host and a port inside.
     Published,
+    /// A signature by which a program logs in by SSH.
+    SshLogin,
+    /// A signature of a commit or a tag.
+    CommitSignature,
 }
 
 /// How a flow ended.
