@@ -34,12 +34,7 @@ fn everywhere(world: &World, before: &str, script: &str, check: impl Fn(&Outcome
         );
         let path = world.top().join("outside.sh");
         fs::write(&path, text).unwrap();
-        let run = on_servers(
-            world,
-            SERVERS,
-            NAMES,
-            &format!("sh '{}'", path.display()),
-        );
+        let run = on_servers(world, SERVERS, NAMES, &format!("sh '{}'", path.display()));
         let run = run.env("SERVERS", "git").env("FENCED", &fenced);
         let run = run.env("GIT_PASSWORD", REAL);
         let run = run.env("CLIENT_ID", id().0.to_string());
@@ -77,7 +72,10 @@ fn git_finds_its_password_and_pushes_to_what_is_named_alone() {
     if !is_possible(&world, &["openssl", "git", "sshd"]) {
         return;
     }
-    world.profile("bound", &format!("{BOUND}\n[git]\nhttps-for-ssh = ['git.example']\n"));
+    world.profile(
+        "bound",
+        &format!("{BOUND}\n[git]\nhttps-for-ssh = ['git.example']\n"),
+    );
     let before = format!("export HUB_TOKEN={REAL}; unset GIT_PASSWORD");
     let script = format!(
         "export GIT_TERMINAL_PROMPT=0; git clone -q https://git.example/repo.git here && cd here && cat file && \

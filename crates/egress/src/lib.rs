@@ -42,7 +42,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Network, SshKeys};
+use atoll_model::network::{
+    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Network, SshKeys,
+};
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
@@ -224,7 +226,10 @@ struct Asked {
 
 impl Asked {
     /// Out of what has come, the first two: none where no key may be used.
-    #[expect(clippy::option_option, reason = "what is missing is not what is not wanted")]
+    #[expect(
+        clippy::option_option,
+        reason = "what is missing is not what is not wanted"
+    )]
     fn take(given: &mut Vec<OwnedFd>, keys: Vec<SshKeys>) -> Option<Option<Self>> {
         if keys.is_empty() {
             return Some(None);

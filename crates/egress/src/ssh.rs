@@ -21,6 +21,7 @@ pub use known_hosts::{KNOWN_HOSTS_BYTES_MAX, host_keys};
 pub use own_agent::{Identity, OwnAgent, OwnAgentError};
 pub use signer::program as signer_program;
 
+use atoll_model::network::SshKey;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -28,6 +29,19 @@ use base64::engine::general_purpose::STANDARD;
 #[must_use]
 pub fn encoded(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
+}
+
+/// A public key, as it is told: none of other bytes.
+#[must_use]
+pub fn told(key: &[u8], comment: &str) -> Option<SshKey> {
+    let kind = wire::Reader::new(key).string()?;
+    let kind = std::str::from_utf8(kind).ok()?;
+    let is_kind = |byte: u8| byte.is_ascii_alphanumeric() || b"-@.".contains(&byte);
+    (key.len() <= PUBLIC_KEY_BYTES_MAX && kind.bytes().all(is_kind)).then(|| SshKey {
+        kind: kind.to_owned(),
+        key: encoded(key),
+        comment: comment.to_owned(),
+    })
 }
 
 /// The same back.

@@ -247,6 +247,8 @@ pub struct Permission {
     pub change: bool,
     /// Control devices.
     pub device: bool,
+    /// In a fence: connect to the socket that this is, which is not the program's own.
+    pub connect: bool,
 }
 
 /// One limit of each process.
@@ -325,6 +327,7 @@ impl Spec {
                 permission.execute,
                 permission.change,
                 permission.device,
+                permission.connect,
             ] {
                 out.u8(u8::from(flag));
             }
@@ -438,6 +441,7 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
                 execute: from.flag()?,
                 change: from.flag()?,
                 device: from.flag()?,
+                connect: from.flag()?,
             })
         })?,
         landlock_version: from.u32()?,

@@ -825,12 +825,14 @@ fn operations() -> impl Strategy<Value = Operation> {
 }
 
 fn permissions() -> impl Strategy<Value = Permission> {
-    (texts(), any::<[bool; 4]>()).prop_map(|(path, [read, execute, change, device])| Permission {
-        path,
-        read,
-        execute,
-        change,
-        device,
+    (texts(), any::<[bool; 5]>()).prop_map(|(path, [read, execute, change, device, connect])| {
+        Permission {
+            path,
+            read,
+            execute,
+            change,
+            device,
+        }
     })
 }
 

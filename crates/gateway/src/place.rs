@@ -15,6 +15,7 @@ use rustix::fs::FlockOperation;
 use crate::fallback::Offered;
 use crate::resuming::decided_about;
 use crate::slug::slug;
+use crate::ssh::SshPlace;
 use crate::trust::Trust;
 use crate::{PlaceError, Request, fencing, rooted};
 
@@ -29,6 +30,8 @@ pub(crate) struct Placed {
     pub(crate) notices: Vec<String>,
     /// Whom its programs trust.
     pub(crate) trust: Option<Trust>,
+    /// What its programs read to use keys of SSH.
+    pub(crate) ssh: Option<SshPlace>,
     /// Locks of layers that several runs share, held while this one runs.
     _locks: Vec<File>,
 }
@@ -74,6 +77,7 @@ pub(crate) fn place(
         Mode::Full => None,
         Mode::Fence => Some(fencing::place(&mut placing, boundary.workspace)?),
     };
+    let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
     placing
         .notices
         .extend(placing.offered.notices(boundary, placing.base));
@@ -98,10 +102,12 @@ pub(crate) fn place(
             unmapped: placing.offered.unmapped,
             empty,
             trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
+            ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             fence,
         },
         notices: placing.notices,
         trust,
+        ssh,
         _locks: placing.locks,
     })
 }

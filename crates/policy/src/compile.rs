@@ -92,6 +92,7 @@ pub fn compile(
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
     rules.tell_credentials();
+    rules.tell_ssh();
     rules.network.record(&mut version);
     rules.digest = version.finish();
     Ok(rules)

@@ -13,6 +13,7 @@ use crate::git;
 use crate::origin::Origin;
 use crate::rules::Rules;
 use crate::source::Facts;
+use crate::ssh;
 use crate::variables::{RUN, needs_its_name};
 
 /// What the program gets, and what the person should know about it.
@@ -77,6 +78,13 @@ pub(crate) fn build(
             Some(text) => variables.insert(variable, text),
             None => variables.remove(&variable),
         };
+    }
+    if !network.ssh.is_empty() {
+        for (name, value) in ssh::variables() {
+            if !is_denied(OsStr::new(name)) {
+                variables.insert(OsString::from(name), OsString::from(value));
+            }
+        }
     }
     git::tell(rules, &mut variables, &is_denied);
     notices.extend(denied_placeholders(rules));

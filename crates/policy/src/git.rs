@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use atoll_model::network::{Destination, HostName, HostPattern, Place, Ports, Scheme};
+use atoll_model::network::{
+    Destination, HostName, HostPattern, Place, Ports, SSH_DIRECTORY, Scheme,
+};
 
 use crate::credential::Credential;
 use crate::document::{Complaint, Document, Section};
@@ -47,6 +49,7 @@ pub(crate) fn tell(
         .filter(has)
         .flat_map(passwords)
         .chain(rules.git.iter().flat_map(|host| by_https(&host.value)))
+        .chain(signing(rules))
         .collect();
     if entries.is_empty() || is_denied(OsStr::new(COUNT)) {
         return;
@@ -76,12 +79,7 @@ fn passwords(credential: &Credential) -> Vec<(String, String)> {
     let variable = &credential.variable;
     let given = format!("printf 'password=%s\\n' \"${variable}\"");
     let mut entries = Vec::new();
-    for url in credential
-        .binding
-        .to
-        .iter()
-        .flat_map(|to| urls(scheme, to))
-    {
+    for url in credential.binding.to.iter().flat_map(|to| urls(scheme, to)) {
         let key = |name: &str| format!("credential.{url}.{name}");
         let given = match user.as_str() {
             "*" => {
@@ -125,8 +123,23 @@ fn urls(scheme: Scheme, to: &Destination) -> Vec<String> {
 /// A destination without its port.
 fn bare(to: &Destination) -> String {
     let text = to.to_string();
-    let host = text.rsplit_once(':').map_or(text.as_str(), |(host, _)| host);
+    let host = text
+        .rsplit_once(':')
+        .map_or(text.as_str(), |(host, _)| host);
     host.to_owned()
+}
+
+/// With which key commits are signed, when they are: the first that may.
+fn signing(rules: &Rules) -> Vec<(String, String)> {
+    let may = |one: &&crate::SshRule| one.grant.signs_commits;
+    let entries = rules.ssh().find(may).map(|one| {
+        let key = format!("{SSH_DIRECTORY}/{}.pub", one.grant.name);
+        [("gpg.format", "ssh".to_owned()), ("user.signingkey", key)]
+    });
+    let entries = entries.into_iter().flatten();
+    entries
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
 }
 
 /// The remotes over SSH of a host, by HTTPS.

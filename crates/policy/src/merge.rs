@@ -34,6 +34,7 @@ pub(crate) fn merge_profile(
     rules.network.merge(settings.network)?;
     rules.add_credentials(settings.credentials);
     rules.git.extend(settings.git);
+    rules.add_ssh(settings.ssh);
     replace(&mut rules.forbid_live, settings.forbid_live);
     replace(&mut rules.terminal.queries, settings.terminal.queries);
     replace(&mut rules.terminal.clipboard, settings.terminal.clipboard);

@@ -261,6 +261,7 @@ impl NetworkRules {
             publish: self.publish.iter().map(published).collect(),
             upstream: self.upstream.boundary(),
             credentials: Vec::new(),
+            ssh: Vec::new(),
         }
     }
 

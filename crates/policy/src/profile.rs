@@ -7,7 +7,7 @@ use crate::origin::Sourced;
 use crate::settings::{Author, Settings};
 
 /// The keys at the top of a profile.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "description",
     "extends",
     "commands",
@@ -16,6 +16,7 @@ const KEYS: [&str; 17] = [
     "network",
     "credential",
     "git",
+    "ssh",
     "system",
     "home",
     "files",

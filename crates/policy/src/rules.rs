@@ -12,6 +12,7 @@ use crate::credential::Credential;
 use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
 use crate::source::HostFacts;
+use crate::ssh::SshRule;
 use crate::variables::{PASSED, Pattern};
 use crate::{Notice, Problem};
 
@@ -46,6 +47,7 @@ pub struct Rules {
     pub(crate) credentials: BTreeMap<CredentialName, Sourced<Credential>>,
     /// Hosts whose remotes over SSH git asks by HTTPS.
     pub(crate) git: Vec<Sourced<HostName>>,
+    pub(crate) ssh: BTreeMap<CredentialName, Sourced<SshRule>>,
     /// Why every call is denied; empty when it is not.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) notices: Vec<Notice>,
@@ -82,6 +84,7 @@ impl Rules {
         let bindings = self.credentials().map(|one| one.binding.clone());
         Network {
             credentials: bindings.collect(),
+            ssh: self.ssh().map(|one| one.grant.clone()).collect(),
             ..self.network.boundary()
         }
     }
@@ -178,6 +181,7 @@ impl Rules {
             network: NetworkRules::default(),
             credentials: BTreeMap::new(),
             git: Vec::new(),
+            ssh: BTreeMap::new(),
             refusals: Vec::new(),
             notices: Vec::new(),
             digest: String::new(),

@@ -52,7 +52,7 @@ pub(crate) fn granted(grants: &[SshGrant], keys: &[SshKeys]) -> Option<Vec<Grant
             host_keys: its
                 .host_keys
                 .iter()
-                .map(|one| decoded(one))
+                .map(|one| decoded(&one.key))
                 .collect::<Option<_>>()?,
         })
     };
@@ -201,7 +201,10 @@ impl Session {
             return refuse(None, "the key is none that is granted");
         };
         let Some(algorithm) = algorithm(key, flags) else {
-            return refuse(Some(first), "the signature would be of a kind that nobody trusts");
+            return refuse(
+                Some(first),
+                "the signature would be of a kind that nobody trusts",
+            );
         };
         match data.starts_with(COMMIT_MARK) {
             true => self.sign_commit(all, (key, data, algorithm), first),
@@ -252,9 +255,8 @@ impl Session {
         if !matches!(self.state, State::Unbound) {
             return refuse(Some(first), "a host does not ask for a commit's signature");
         }
-        let is_its = |one: &Granted| {
-            one.grant.signs_commits && one.keys.iter().any(|(one, _)| one == key)
-        };
+        let is_its =
+            |one: &Granted| one.grant.signs_commits && one.keys.iter().any(|(one, _)| one == key);
         let Some(granted) = all.iter().position(is_its) else {
             return refuse(Some(first), "no `sign-commits` lets this key sign commits");
         };

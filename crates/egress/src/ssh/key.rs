@@ -210,8 +210,7 @@ pub(crate) fn algorithm_name(key: &[u8], algorithm: SshAlgorithm) -> Option<&[u8
         (SshAlgorithm::RsaSha256, true) => Some(b"rsa-sha2-256"),
         (SshAlgorithm::RsaSha512, true) => Some(b"rsa-sha2-512"),
         // Signatures with SHA-1 are none any more.
-        (SshAlgorithm::OfKey, true) | (SshAlgorithm::RsaSha256 | SshAlgorithm::RsaSha512, false) => {
-            None
-        }
+        (SshAlgorithm::OfKey, true)
+        | (SshAlgorithm::RsaSha256 | SshAlgorithm::RsaSha512, false) => None,
     }
 }

@@ -116,13 +116,38 @@ mod tests {
             (line(&hashed, ONE), "example.com", 22, 1),
             (line(&hashed, ONE), "other.example", 22, 0),
             (line("192.0.2.7", ONE), "192.0.2.7", 22, 1),
-            (line("@cert-authority example.com", ONE), "example.com", 22, 0),
-            (line("example.com", ONE) + &line("@revoked *", ONE), "example.com", 22, 0),
-            (line("example.com", ONE) + &line("example.com", OTHER), "example.com", 22, 2),
-            (line("example.com", ONE) + &line("example.com", ONE), "example.com", 22, 1),
+            (
+                line("@cert-authority example.com", ONE),
+                "example.com",
+                22,
+                0,
+            ),
+            (
+                line("example.com", ONE) + &line("@revoked *", ONE),
+                "example.com",
+                22,
+                0,
+            ),
+            (
+                line("example.com", ONE) + &line("example.com", OTHER),
+                "example.com",
+                22,
+                2,
+            ),
+            (
+                line("example.com", ONE) + &line("example.com", ONE),
+                "example.com",
+                22,
+                1,
+            ),
             (line("#example.com", ONE), "example.com", 22, 0),
             (format!("example.com ssh-rsa {ONE}\n"), "example.com", 22, 0),
-            ("example.com ssh-ed25519\nexample.com ssh-ed25519 ???\n".to_owned(), "example.com", 22, 0),
+            (
+                "example.com ssh-ed25519\nexample.com ssh-ed25519 ???\n".to_owned(),
+                "example.com",
+                22,
+                0,
+            ),
         ] {
             assert_eq!(found(&text, host, port).len(), count, "{text}");
         }

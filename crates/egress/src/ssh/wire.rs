@@ -76,16 +76,6 @@ impl Writer {
         self.number(length).exact(bytes)
     }
 
-    /// A positive integer (`mpint`), of its bytes.
-    pub(crate) fn integer(self, bytes: &[u8]) -> Self {
-        let from = bytes.iter().position(|byte| *byte != 0);
-        let bytes = from.and_then(|from| bytes.get(from..)).unwrap_or_default();
-        match bytes.first() {
-            Some(first) if first & 0x80 != 0 => self.string(&[&[0], bytes].concat()),
-            Some(_) | None => self.string(bytes),
-        }
-    }
-
     pub(crate) fn exact(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self
@@ -116,18 +106,6 @@ mod tests {
             let mut reader = Reader::new(&written[..cut]);
             let all = (reader.string(), reader.number(), reader.byte());
             prop_assert!(all.0.is_none() || all.1.is_none() || all.2.is_none());
-        }
-    }
-
-    #[test]
-    fn integers_are_positive_and_short() {
-        for (bytes, written) in [
-            (&[][..], &[0, 0, 0, 0][..]),
-            (&[0, 0], &[0, 0, 0, 0]),
-            (&[0, 1], &[0, 0, 0, 1, 1]),
-            (&[0x80], &[0, 0, 0, 2, 0, 0x80]),
-        ] {
-            assert_eq!(Writer::new().integer(bytes).done(), written);
         }
     }
 }

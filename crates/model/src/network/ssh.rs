@@ -61,6 +61,8 @@ impl fmt::Display for SshGrant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SshKey {
+    /// Its kind, which the key begins with.
+    pub kind: String,
     /// The key.
     pub key: String,
     /// What its owner calls it.
@@ -75,8 +77,8 @@ pub struct SshKeys {
     pub name: CredentialName,
     /// Those that sign.
     pub keys: Vec<SshKey>,
-    /// Those of the host, in base64: whoever answers with another one is another host.
-    pub host_keys: Vec<String>,
+    /// Those of the host: whoever answers with another one is another host.
+    pub host_keys: Vec<SshKey>,
 }
 
 /// What who judges asks of who signs. What is signed is put together there, of nothing else.

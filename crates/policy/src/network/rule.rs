@@ -153,7 +153,9 @@ pub(crate) fn read(
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let carry = document.text(&mut section, "carry", parse_way);
     let limits = limits::read(document, &mut section, at);
-    let known = ["to", "methods", "paths", "scheme", "carry", "registry", "preset"];
+    let known = [
+        "to", "methods", "paths", "scheme", "carry", "registry", "preset",
+    ];
     document.end(section, &[&known[..], &limits::KEYS].concat());
     if document.problem_count() > before {
         return Vec::new();

@@ -150,6 +150,13 @@ impl Rules {
     }
 
     fn git(&self, out: &mut Profile) {
+        for (name, one) in &self.ssh {
+            out.section(&format!("ssh.{name}"));
+            let from = one.origin.to_string();
+            for line in one.value.lines() {
+                out.line(&line, &from);
+            }
+        }
         if !self.git.is_empty() {
             out.section("git");
             let host = |one: &Sourced<HostName>| (one.value.to_string(), one.origin.clone());
