@@ -145,7 +145,9 @@ fn chosen(
     let keys = identities.iter().filter(is_wanted);
     // A certificate is no key of its own.
     let is_plain = |key: &SshKey| !key.kind.contains("-cert-");
-    let keys = keys.filter_map(|one| told(&one.key, &one.comment));
+    // What its owner calls it is nobody else's: the grant's name says enough.
+    let name = rule.grant.name.as_str();
+    let keys = keys.filter_map(|one| told(&one.key, name));
     let keys: Vec<SshKey> = keys.filter(is_plain).take(SSH_KEYS_MAX).collect();
     if keys.is_empty() {
         let why = match wanted {

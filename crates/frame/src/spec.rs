@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The form's version; another one is refused.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// The capabilities that root inside a sandbox can have, each for its reason, as bits
 /// of their numbers in capabilities(7). They count for the sandbox's own ids alone.

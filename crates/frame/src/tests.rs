@@ -36,6 +36,7 @@ fn full_spec() -> Spec {
             execute: false,
             change: true,
             device: false,
+            connect: true,
         }],
         landlock_version: 7,
         resource_limits: vec![ResourceLimit {
@@ -832,6 +833,7 @@ fn permissions() -> impl Strategy<Value = Permission> {
             execute,
             change,
             device,
+            connect,
         }
     })
 }

@@ -81,7 +81,7 @@ pub(crate) fn build(
     }
     if !network.ssh.is_empty() {
         for (name, value) in ssh::variables() {
-            if !is_denied(OsStr::new(name)) {
+            if !is_denied(OsStr::new(name)) && !rules.environment.set.contains_key(name) {
                 variables.insert(OsString::from(name), OsString::from(value));
             }
         }

@@ -135,13 +135,25 @@ def ssh():
         to.write(words)
     with open(f"{PLACE}/host.pub") as key, open(f"{PLACE}/known", "w") as to:
         to.write("git.example " + key.read())
-    listener = socket.create_server(("93.184.216.36", 22))
+    sshd("93.184.216.36", "sshd.conf")
+    # Another host, with a key of its own, that would take the same keys.
+    key = os.path.join(PLACE, "another")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    shutil.copy(key, f"{HOME}/another")
+    own(f"{HOME}/another", 0o600)
+    with open(f"{PLACE}/another.conf", "w") as to:
+        to.write(words.replace(f"{HOME}/host", f"{HOME}/another"))
+    sshd("93.184.216.37", "another.conf")
+
+
+def sshd(address, conf):
+    listener = socket.create_server((address, 22))
 
     def accept():
         while True:
             one, _ = listener.accept()
             said = open(f"{PLACE}/sshd.log", "ab")
-            subprocess.Popen([*AS_SERVER, "/usr/sbin/sshd", "-i", "-e", "-f", f"{PLACE}/sshd.conf"], stdin=one, stdout=one, stderr=said)
+            subprocess.Popen([*AS_SERVER, "/usr/sbin/sshd", "-i", "-e", "-f", f"{PLACE}/{conf}"], stdin=one, stdout=one, stderr=said)
             one.close()
 
     threading.Thread(target=accept, daemon=True).start()

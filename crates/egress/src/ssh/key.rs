@@ -214,3 +214,137 @@ pub(crate) fn algorithm_name(key: &[u8], algorithm: SshAlgorithm) -> Option<&[u8
         | (SshAlgorithm::RsaSha256 | SshAlgorithm::RsaSha512, false) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A directory that goes with the test.
+    struct Place(std::path::PathBuf);
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn generated(place: &Place, arguments: &[&str]) -> Option<Vec<u8>> {
+        let path = place.0.join("key");
+        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_file(path.with_extension("pub"));
+        let mut command = Command::new("ssh-keygen");
+        let made = command
+            .arg("-q")
+            .args(arguments)
+            .arg("-f")
+            .arg(&path)
+            .status();
+        made.is_ok_and(|status| status.success())
+            .then(|| std::fs::read(&path).unwrap())
+    }
+
+    #[test]
+    fn files_of_ssh_keygen_are_read() {
+        let name = format!("atoll-ssh-key-{}", std::process::id());
+        let place = Place(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&place.0).unwrap();
+        let Some(plain) = generated(&place, &["-t", "ed25519", "-N", ""]) else {
+            // The system's ssh is not here: end-to-end tests tell of it.
+            return;
+        };
+        let key = OwnKey::read(&plain).unwrap();
+        let signature = key.sign(b"data");
+        assert!(is_signed(key.public(), &signature, b"data"));
+        assert!(!is_signed(key.public(), &signature, b"other data"));
+        let listed = std::fs::read_to_string(place.0.join("key.pub")).unwrap();
+        let listed = listed.split_whitespace().nth(1).unwrap().to_owned();
+        assert_eq!(crate::ssh::encoded(key.public()), listed);
+        for (arguments, error) in [
+            (&["-t", "ed25519", "-N", "secret"][..], OwnKeyError::Locked),
+            (&["-t", "ecdsa", "-N", ""], OwnKeyError::Kind),
+        ] {
+            let text = generated(&place, arguments).unwrap();
+            assert_eq!(OwnKey::read(&text).unwrap_err(), error);
+        }
+        // Nothing of it cut off, and no byte of another key, is one.
+        let text = std::str::from_utf8(&plain).unwrap();
+        for cut in [0, 10, 60, text.len() - 45] {
+            assert!(OwnKey::read(&plain[..cut]).is_err());
+        }
+        assert_eq!(
+            OwnKey::read(listed.as_bytes()).unwrap_err(),
+            OwnKeyError::Form
+        );
+    }
+
+    #[test]
+    fn hosts_of_every_kind_are_verified() {
+        use aws_lc_rs::rand::SystemRandom;
+        use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
+        use aws_lc_rs::signature::{
+            ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
+            ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA512,
+        };
+        let random = SystemRandom::new();
+        let integer = |bytes: &[u8]| -> Vec<u8> {
+            let from = bytes.iter().position(|byte| *byte != 0).unwrap();
+            match bytes[from] & 0x80 {
+                0 => bytes[from..].to_vec(),
+                _ => [&[0], &bytes[from..]].concat(),
+            }
+        };
+        for (name, curve, signing) in [
+            (
+                "ecdsa-sha2-nistp256",
+                "nistp256",
+                &ECDSA_P256_SHA256_FIXED_SIGNING,
+            ),
+            (
+                "ecdsa-sha2-nistp384",
+                "nistp384",
+                &ECDSA_P384_SHA384_FIXED_SIGNING,
+            ),
+            (
+                "ecdsa-sha2-nistp521",
+                "nistp521",
+                &ECDSA_P521_SHA512_FIXED_SIGNING,
+            ),
+        ] {
+            let pair = EcdsaKeyPair::generate(signing).unwrap();
+            let key = Writer::new()
+                .string(name.as_bytes())
+                .string(curve.as_bytes())
+                .string(pair.public_key().as_ref())
+                .done();
+            let made = pair.sign(&random, b"session").unwrap();
+            let (r, s) = made.as_ref().split_at(made.as_ref().len() / 2);
+            let both = Writer::new().string(&integer(r)).string(&integer(s)).done();
+            let signature = Writer::new().string(name.as_bytes()).string(&both).done();
+            assert!(is_signed(&key, &signature, b"session"), "{name}");
+            assert!(!is_signed(&key, &signature, b"another"), "{name}");
+        }
+        let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+        let public = pair.public_key();
+        let key = Writer::new()
+            .string(b"ssh-rsa")
+            .string(&integer(
+                public.exponent().big_endian_without_leading_zero(),
+            ))
+            .string(&integer(public.modulus().big_endian_without_leading_zero()))
+            .done();
+        for (name, padding, is_good) in [
+            ("rsa-sha2-256", &RSA_PKCS1_SHA256, true),
+            ("rsa-sha2-512", &RSA_PKCS1_SHA512, true),
+            // What is said to be made with SHA-1 is not looked at.
+            ("ssh-rsa", &RSA_PKCS1_SHA256, false),
+        ] {
+            let mut made = vec![0; pair.public_modulus_len()];
+            pair.sign(padding, &random, b"session", &mut made).unwrap();
+            let signature = Writer::new().string(name.as_bytes()).string(&made).done();
+            assert_eq!(is_signed(&key, &signature, b"session"), is_good, "{name}");
+            assert!(!is_signed(&key, &signature, b"another"), "{name}");
+        }
+    }
+}

@@ -25,8 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Identity {
     /// The public key, as it is sent.
     pub key: Vec<u8>,
-    /// What its owner calls it.
-    pub comment: String,
 }
 
 /// Why an agent does not answer.
@@ -127,9 +125,8 @@ fn read_identities(answer: &[u8]) -> Option<Vec<Identity>> {
     }
     let mut found = Vec::new();
     for _ in 0..count {
-        let (key, comment) = (reader.string()?.to_vec(), reader.string()?);
-        let comment = String::from_utf8_lossy(comment).into_owned();
-        found.push(Identity { key, comment });
+        let (key, _comment) = (reader.string()?.to_vec(), reader.string()?);
+        found.push(Identity { key });
     }
     Some(found)
 }

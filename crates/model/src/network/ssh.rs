@@ -65,7 +65,7 @@ pub struct SshKey {
     pub kind: String,
     /// The key.
     pub key: String,
-    /// What its owner calls it.
+    /// What it is called inside.
     pub comment: String,
 }
 
