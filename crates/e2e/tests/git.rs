@@ -24,28 +24,29 @@ const REAL: &str = "ghp_r3alP4ssw0rdOfTh1sT3stN0bodyS33s1t00";
 /// Runs a shell script inside where the servers are: in a sandbox, and then for an ordinary
 /// user in a fence. What came of each is checked. `before` is shell that runs outside first.
 fn everywhere(world: &World, before: &str, script: &str, check: impl Fn(&Outcome)) {
-    let fenced = without_namespaces(world);
-    let run = |atoll: &str| {
-        let script_at = world.top().join("script.sh");
-        fs::write(&script_at, script).unwrap();
-        let text = format!(
-            "{before}\nscript=$(cat '{}')\n{atoll} run --discard --profile bound -- sh -c \"$script\"\n",
-            script_at.display()
-        );
-        let path = world.top().join("outside.sh");
-        fs::write(&path, text).unwrap();
-        let run = on_servers(world, SERVERS, NAMES, &format!("sh '{}'", path.display()));
-        let run = run.env("SERVERS", "git").env("FENCED", &fenced);
-        let run = run.env("GIT_PASSWORD", REAL);
-        let run = run.env("CLIENT_ID", id().0.to_string());
-        run.env("INTERNET_PORTS", "7").within(LONG).run()
-    };
-    check(&run("\"$ATOLL\""));
+    check(&outcome(world, "\"$ATOLL\"", before, script));
     if !is_root() {
-        let outcome = run("\"$FENCED\"");
+        let outcome = outcome(world, "\"$FENCED\"", before, script);
         let _ = outcome.says(["only fenced in"]);
         check(&outcome);
     }
+}
+
+fn outcome(world: &World, atoll: &str, before: &str, script: &str) -> Outcome {
+    let script_at = world.top().join("script.sh");
+    fs::write(&script_at, script).unwrap();
+    let text = format!(
+        "{before}\nscript=$(cat '{}')\n{atoll} run --discard --profile bound -- sh -c \"$script\"\n",
+        script_at.display()
+    );
+    let path = world.top().join("outside.sh");
+    fs::write(&path, text).unwrap();
+    let command = format!("sh '{}'", path.display());
+    let run = on_servers(world, SERVERS, NAMES, &command);
+    let run = run.env("FENCED", without_namespaces(world));
+    let run = run.env("SERVERS", "git").env("GIT_PASSWORD", REAL);
+    let run = run.env("CLIENT_ID", id().0.to_string());
+    run.env("INTERNET_PORTS", "7").within(LONG).run()
 }
 
 /// What the servers have written down under a name.
@@ -111,6 +112,38 @@ fn git_finds_its_password_and_pushes_to_what_is_named_alone() {
     everywhere(&world, "unset GIT_PASSWORD", &script, |outcome| {
         assert!(!outcome.out().contains("first"), "{outcome}");
         assert!(!noted(&world, "requests").is_empty());
+    });
+}
+
+#[test]
+fn submodules_are_fetched_where_their_repositories_are_named() {
+    let name = "submodules_are_fetched_where_their_repositories_are_named";
+    let world = World::new(name);
+    if !is_possible(&world, &["openssl", "git", "sshd"]) {
+        return;
+    }
+    let both = BOUND.replace(
+        "\"git.example/repo\"",
+        "\"git.example/repo\", \"git.example/other\"",
+    );
+    let before = format!("export HUB_TOKEN={REAL}; unset GIT_PASSWORD");
+    let script = format!(
+        "export GIT_TERMINAL_PROMPT=0; git clone -q https://git.example/repo.git one && \
+         git -C one push -q https://git.example/other.git main; \
+         git clone -q https://git.example/repo.git two && cd two && \
+         git submodule --quiet add https://git.example/other.git part && {COMMIT} -m part && cat part/file && \
+         git push -q origin HEAD:refs/heads/with-part && cd .. && \
+         git clone -q -b with-part --recurse-submodules https://git.example/repo.git three && cat three/part/file"
+    );
+    world.profile("bound", &both);
+    everywhere(&world, &before, &script, |outcome| {
+        assert_eq!(outcome.out(), "first\nfirst\n", "{outcome}");
+    });
+    // Where the other one is not named, what it is part of comes without it.
+    world.profile("bound", BOUND);
+    everywhere(&world, &before, &script, |outcome| {
+        assert!(outcome.out().is_empty(), "{outcome}");
+        assert!(!noted(&world, "requests").contains("/other.git"));
     });
 }
 
@@ -299,11 +332,11 @@ fn a_key_in_a_file_signs_and_is_not_inside() {
         assert_eq!(outcome.out(), "in\n1\n", "{outcome}\n{log}");
     });
     // One that is locked cannot be used, and nothing starts.
-    let locked = format!("{before}; ssh-keygen -q -p -P '' -N secret -f \"$HOME/.ssh/mine\"");
-    everywhere(&world, &locked, script, |outcome| {
-        assert!(outcome.out().is_empty(), "{outcome}");
-        let _ = outcome.says(["it is locked by a passphrase", "ssh-add"]);
-    });
+    let locked =
+        format!("{before}; ssh-keygen -q -p -P '' -N secret -f \"$HOME/.ssh/mine\" >/dev/null");
+    let refused = outcome(&world, "\"$ATOLL\"", &locked, script).expect_status(125);
+    assert!(refused.out().is_empty(), "{refused}");
+    refused.is_clear_error(["it is locked by a passphrase", "ssh-add"]);
 }
 
 #[test]
@@ -318,8 +351,7 @@ fn a_host_whose_key_nobody_knows_is_none() {
         "PROFILE='{}'\n{AGENT}\nrm \"$HOME/.ssh/known_hosts\"",
         path.display()
     );
-    everywhere(&world, &before, "echo started", |outcome| {
-        assert!(outcome.out().is_empty(), "{outcome}");
-        let _ = outcome.says(["no key of that host is known", "host-keys"]);
-    });
+    let refused = outcome(&world, "\"$ATOLL\"", &before, "echo started").expect_status(125);
+    assert!(refused.out().is_empty(), "{refused}");
+    refused.is_clear_error(["no key of that host is known", "host-keys"]);
 }

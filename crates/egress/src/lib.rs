@@ -55,7 +55,7 @@ use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::SocketType;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -66,6 +66,7 @@ use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
 use crate::resolve::Unnamed;
+use crate::ssh::agent::Asked;
 use crate::visitors::Visitors;
 
 /// How many threads carry.
@@ -215,41 +216,6 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     // What still waits for a name server is not waited for.
     runtime.shutdown_background();
     ran
-}
-
-/// Where an agent is asked for, by keys that sign elsewhere.
-struct Asked {
-    keys: Vec<SshKeys>,
-    signer: OwnedFd,
-    listener: OwnedFd,
-}
-
-impl Asked {
-    /// Out of what has come, the first two: none where no key may be used.
-    #[expect(
-        clippy::option_option,
-        reason = "what is missing is not what is not wanted"
-    )]
-    fn take(given: &mut Vec<OwnedFd>, keys: Vec<SshKeys>) -> Option<Option<Self>> {
-        if keys.is_empty() {
-            return Some(None);
-        }
-        let mut first = given.drain(..2.min(given.len()));
-        let (signer, listener) = (first.next()?, first.next()?);
-        Some(Some(Self {
-            keys,
-            signer,
-            listener,
-        }))
-    }
-
-    fn begin(self, egress: &Arc<Egress>) -> io::Result<impl Future<Output = ()> + use<>> {
-        let agent = ssh::agent::Agent::new(&egress.network, &self.keys, self.signer)?;
-        descriptor::never_block(self.listener.as_fd())?;
-        let listener = UnixListener::from_std(self.listener.into())?;
-        let egress = Arc::clone(egress);
-        Ok(ssh::agent::accept(egress, Arc::new(agent), listener))
-    }
 }
 
 /// What a test hears of this process: something refused.

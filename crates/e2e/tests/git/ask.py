@@ -13,8 +13,11 @@ def ask(*messages):
         line.connect(os.environ["SSH_AUTH_SOCK"])
         answers = []
         for message in messages:
-            line.sendall(text(message))
-            head = line.recv(4, socket.MSG_WAITALL)
+            try:
+                line.sendall(text(message))
+                head = line.recv(4, socket.MSG_WAITALL)
+            except (ConnectionResetError, BrokenPipeError):
+                head = b""
             if len(head) < 4:
                 return answers + [b""]
             answers.append(line.recv(struct.unpack(">I", head)[0], socket.MSG_WAITALL))

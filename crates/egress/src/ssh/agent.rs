@@ -27,9 +27,48 @@ const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// How long a signature may take: the person's agent may ask, or wait for a touch.
 const PATIENCE: Duration = Duration::from_secs(150);
 
+/// Where an agent is asked for, by keys that sign elsewhere.
+pub(crate) struct Asked {
+    keys: Vec<SshKeys>,
+    signer: OwnedFd,
+    listener: OwnedFd,
+}
+
+impl Asked {
+    /// Out of what has come, the first two: none where no key may be used.
+    #[expect(
+        clippy::option_option,
+        reason = "what is missing is not what is not wanted"
+    )]
+    pub(crate) fn take(given: &mut Vec<OwnedFd>, keys: Vec<SshKeys>) -> Option<Option<Self>> {
+        if keys.is_empty() {
+            return Some(None);
+        }
+        let mut first = given.drain(..2.min(given.len()));
+        let (signer, listener) = (first.next()?, first.next()?);
+        Some(Some(Self {
+            keys,
+            signer,
+            listener,
+        }))
+    }
+
+    /// Answers who asks.
+    pub(crate) fn begin(
+        self,
+        egress: &Arc<Egress>,
+    ) -> io::Result<impl Future<Output = ()> + use<>> {
+        let agent = Agent::new(&egress.network, &self.keys, self.signer)?;
+        descriptor::never_block(self.listener.as_fd())?;
+        let listener = UnixListener::from_std(self.listener.into())?;
+        let egress = Arc::clone(egress);
+        Ok(accept(egress, Arc::new(agent), listener))
+    }
+}
+
 /// What is granted, and the line to who signs.
 #[derive(Debug)]
-pub(crate) struct Agent {
+struct Agent {
     granted: Vec<Granted>,
     /// Of messages in order: to the runtime the same as datagrams. None once an answer has
     /// not come: the next one could be taken for it.
@@ -38,7 +77,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// With the line to who signs.
-    pub(crate) fn new(network: &Network, keys: &[SshKeys], signer: OwnedFd) -> io::Result<Self> {
+    fn new(network: &Network, keys: &[SshKeys], signer: OwnedFd) -> io::Result<Self> {
         descriptor::never_block(signer.as_fd())?;
         let granted = filter::granted(&network.ssh, keys);
         Ok(Self {
@@ -78,7 +117,7 @@ async fn ask(signer: &UnixDatagram, signing: &Signing) -> io::Result<Signed> {
 }
 
 /// Takes who connects, until there is to be no more.
-pub(crate) async fn accept(egress: Arc<Egress>, agent: Arc<Agent>, listener: UnixListener) {
+async fn accept(egress: Arc<Egress>, agent: Arc<Agent>, listener: UnixListener) {
     let mut served = JoinSet::new();
     loop {
         while served.try_join_next().is_some() {}

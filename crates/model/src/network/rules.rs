@@ -323,12 +323,6 @@ impl NetworkRule {
         }
     }
 
-    /// The rule as it is told and recorded: what it says, and where it is written.
-    #[must_use]
-    pub fn told(&self) -> String {
-        format!("{self} ({})", self.origin)
-    }
-
     fn is_inspected(&self, port: u16) -> bool {
         match self.way {
             Way::Inspect => true,

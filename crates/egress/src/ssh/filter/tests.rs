@@ -207,7 +207,8 @@ proptest! {
         changed[at.index(data.len())] = to;
         for other in [changed, [&data[..], &more].concat(), more] {
             let verdict = last(&all(true), &[bound.clone(), ask(&key, &other)]);
-            prop_assert_eq!(matches!(verdict, Verdict::Sign { .. }), other == data);
+            let is_signed = matches!(verdict, Verdict::Sign { .. });
+            prop_assert_eq!(is_signed, other == data);
         }
     }
 
@@ -215,7 +216,8 @@ proptest! {
     #[test]
     fn any_bytes_are_judged(messages in prop::collection::vec(any::<Vec<u8>>(), 1..4)) {
         let verdict = last(&all(true), &messages);
-        prop_assert!(!matches!(verdict, Verdict::Sign { .. }));
+        let is_signed = matches!(verdict, Verdict::Sign { .. });
+        prop_assert!(!is_signed);
     }
 
     /// A signature with a byte changed, or by another key, is no host's.
