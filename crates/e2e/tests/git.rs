@@ -171,12 +171,12 @@ sed -i "s|FINGERPRINT|$fingerprint|" "$PROFILE"
 "#;
 
 /// The same as [`everywhere`], with that agent.
-fn with_agent(world: &World, profile: &str, script: &str, check: impl Fn(&Outcome)) {
+fn with_agent(world: &World, profile: &str, further: &str, script: &str, check: impl Fn(&Outcome)) {
     world.profile("bound", profile);
     let path = world.config().join("atoll/profiles/bound.toml");
     let text = profile.to_owned();
     let before = format!(
-        "PROFILE='{}'\ncat >\"$PROFILE\" <<'END'\n{text}\nEND\n{AGENT}",
+        "PROFILE='{}'\ncat >\"$PROFILE\" <<'END'\n{text}\nEND\n{AGENT}\n{further}",
         path.display()
     );
     everywhere(world, &before, script, check);
@@ -197,7 +197,7 @@ fn git_over_ssh_signs_in_with_a_key_that_is_not_inside() {
          for bad in -D -d '-x -q' ; do echo x | ssh-add $bad >/dev/null 2>&1 && echo changed; done; \
          ls \"$(dirname \"$SSH_AUTH_SOCK\")\"; env; cat \"$(dirname \"$SSH_AUTH_SOCK\")\"/*.pub"
     );
-    with_agent(&world, &granted(""), &script, |outcome| {
+    with_agent(&world, &granted(""), "", &script, |outcome| {
         let told = outcome.out();
         let log = noted(&world, "sshd.log");
         let lines: Vec<&str> = told.lines().collect();
@@ -235,18 +235,24 @@ fn an_agent_inside_signs_nothing_else() {
         "{directory}; $S server@git.example echo in; \
          $S -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -i $D/git.pub server@another.example echo reached 2>/dev/null || echo refused another; \
          $S -o HostKeyAlias=git.example -i $D/git.pub server@another.example echo reached 2>/dev/null || echo refused key; \
-         $S nobody@git.example echo reached 2>/dev/null || echo refused user; \
+         $S second@git.example echo reached 2>/dev/null || echo refused user; \
          $S -A server@git.example 'ssh-add -L >/dev/null 2>&1 && echo lists; ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null server@93.184.216.37 echo reached' 2>/dev/null || echo refused onward; \
          echo hello | ssh-keygen -q -Y sign -n git -f $D/git.pub >/dev/null 2>&1 || echo refused commit; \
          python3 ask.py"
     );
-    with_agent(&world, &granted(""), &script, |outcome| {
+    // Outside the same key opens all of them.
+    let control = "S=\"ssh -F /dev/null -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -i $place/mine\"; \
+         for to in server@git.example second@git.example server@another.example; do $S $to echo control 2>/dev/null; done";
+    with_agent(&world, &granted(""), control, &script, |outcome| {
         let log = noted(&world, "sshd.log");
         let told = outcome.out();
         let lines: Vec<&str> = told.lines().collect();
         assert_eq!(
             lines,
             [
+                "control",
+                "control",
+                "control",
                 "in",
                 "refused another",
                 "refused key",
@@ -296,6 +302,7 @@ fn commits_are_signed_where_that_is_granted() {
     with_agent(
         &world,
         &granted("sign-commits = true\n"),
+        "",
         &script,
         |outcome| {
             assert_eq!(
@@ -331,7 +338,14 @@ fn a_key_in_a_file_signs_and_is_not_inside() {
         let log = noted(&world, "sshd.log");
         assert_eq!(outcome.out(), "in\n1\n", "{outcome}\n{log}");
     });
+    // The same out of the vault.
+    let sealed = profile.replace("file = '~/.ssh/mine'", "vault = 'deploy'");
+    world.profile("bound", &sealed);
+    let set = format!("{before}; \"$ATOLL\" secret set deploy <\"$HOME/.ssh/mine\" >/dev/null");
+    let opened = outcome(&world, "\"$ATOLL\"", &set, script).success();
+    assert_eq!(opened.out(), "in\n1\n", "{opened}");
     // One that is locked cannot be used, and nothing starts.
+    world.profile("bound", &profile);
     let locked =
         format!("{before}; ssh-keygen -q -p -P '' -N secret -f \"$HOME/.ssh/mine\" >/dev/null");
     let refused = outcome(&world, "\"$ATOLL\"", &locked, script).expect_status(125);

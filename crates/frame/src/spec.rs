@@ -446,10 +446,8 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         })?,
         landlock_version: from.u32()?,
         resource_limits: from.list(|from| {
-            Ok(ResourceLimit {
-                resource: from.u32()?,
-                value: from.u64()?,
-            })
+            let (resource, value) = (from.u32()?, from.u64()?);
+            Ok(ResourceLimit { resource, value })
         })?,
         watch: Watch {
             memory_bytes: from.u64()?,

@@ -62,14 +62,13 @@ pub(crate) fn place(
     let workspace = placing.workspace(boundary.workspace)?;
     let of_person = |(view, _): &(&View, Keep)| view.kind != ViewKind::System;
     let views = boundary.views.iter().filter_map(layered).filter(of_person);
-    let mut layers = Vec::new();
     let empty = make_empty(request.state.path())?;
     let (system, further) = rooted::place(&mut placing, boundary, &empty)?;
     let trust = Trust::of(request, boundary)?;
     if let Some(trust) = trust.as_ref().filter(|_| boundary.root) {
         furnish_trust(&system, trust.files(), placing.base)?;
     }
-    layers.extend(system);
+    let mut layers = system;
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, &boundary.profile)?);
     }
@@ -78,9 +77,8 @@ pub(crate) fn place(
         Mode::Fence => Some(fencing::place(&mut placing, boundary.workspace)?),
     };
     let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
-    placing
-        .notices
-        .extend(placing.offered.notices(boundary, placing.base));
+    let notices = placing.offered.notices(boundary, placing.base);
+    placing.notices.extend(notices);
     record.layers = placing.layers;
     record.base = placing.base;
     if !request.scratch {

@@ -249,8 +249,13 @@ impl Rules {
         }
     }
 
-    /// Tells of keys that are never used, though somebody wants them to be.
-    pub(crate) fn tell_ssh(&mut self) {
+    /// Tells of credentials and keys that are never used, though somebody wants them to be.
+    pub(crate) fn tell_unused(&mut self) {
+        self.tell_credentials();
+        self.tell_ssh();
+    }
+
+    fn tell_ssh(&mut self) {
         let network = self.network.boundary();
         let mut notices = Vec::new();
         for Sourced { value, origin } in self.ssh.values() {

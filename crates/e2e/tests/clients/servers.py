@@ -32,6 +32,7 @@ def account():
     os.mkdir(HOME)
     own(HOME, 0o755)
     text = open("/etc/passwd").read() + f"server:x:{ID}:{ID}::{HOME}:/bin/sh\n"
+    text += f"second:x:{ID}:{ID}::{HOME}:/bin/sh\n"
     asks = os.environ["CLIENT_ID"]
     if f":x:{asks}:" not in text:
         text += f"client:x:{asks}:{asks}::/:/bin/sh\n"
