@@ -185,6 +185,7 @@ pub(crate) fn network_json(
         "requests": flows.requests,
         "published": published(&network.publish),
         "visits": flows.published,
+        "signed": flows.signed.iter().map(signature).collect::<Vec<_>>(),
         "up-bytes": flows.up_bytes,
         "down-bytes": flows.down_bytes,
         "refused": flows.refused.iter().map(refused).collect::<Vec<_>>(),
@@ -192,6 +193,10 @@ pub(crate) fn network_json(
         "failure": flows.failure,
         "learnt": learnt,
     })
+}
+
+fn signature((kind, whom, times): &(FlowKind, String, u64)) -> serde_json::Value {
+    json!({ "kind": kind, "key-for": whom, "times": times })
 }
 
 fn published(ports: &[Published]) -> Vec<serde_json::Value> {
