@@ -220,6 +220,21 @@ fn git_over_ssh_signs_in_with_a_key_that_is_not_inside() {
     });
 }
 
+#[test]
+fn ssh_alone_finds_its_configuration() {
+    let world = World::new("ssh_alone_finds_its_configuration");
+    // It looks in the home of the account: root's is not the test's.
+    if is_root() || !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+        return;
+    }
+    world.profile("bound", &granted(""));
+    let path = world.config().join("atoll/profiles/bound.toml");
+    let before = format!("PROFILE='{}'\n{AGENT}", path.display());
+    let script = "ssh server@git.example echo in; ls -A ~/.ssh";
+    let outcome = outcome(&world, "\"$ATOLL\"", &before, script).success();
+    assert_eq!(outcome.out(), "in\nconfig\n", "{outcome}");
+}
+
 /// Asks the agent inside for signatures that it does not give: arguments are what to ask.
 const ASK: &str = include_str!("git/ask.py");
 

@@ -56,10 +56,11 @@ impl Plan {
         let touches = |path: &Path| path.starts_with(&home) || home.starts_with(path);
         let mut shown = boundary.views.iter().map(|view| view.inside.as_path());
         if !shown.any(|path| path != Path::new("/") && touches(path)) {
-            self.memory_file(
-                &home.join(SSH_CONFIGURATION),
-                format!("Include {SSH_DIRECTORY}/{SSH_CONFIGURATION}\n"),
-            );
+            let path = ssh.join(SSH_CONFIGURATION);
+            let error = |error| SandboxError::Source { path, error };
+            // ssh takes one that is the program's own alone, so it does not lead to the other.
+            let content = std::fs::read(ssh.join(SSH_CONFIGURATION)).map_err(error)?;
+            self.memory_file(&home.join(SSH_CONFIGURATION), content);
         }
         Ok(())
     }

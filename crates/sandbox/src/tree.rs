@@ -513,7 +513,7 @@ impl Plan {
     }
 
     /// A file in the sandbox's own memory.
-    pub(crate) fn memory_file(&mut self, path: &Path, text: String) {
+    pub(crate) fn memory_file(&mut self, path: &Path, content: Vec<u8>) {
         if let Some(parent) = path.parent() {
             self.directory(parent, true);
         }
@@ -521,7 +521,7 @@ impl Plan {
         self.operations.push(Operation::File {
             path: relative(path),
             mode: 0o600,
-            content: text.into_bytes(),
+            content,
         });
     }
 

@@ -35,7 +35,7 @@ def account():
     text += f"second:x:{ID}:{ID}::{HOME}:/bin/sh\n"
     asks = os.environ["CLIENT_ID"]
     if f":x:{asks}:" not in text:
-        text += f"client:x:{asks}:{asks}::/:/bin/sh\n"
+        text += f"client:x:{asks}:{asks}::{os.environ['HOME']}:/bin/sh\n"
     path = os.path.join(PLACE, "passwd")
     with open(path, "w") as to:
         to.write(text)
