@@ -234,6 +234,7 @@ impl About<'_> {
                 format!("run it without --live; or {ANOTHER_WORKSPACE}")
             }
             PlaceError::Pipe(_) => ANOTHER_WORKSPACE.to_owned(),
+            PlaceError::LongSocket(_) => STATE_ELSEWHERE.to_owned(),
             PlaceError::GivenBack(_) => GC.to_owned(),
             PlaceError::System(..) => "atoll run without --root shows it read-only".to_owned(),
             PlaceError::Unmapped { .. } => "atoll run -- … without --live".to_owned(),

@@ -28,7 +28,7 @@ use crate::live;
 use crate::not_started;
 use crate::output::Output;
 use crate::question;
-use crate::reached::{alert, network_json, traffic, unreached};
+use crate::reached::{alert, network_json, signed, traffic, unreached};
 use crate::render::{self, Afterwards, Denied};
 
 /// Whether nothing of the run is kept, and nobody asks what it changed. In a fence
@@ -240,6 +240,9 @@ impl Conclusion<'_> {
         }
         if let Some(alert) = alert(&went.flows) {
             self.output.warn(&alert);
+        }
+        for line in signed(&went.flows) {
+            self.output.say(&format!("atoll: {line}\n"));
         }
         if let Some(why) = &went.flows.failure {
             let why = printable(why.as_bytes());

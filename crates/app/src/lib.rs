@@ -30,6 +30,7 @@ pub mod render;
 mod review;
 mod run;
 mod secret;
+mod ssh;
 mod upkeep;
 mod why;
 
@@ -37,7 +38,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use arguments::Command;
-use atoll_sandbox::{OUTSIDE, RECLAIM, reclaim_inside};
+use atoll_sandbox::{OUTSIDE, RECLAIM, SIGNER, reclaim_inside};
 use failure::Failure;
 use output::Output;
 
@@ -65,6 +66,12 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     }
     if arguments.first().is_some_and(is_outside) {
         return atoll_egress::program();
+    }
+    if arguments
+        .first()
+        .is_some_and(|name| name.as_bytes() == SIGNER.to_bytes())
+    {
+        return atoll_egress::ssh::signer_program();
     }
     let command = match arguments::read(&arguments) {
         Ok(command) => command,

@@ -289,6 +289,28 @@ fn the_commands_about_credentials_work() {
 }
 
 #[test]
+fn what_the_page_on_git_writes_is_a_profile() {
+    let world = World::new("what_the_page_on_git_writes_is_a_profile");
+    let text = document("docs/git.md");
+    let blocks: Vec<&str> = text.split("```toml").skip(1).collect();
+    assert_eq!(blocks.len(), 2);
+    for (block, lines) in blocks.into_iter().zip([
+        &["[credential.github]", "https-for-ssh = ["][..],
+        &["[ssh.github]", "sign-commits = true", "host-keys = ["],
+    ]) {
+        let block = block.split("```").next().expect("it ends");
+        world.profile("example", block);
+        let told = shell(&world, "atoll profile show example");
+        for line in lines {
+            assert!(told.contains(line), "{line} is not in {told}");
+        }
+        // What is shown can be pasted.
+        world.profile("pasted", &told);
+        assert!(shell(&world, "atoll profile show pasted").contains(lines[0]));
+    }
+}
+
+#[test]
 fn every_command_that_documents_name_exists() {
     let world = World::new("every_command_that_documents_name_exists");
     let mut seen = std::collections::BTreeSet::new();
@@ -305,6 +327,7 @@ fn every_command_that_documents_name_exists() {
         "docs/trust.md",
         "docs/secrets.md",
         "docs/credentials.md",
+        "docs/git.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();

@@ -29,6 +29,7 @@ mod publish;
 mod refusals;
 mod resolve;
 pub mod secret;
+pub mod ssh;
 mod tunnel;
 mod vault;
 mod visitors;
@@ -66,6 +67,7 @@ use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
 use crate::resolve::Unnamed;
+use crate::ssh::agent::Asked;
 use crate::visitors::Visitors;
 
 /// How many threads carry.
@@ -192,6 +194,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         (!carriage.placeholders.is_empty() && !listeners.is_empty()).then(|| listeners.remove(0));
     let credentials = Credentials::receive(&carriage.network, carriage.placeholders, values);
     let credentials = credentials.map_err(at("taking credentials"))?;
+    let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;
     let locks = given::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
     let roots = given::roots(roots).map_err(at("reading certificates"))?;
@@ -209,7 +212,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .build()
         .map_err(at("starting"))?;
     let judging = (carriage.network, locks, credentials, visitors);
-    let serving = serve(judging, known, trust, line, listeners);
+    let serving = serve(judging, known, trust, line, (listeners, signing));
     // On the threads that carry: what is heard there wakes no other one.
     let ran = runtime.block_on(runtime.spawn(serving));
     // What still waits for a name server is not waited for.
@@ -298,7 +301,7 @@ async fn serve(
     known: Known,
     trust: Trust,
     line: OwnedFd,
-    listeners: Vec<OwnedFd>,
+    (listeners, signing): (Vec<OwnedFd>, Option<Asked>),
 ) -> Result<(), EgressError> {
     let resolver = known.resolver()?;
     let (end, over) = watch::channel(false);
@@ -328,6 +331,10 @@ async fn serve(
         async move { egress.upstream.forget().await }
     });
     let mut tasks = JoinSet::new();
+    if let Some(asked) = signing {
+        let accepting = asked.begin(&egress).map_err(at("listening for an agent"))?;
+        tasks.spawn(accepting);
+    }
     let listeners = publish::begin(&egress, &mut tasks, listeners).map_err(at("listening"))?;
     for listener in listeners {
         let egress = Arc::clone(&egress);

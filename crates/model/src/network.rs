@@ -16,6 +16,7 @@ mod pattern;
 mod publish;
 mod release;
 mod rules;
+mod ssh;
 mod target;
 mod telling;
 mod this_host;
@@ -45,6 +46,11 @@ pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort}
 pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
+};
+pub use ssh::{
+    SIGNING_BYTES_MAX, SSH_AGENT, SSH_CONFIGURATION, SSH_DIRECTORY, SSH_GRANTS_MAX,
+    SSH_KEY_BYTES_MAX, SSH_KEYS_MAX, Signed, Signer, Signing, SigningPurpose, SshAlgorithm,
+    SshGrant, SshHash, SshKey, SshKeys,
 };
 pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target};
 pub use telling::place;

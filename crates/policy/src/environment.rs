@@ -9,9 +9,11 @@ use atoll_model::network::{Network, TRUST_DIRECTORY, age_variables, trust_variab
 
 use crate::Notice;
 use crate::credential::{Credential, CredentialSource};
+use crate::git;
 use crate::origin::Origin;
 use crate::rules::Rules;
 use crate::source::Facts;
+use crate::ssh;
 use crate::variables::{RUN, needs_its_name};
 
 /// What the program gets, and what the person should know about it.
@@ -77,6 +79,14 @@ pub(crate) fn build(
             None => variables.remove(&variable),
         };
     }
+    if !network.ssh.is_empty() {
+        for (name, value) in ssh::variables() {
+            if !is_denied(OsStr::new(name)) && !rules.environment.set.contains_key(name) {
+                variables.insert(OsString::from(name), OsString::from(value));
+            }
+        }
+    }
+    git::tell(rules, &mut variables, &is_denied);
     notices.extend(denied_placeholders(rules));
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));

@@ -20,6 +20,7 @@ mod digest;
 mod document;
 mod environment;
 mod error;
+mod git;
 mod grant;
 mod home;
 mod layers;
@@ -37,6 +38,7 @@ mod settings;
 mod shipped;
 mod show;
 mod source;
+mod ssh;
 mod suggest;
 mod trust;
 mod variables;
@@ -55,6 +57,7 @@ pub use rules::Rules;
 pub use source::{
     Facts, HostFacts, NoProfiles, ProfileSource, Requested, RequestedProfile, SourceFile, Sources,
 };
+pub use ssh::{SshKeySource, SshRule};
 pub use suggest::nearest;
 pub use trust::{TrustList, Trusted};
 

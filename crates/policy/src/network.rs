@@ -4,6 +4,7 @@ mod likely;
 mod limits;
 mod packages;
 pub(crate) mod preset;
+mod repositories;
 pub(crate) mod rule;
 pub(crate) mod upstream;
 
@@ -266,6 +267,7 @@ impl NetworkRules {
             publish: self.publish.iter().map(published).collect(),
             upstream: self.upstream.boundary(),
             credentials: Vec::new(),
+            ssh: Vec::new(),
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Flows {
     pub up_bytes: u64,
     /// To the program, bytes.
     pub down_bytes: u64,
+    /// What keys of SSH have signed, and how often: for a login `user@host`, in order.
+    pub signed: Vec<(FlowKind, String, u64)>,
     /// What was refused, in order.
     pub refused: Vec<Refused>,
     /// What was allowed and did not get there, in order: the first that differ.
@@ -52,6 +54,9 @@ impl Flows {
     pub(crate) fn closed(&mut self, flow: Flow, end: FlowEnd) {
         self.up_bytes = self.up_bytes.saturating_add(end.up_bytes);
         self.down_bytes = self.down_bytes.saturating_add(end.down_bytes);
+        if let (FlowKind::SshLogin | FlowKind::CommitSignature, None) = (flow.kind, &end.failure) {
+            self.sign(&flow);
+        }
         if let Some(why) = end.failure.filter(|_| end.is_unreached) {
             self.fail(flow, why);
         }
@@ -65,6 +70,17 @@ impl Flows {
             .iter()
             .filter(|one| !one.flow.credentials.is_empty());
         alerts.fold(0, |sum, one| sum.saturating_add(one.count))
+    }
+
+    /// Counts a signature that was given. Its rule says where it counts.
+    fn sign(&mut self, flow: &Flow) {
+        let rule = flow.rule.as_deref().unwrap_or_default();
+        let (whom, _) = rule.split_once(' ').unwrap_or((rule, ""));
+        let is_it = |one: &&mut (FlowKind, String, u64)| one.0 == flow.kind && one.1 == whom;
+        match self.signed.iter_mut().find(is_it) {
+            Some((_, _, count)) => *count = count.saturating_add(1),
+            None => self.signed.push((flow.kind, whom.to_owned(), 1)),
+        }
     }
 
     fn fail(&mut self, flow: Flow, why: String) {
@@ -90,7 +106,8 @@ impl Flows {
             FlowKind::Request => Some(&mut self.requests),
             FlowKind::Published => Some(&mut self.published),
             FlowKind::Tunnel => Some(&mut self.made),
-            FlowKind::Name => None,
+            // Those that were given are counted at their end.
+            FlowKind::Name | FlowKind::SshLogin | FlowKind::CommitSignature => None,
         }
     }
 }

@@ -34,6 +34,7 @@ mod reclaim;
 mod roots;
 mod session;
 mod signals;
+mod signing;
 mod subordinate;
 mod system;
 mod tree;
@@ -63,6 +64,7 @@ pub use placement::{
 pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size, Witness};
 pub use signals::{SIGWINCH, Signals};
+pub use signing::{SIGNER, SshHandover};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
 pub use trial::{Trial, try_namespaces};

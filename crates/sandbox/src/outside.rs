@@ -14,6 +14,7 @@ use crate::Carrier;
 use crate::doors::{Doors, tells_of_comers};
 use crate::flows::{Flows, Refused};
 use crate::handover::Handover;
+use crate::signing::SshHandover;
 use atoll_model::network::{
     Authority, CARRIAGE_BYTES_MAX, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder,
     FlowReport, Network,
@@ -102,6 +103,7 @@ pub struct Outside<'a> {
     issuer: Issuer<'a>,
     doors: Doors,
     handover: Option<&'a Handover>,
+    signing: Option<(&'a SshHandover, OwnedFd)>,
     state: State,
     open: HashMap<u64, Flow>,
     flows: Flows,
@@ -120,7 +122,12 @@ enum State {
     /// The first connection has not come yet.
     Listening(Vec<OwnedFd>),
     /// This process carries.
-    Carrying { line: OwnedFd, pid: u32 },
+    Carrying {
+        line: OwnedFd,
+        pid: u32,
+        /// And this one signs.
+        signer: Option<u32>,
+    },
 }
 
 impl<'a> Outside<'a> {
@@ -133,6 +140,7 @@ impl<'a> Outside<'a> {
             issuer,
             doors: Doors::default(),
             handover: None,
+            signing: None,
             state: State::None,
             open: HashMap::new(),
             flows: Flows::default(),
@@ -156,6 +164,13 @@ impl<'a> Outside<'a> {
         self
     }
 
+    /// With keys of SSH for who signs, and where an agent is asked for.
+    #[must_use]
+    pub fn signing(mut self, signing: Option<(&'a SshHandover, OwnedFd)>) -> Self {
+        self.signing = signing;
+        self
+    }
+
     /// Starts the process that carries, with what the connections come to.
     fn start(&mut self, listeners: &[OwnedFd]) {
         let begun = (self.issuer)().and_then(|authority| {
@@ -167,16 +182,32 @@ impl<'a> Outside<'a> {
                     .handover
                     .map_or_else(Vec::new, |one| one.placeholders().to_vec()),
                 has_locks: self.doors.locks.is_some(),
+                ssh: self
+                    .signing
+                    .as_ref()
+                    .map_or_else(Vec::new, |(keys, _)| keys.keys().to_vec()),
             };
             // Their values come first of the sockets.
             let values = self.handover.map(Handover::receiver);
             let values = values.filter(|_| !carriage.placeholders.is_empty());
+            let signer = match &self.signing {
+                Some((keys, _)) => Some(keys.start(self.network)?),
+                None => None,
+            };
+            let line = signer.iter().map(|(line, _)| line);
+            let agent = self.signing.iter().map(|(_, listener)| listener);
+            let before = values.into_iter().chain(line).chain(agent);
             // What lock files name comes last of the files.
             let files = self.doors.roots.iter().chain(&self.doors.locks);
-            begin(&carriage, values.into_iter().chain(listeners).chain(files))
+            let begun = begin(&carriage, before.chain(listeners).chain(files));
+            let signer = signer.map(|(_, pid)| pid);
+            if let (Err(_), Some(pid)) = (&begun, signer) {
+                end(pid);
+            }
+            begun.map(|(line, pid)| State::Carrying { line, pid, signer })
         });
         match begun {
-            Ok((line, pid)) => self.state = State::Carrying { line, pid },
+            Ok(carrying) => self.state = carrying,
             Err(error) => self.fail(format!("nobody could be started to carry them: {error}")),
         }
     }
@@ -316,15 +347,22 @@ impl<'a> Outside<'a> {
 
     /// Ends what carries. How it has ended, if it had by itself.
     fn end_carrier(&mut self) -> Option<Change> {
-        let State::Carrying { line, pid } = mem::replace(&mut self.state, State::None) else {
+        let State::Carrying { line, pid, signer } = mem::replace(&mut self.state, State::None)
+        else {
             return None;
         };
         drop(line);
-        // It leads a group of its own, whose number is nobody else's before the wait.
-        let _ = process::signal_group(pid, SIGKILL);
-        let waited = process::wait(Some(pid), true).ok().flatten();
-        waited.map(|waited| waited.change)
+        signer.and_then(end);
+        end(pid)
     }
+}
+
+/// Ends a process of this side's own. How it has ended, if it had by itself.
+fn end(pid: u32) -> Option<Change> {
+    // It leads a group of its own, whose number is nobody else's before the wait.
+    let _ = process::signal_group(pid, SIGKILL);
+    let waited = process::wait(Some(pid), true).ok().flatten();
+    waited.map(|waited| waited.change)
 }
 
 /// How a process ended, in words.
@@ -353,7 +391,8 @@ impl Carrier for Outside<'_> {
             State::None => Vec::new(),
             State::Listening(listeners) => {
                 let listeners = listeners.iter().filter(tells_of_comers);
-                listeners.map(AsFd::as_fd).collect()
+                let agent = self.signing.iter().map(|(_, listener)| listener);
+                listeners.chain(agent).map(AsFd::as_fd).collect()
             }
             State::Carrying { line, .. } => vec![line.as_fd()],
         }
@@ -395,13 +434,29 @@ fn begin<'a>(
     carriage: &Carriage,
     with: impl Iterator<Item = &'a OwnedFd>,
 ) -> io::Result<(OwnedFd, u32)> {
-    let (line, far) = socket::pair()?;
     let message = serde_json::to_vec(carriage)?;
     if message.len() > CARRIAGE_BYTES_MAX {
         return Err(io::Error::other("there are too many destinations"));
     }
     let with: Vec<BorrowedFd<'_>> = with.map(AsFd::as_fd).collect();
-    socket::send(line.as_fd(), &message, &with)?;
+    #[cfg(not(feature = "without_defences"))]
+    let name = OUTSIDE;
+    #[cfg(feature = "without_defences")]
+    let name = &crate::without::name_of(OUTSIDE);
+    let (line, pid) = start(name, &message, &with)?;
+    descriptor::never_block(line.as_fd())?;
+    Ok((line, pid))
+}
+
+/// Starts this program under another name, with a message and descriptors that wait for it on
+/// its line. Our end of that, and its number.
+pub(crate) fn start(
+    name: &CStr,
+    message: &[u8],
+    with: &[BorrowedFd<'_>],
+) -> io::Result<(OwnedFd, u32)> {
+    let (line, far) = socket::pair()?;
+    socket::send(line.as_fd(), message, with)?;
     let program = OwnedFd::from(File::open("/proc/self/exe")?);
     let nothing = OwnedFd::from(File::options().read(true).write(true).open("/dev/null")?);
     let standard = [
@@ -410,12 +465,7 @@ fn begin<'a>(
         nothing.as_fd(),
         far.as_fd(),
     ];
-    #[cfg(not(feature = "without_defences"))]
-    let name = OUTSIDE;
-    #[cfg(feature = "without_defences")]
-    let name = &crate::without::name_of(OUTSIDE);
     let pid = process::spawn_from_memory(&program, name, &standard)?;
-    descriptor::never_block(line.as_fd())?;
     Ok((line, pid))
 }
 

@@ -26,6 +26,7 @@ NAMES = {
     "unknown.example": ["93.184.216.38"],
     "db.example": ["93.184.216.35"],
     "git.example": ["93.184.216.36"],
+    "another.example": ["93.184.216.37"],
     "api.openai.com": ["93.184.216.37"],
     "tunnel.example": ["93.184.216.38"],
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CredentialName, Limit, Network, Placeholder, Request, Scheme};
+use super::{CredentialName, Limit, Network, Placeholder, Request, Scheme, SshKeys};
 
 /// How the failure of a flow begins whose host has a certificate that this host does not accept.
 pub const CERTIFICATE_REFUSED: &str = "the host's certificate is not accepted";
@@ -46,6 +46,10 @@ pub struct Carriage {
     /// [`Locks`](super::Locks).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_locks: bool,
+    /// The keys of SSH that may be used. Where there are some, a line to who signs comes next
+    /// of the sockets, then one at which an agent is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh: Vec<SshKeys>,
 }
 
 /// What signs certificates that a sandbox trusts.
@@ -182,6 +186,10 @@ pub enum FlowKind {
     Request,
     /// Bytes both ways between a program of the host and a port inside.
     Published,
+    /// A signature by which a program logs in by SSH.
+    SshLogin,
+    /// A signature of a commit or a tag.
+    CommitSignature,
 }
 
 /// How a flow ended.

@@ -2,8 +2,8 @@
 
 use super::http::parse_method;
 use super::{
-    Block, Conditions, Destination, HostPart, HostPattern, Meant, NO_RULE, PathPattern, Ports,
-    Request, RuleLimits, Scheme, Special, THIS_HOST, UNNAMED, Unreachable, Way,
+    Block, Conditions, Destination, HostPart, HostPattern, Meant, NO_RULE, NetworkRule,
+    PathPattern, Ports, Request, RuleLimits, Scheme, Special, THIS_HOST, UNNAMED, Unreachable, Way,
 };
 
 /// The longest path that a proposed rule names, bytes.
@@ -11,6 +11,14 @@ const PATH_SHOWN_BYTES_MAX: usize = 256;
 /// Why something is refused that may be a release as well as anything else.
 const UNTOLD: &str =
     "which release it is of cannot be told from its path, and a rule is about some releases alone";
+
+impl NetworkRule {
+    /// The rule as it is told and recorded: what it says, and where it is written.
+    #[must_use]
+    pub fn told(&self) -> String {
+        format!("{self} ({})", self.origin)
+    }
+}
 
 impl Unreachable<'_> {
     /// Why, for whoever owns the rules.

@@ -8,7 +8,7 @@ use atoll_model::network::{
 };
 
 use crate::document::{Complaint, Document, Section};
-use crate::network::{likely, limits, packages};
+use crate::network::{likely, limits, packages, repositories};
 use crate::settings::among;
 use crate::show::quoted;
 use crate::suggest::nearest;
@@ -138,6 +138,9 @@ pub(crate) fn read(
     if section.holds("registry") {
         return packages::read(document, section, at, effect);
     }
+    if section.holds("preset") {
+        return repositories::read(document, section, at, effect);
+    }
     let before = document.problem_count();
     let mut to = if section.holds_text("to") {
         let one = document.text(&mut section, "to", parse_destination);
@@ -153,7 +156,9 @@ pub(crate) fn read(
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let carry = document.text(&mut section, "carry", parse_way);
     let limits = limits::read(document, &mut section, at);
-    let known = ["to", "methods", "paths", "scheme", "carry", "registry"];
+    let known = [
+        "to", "methods", "paths", "scheme", "carry", "registry", "preset",
+    ];
     document.end(section, &[&known[..], &limits::KEYS].concat());
     if document.problem_count() > before {
         return Vec::new();
