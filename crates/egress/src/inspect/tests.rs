@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::Trust;
+use super::{Memory, Trust};
 use crate::arrival::Arrival;
 use crate::limits::Budgets;
 use crate::line::Line;
@@ -263,6 +263,7 @@ impl Outside {
             releases: crate::inspect::Releases::default(),
             credentials: Credentials::default(),
             visitors: Visitors::new(Vec::new()).unwrap(),
+            bodies: Memory::default(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),
             over,

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::Unrecorded;
+use crate::inspect::injection::Misuse;
 
 /// Why a request has no answer by the server.
 pub(super) enum Unanswered {
@@ -14,6 +15,8 @@ pub(super) enum Unanswered {
     Failed(String),
     /// Its body cannot be read.
     Broken(String),
+    /// Its body carries a placeholder, of which was told.
+    Misused(Box<Misuse>),
 }
 
 /// Why it may not.
@@ -42,6 +45,7 @@ impl Unanswered {
             Self::Unrecorded(unrecorded) => unrecorded.to_string(),
             Self::Refused(refusal) => refusal.inside.clone(),
             Self::Failed(why) | Self::Broken(why) => why.clone(),
+            Self::Misused(misuse) => misuse.why.clone(),
         }
     }
 }
