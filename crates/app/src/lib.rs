@@ -31,6 +31,7 @@ mod review;
 mod run;
 mod secret;
 mod upkeep;
+mod used;
 mod why;
 
 use std::ffi::OsString;

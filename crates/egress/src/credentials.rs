@@ -129,11 +129,6 @@ impl Credentials {
         self.held.get(number)
     }
 
-    /// Whether one of them is for some request to a host.
-    pub(crate) fn are_for(&self, host: &HostPart, port: u16) -> bool {
-        self.iter().any(|held| held.binding.is_for(host, port))
-    }
-
     /// Makes of every real value in headers or trailers the placeholder again.
     pub(crate) fn mask(&self, headers: &mut HeaderMap) {
         if let Some(masks) = &self.masks {

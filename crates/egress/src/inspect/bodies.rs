@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use atoll_model::network::{Flow, Request as Judged};
+use atoll_model::network::{Flow, Place, Request as Judged};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -132,31 +132,45 @@ pub(crate) struct Again {
 /// Why a body does not leave.
 #[derive(Debug)]
 pub(crate) enum Untaken {
-    /// It carries a placeholder that is not for it.
-    Misused(Box<Misuse>),
+    /// It carries a placeholder that is not for it. What is left of it.
+    Misused(Box<Misuse>, Option<Incoming>),
     /// It cannot be read.
     Broken(String),
 }
 
 impl From<Misuse> for Untaken {
     fn from(misuse: Misuse) -> Self {
-        Self::Misused(Box::new(misuse))
+        Self::Misused(Box::new(misuse), None)
     }
 }
 
 impl Untaken {
     /// Because of a placeholder that was found.
-    fn found(credentials: &Credentials, found: Found) -> Self {
+    fn found(credentials: &Credentials, judged: &Judged<'_>, found: Found) -> Self {
+        if let Some(held) = credentials.numbered(found.number)
+            && matches!(held.binding.place, Place::Body(_))
+            && !held.binding.holds(judged)
+        {
+            return injection::misuse_of_request(held, judged).into();
+        }
         let misuse = injection::misuse_in_body(credentials, found);
         misuse.map_or_else(|| Self::Broken(found.to_string()), Self::from)
+    }
+
+    /// With what is left of the body.
+    fn with(self, unread: Option<Incoming>) -> Self {
+        match self {
+            Self::Misused(misuse, _) => Self::Misused(misuse, unread),
+            Self::Broken(why) => Self::Broken(why),
+        }
     }
 
     /// Tells of it. The answer to its request.
     pub(super) fn told(self, egress: &Egress, flow: Flow, what: Denial) -> Response<Received> {
         match self {
-            Self::Misused(misuse) => {
+            Self::Misused(misuse, unread) => {
                 misuse.tell(egress, flow);
-                answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), None)
+                answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
             }
             Self::Broken(why) => {
                 egress.line.refuse(flow, why.clone());
@@ -233,16 +247,21 @@ async fn looked_through(
         return Ok(Source::searched(searched, decoding));
     };
     let held = egress.bodies.holding(bytes).await?;
-    let whole = timeout(PATIENCE, searched_whole(searched)).await;
+    let mut searched = searched;
+    let whole = timeout(PATIENCE, searched_whole(&mut searched)).await;
     match whole.map_err(|_| TOO_SLOW)? {
         Ok(whole) => Ok(Source::whole(whole, held)),
-        Err(Failed::Found(found)) => Err(Untaken::found(&egress.credentials, found)),
+        Err(Failed::Found(found)) => {
+            // By HTTP/2 a body that is dropped takes the answer with it.
+            let unread = searched.into_inner().into_rest();
+            Err(Untaken::found(&egress.credentials, judged, found).with(unread))
+        }
         Err(failed) => Err(Untaken::Broken(failed.to_string())),
     }
 }
 
 /// Reads all of a body and looks through it.
-async fn searched_whole(mut body: SearchedBody<Again>) -> Result<Again, Failed<hyper::Error>> {
+async fn searched_whole(body: &mut SearchedBody<Again>) -> Result<Again, Failed<hyper::Error>> {
     let mut whole = Again::default();
     while let Some(frame) = body.frame().await {
         whole.first.push_back(frame?);

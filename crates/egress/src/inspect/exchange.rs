@@ -2,6 +2,7 @@
 
 mod dates;
 mod masked;
+mod misused;
 mod releases;
 mod unanswered;
 
@@ -19,7 +20,7 @@ use hyper::{Request, Response, StatusCode, Version};
 use super::Asked;
 use super::answers::{self, Denial, unread_of};
 use super::bodies::{self, Source};
-use super::body::{Broken, Received, Sent};
+use super::body::{Received, Sent};
 use super::expectation::{self, ENDLESS, Early, Gate};
 use super::head::{self, Head};
 use super::injection::{self, Injection, Misuse, Outgoing};
@@ -31,7 +32,6 @@ use crate::dial::Place;
 use crate::limits::{Part, Way};
 use crate::line::{Carried, Opened};
 use crate::resolve::{Nowhere, addresses, may};
-use crate::secret::Found;
 pub(crate) use releases::Releases;
 use unanswered::Unanswered;
 
@@ -127,47 +127,9 @@ impl Exchange {
         }
     }
 
-    /// A body comes to no end.
-    pub(crate) fn broken(&self, way: Way, why: &Broken) {
-        match why {
-            Broken::Found(found) => self.misused(*found),
-            Broken::Off(_)
-            | Broken::Unwanted(_)
-            | Broken::Undecodable(_)
-            | Broken::Beyond(_)
-            | Broken::Short => self.fail(way, why),
-        }
-    }
-
-    /// What the program sends carries a placeholder: that is told of at once, whatever
-    /// becomes of the rest.
-    pub(crate) fn misused(&self, found: Found) {
-        let misuse = injection::misuse_in_body(&self.egress.credentials, found);
-        let (Some(misuse), Some(flow)) = (misuse, &self.searched) else {
-            return self.fail(Way::Up, &found);
-        };
-        misuse.tell(&self.egress, flow.clone());
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.is_left = true;
-        state.failure.get_or_insert_with(|| misuse.why.clone());
-        state.misuse.get_or_insert(misuse);
-    }
-
-    /// The placeholder that its body carries, if one was found.
-    fn misuse(&self) -> Option<Misuse> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.misuse.take()
-    }
-
     fn failed(&self, why: String) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failure.get_or_insert(why);
-    }
-
-    /// What has gone wrong so far.
-    fn failure(&self) -> Option<String> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.failure.clone()
     }
 
     /// Holds what nobody reads of the request, until its answer is over.
@@ -297,21 +259,7 @@ pub(crate) async fn answer(
     if let Some(excess) = room.excess() {
         return Ok(answers::beyond(excess, what, unread));
     }
-    Ok(match unanswered {
-        Unanswered::Unrecorded(unrecorded) => return Err(unrecorded),
-        Unanswered::Refused(refusal) => {
-            egress.line.refuse(flow, refusal.why);
-            let denial = what.refused(refusal.inside, refusal.how_to_ask);
-            answers::denied(StatusCode::FORBIDDEN, &denial, unread)
-        }
-        Unanswered::Failed(why) => answers::failed(&what.because(why), unread),
-        Unanswered::Misused(misuse) => {
-            answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
-        }
-        Unanswered::Broken(why) => {
-            answers::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
-        }
-    })
+    unanswered.told(&egress, flow, what, unread)
 }
 
 /// Tells of a head that is none. What the program is told.

@@ -251,20 +251,18 @@ impl Outgoing {
         let mut headers = self.parts.headers.clone();
         head::prepare(asked, &self.head, &mut headers, is_2);
         if !egress.credentials.is_empty() {
-            ask_for_readable(egress, asked, &mut headers);
+            ask_for_readable(&mut headers);
         }
         let is_whole = self.injection.put(&egress.credentials, &mut headers);
         is_whole.then_some((uri, headers))
     }
 }
 
-/// Has a request ask for nothing that cannot be masked: no other coding, no parts of what
-/// a host says that has a real value, since a value could come in two of them.
-fn ask_for_readable(egress: &Egress, asked: &Asked, headers: &mut HeaderMap) {
-    if egress.credentials.are_for(&asked.host, asked.port) {
-        headers.remove(RANGE);
-        headers.remove(IF_RANGE);
-    }
+/// Has a request ask for nothing that cannot be masked: no other coding, and no parts
+/// (RFC 9110, 14), since a real value could come in two of them and be in neither.
+fn ask_for_readable(headers: &mut HeaderMap) {
+    headers.remove(RANGE);
+    headers.remove(IF_RANGE);
     narrow(headers);
     // Extensions of WebSocket compress what it carries (RFC 7692).
     headers.remove(SEC_WEBSOCKET_EXTENSIONS);
@@ -476,17 +474,6 @@ fn replaced(text: &[u8], part: &[u8], by: &[u8]) -> Vec<u8> {
 /// Makes of every real value in an answer's head the placeholder again, in all forms that are
 /// known; what says how the answer is framed is the server's and Atoll's own.
 pub(crate) fn mask(credentials: &Credentials, headers: &mut HeaderMap) {
-    for held in credentials.iter() {
-        // A name can hold one too, where it is a word.
-        let named: Vec<HeaderName> = headers
-            .keys()
-            .filter(|name| holds_in_any_case(name.as_str().as_bytes(), held.real()))
-            .cloned()
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
-    }
     credentials.mask(headers);
 }
 

@@ -102,7 +102,12 @@ fn six(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
         let both = byte(first / 8) << 8 | byte(first / 8 + 1);
         return Some(Symbol::Six((both >> (10 - first % 8) & 0x3f) as u8, 0x3f));
     }
-    // Some of its bits are of what is before or after the value.
+    six_in_part(value, from, before)
+}
+
+/// The same where some of its bits are of what is before or after the value.
+#[cold]
+fn six_in_part(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
     let (mut bits, mut of_value) = (0, 0);
     for place in from..from + 6 {
         (bits, of_value) = (bits << 1, of_value << 1);

@@ -36,9 +36,8 @@ impl Written<'_> {
         match self.form {
             Form::Plain => {
                 let own = self.value.get(place..).unwrap_or_default();
-                let is_it = |(own, byte): &(&u8, &u8)| {
-                    own.eq_ignore_ascii_case(byte) && !matches!(byte, b'%' | b'\\')
-                };
+                let is_it =
+                    |(own, byte): &(&u8, &u8)| own.eq_ignore_ascii_case(byte) && !is_mark(byte);
                 own.iter().zip(bytes).take_while(is_it).count()
             }
             Form::Hexadecimal | Form::Base64(_) => {
@@ -58,7 +57,6 @@ impl Written<'_> {
         let left = usize::from(!self.symbol(0)?.is_whole()).min(place);
         let start = at.checked_sub(place - left)?;
         let around = bytes.get(start.saturating_sub(units::BYTES_MAX)..at)?;
-        let is_mark = |byte: &u8| matches!(byte, b'%' | b'\\');
         let is_it =
             !around.iter().any(is_mark) && self.run(left, bytes.get(start..at)?) == place - left;
         is_it.then_some((left, start))
@@ -159,9 +157,26 @@ impl Written<'_> {
         plain.map_or(without, |start| self.backward_by_one(before, bytes, start))
     }
 
+    /// The same where none of them is escaped: each symbol is one byte.
+    fn replaced_plainly(self, first: usize, bytes: &[u8], other: &[u8]) -> Option<Vec<u8>> {
+        let style = Style::of(bytes);
+        let mut out = Vec::with_capacity(bytes.len());
+        for (place, byte) in (first..).zip(bytes) {
+            let own = self.symbol(place)?;
+            let other = symbols::at(self.form, other, place)?;
+            out.push(own.replaced(*byte, other, style));
+        }
+        Some(out)
+    }
+
     /// What stands in these bytes from this symbol on, as the other value in the same form;
     /// as long as it is.
     pub(super) fn replaced(self, first: usize, bytes: &[u8], other: &[u8]) -> Vec<u8> {
+        if !bytes.iter().any(is_mark)
+            && let Some(made) = self.replaced_plainly(first, bytes, other)
+        {
+            return made;
+        }
         let mut lengths = Vec::new();
         self.forward(first, bytes, 0, &mut lengths);
         let style = Style::of(bytes);
@@ -185,4 +200,9 @@ impl Written<'_> {
         }
         out
     }
+}
+
+/// Whether an escape may begin by a byte.
+fn is_mark(byte: &u8) -> bool {
+    matches!(byte, b'%' | b'\\')
 }

@@ -13,7 +13,7 @@ use hyper::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use super::super::injection::{self, Injection, escaped, unescaped};
+use super::super::injection::{Injection, escaped, unescaped};
 use super::{Again, Untaken};
 use crate::credentials::{Credentials, Held};
 use crate::secret::{Form, Located};
@@ -105,7 +105,7 @@ pub(super) fn placed(
     };
     let mut trailers = whole.first.iter().filter_map(Frame::trailers_ref);
     if let Some(found) = trailers.find_map(|all| placeholders.find_in_headers(all)) {
-        return Err(Untaken::found(credentials, found));
+        return Err(Untaken::found(credentials, judged, found));
     }
     let datas: Vec<&[u8]> = whole
         .first
@@ -155,17 +155,15 @@ fn bound<'a>(
     one: &Located,
     times: usize,
 ) -> Result<&'a Held, Untaken> {
-    let elsewhere = || Untaken::found(credentials, one.found);
+    let elsewhere = || Untaken::found(credentials, judged, one.found);
     let held = credentials
         .numbered(one.found.number)
         .ok_or_else(elsewhere)?;
     let Place::Body(field) = &held.binding.place else {
         return Err(elsewhere());
     };
-    if !held.binding.holds(judged) {
-        return Err(injection::misuse_of_request(held, judged).into());
-    }
     let is_it = times == 1
+        && held.binding.holds(judged)
         && one.found.form == Form::Plain
         && kind.holds(body, field, held.placeholder.as_bytes());
     is_it.then_some(held).ok_or_else(elsewhere)
@@ -177,5 +175,50 @@ struct Owned(Zeroizing<Vec<u8>>);
 impl AsRef<[u8]> for Owned {
     fn as_ref(&self) -> &[u8] {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(value: &str) -> Option<Kind> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, value.parse().unwrap());
+        Kind::of(&headers)
+    }
+
+    #[test]
+    fn fields_are_of_forms_and_objects_in_utf_8() {
+        for (value, expected) in [
+            ("application/x-www-form-urlencoded", Some(Kind::Form)),
+            ("Application/JSON; charset=\"UTF-8\"", Some(Kind::Json)),
+            ("application/vnd.api+json", Some(Kind::Json)),
+            ("application/json; charset=utf-16", None),
+            ("text/plain", None),
+            ("multipart/form-data; boundary=x", None),
+        ] {
+            assert_eq!(kind(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_all_of_one_value() {
+        for (kind, body, is_it) in [
+            (Kind::Form, "a=b&key=a+value%21", true),
+            (Kind::Form, "%6bey=a+value!", true),
+            (Kind::Form, "key=x&key=a+value!", false),
+            (Kind::Form, "other=a+value!", false),
+            (Kind::Form, "key=a+value!!", false),
+            (Kind::Json, r#"{"key": "a\u0020value!"}"#, true),
+            (Kind::Json, r#"{"key": ["a value!"]}"#, false),
+            (Kind::Json, r#"["key", "a value!"]"#, false),
+            (Kind::Json, r#"{"key": "a value!"} {}"#, false),
+        ] {
+            let holds = kind.holds(body.as_bytes(), "key", b"a value!");
+            assert_eq!(holds, is_it, "{body}");
+        }
+        assert_eq!(&*Kind::Json.written(b"a\"b\\c"), b"a\\\"b\\\\c");
+        assert_eq!(&*Kind::Form.written(b"a&b"), b"a%26b");
     }
 }
