@@ -30,6 +30,7 @@ use crate::output::Output;
 use crate::question;
 use crate::reached::{alert, network_json, signed, traffic, unreached};
 use crate::render::{self, Afterwards, Denied};
+use crate::used;
 
 /// Whether nothing of the run is kept, and nobody asks what it changed. In a fence
 /// there is a checkpoint to go back to.
@@ -218,6 +219,7 @@ impl Conclusion<'_> {
             denied: &went.denied,
             attempts: &went.outcome.attempts,
             network: traffic(&went.flows),
+            credentials: &used::lines(&went.flows.used),
             failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,

@@ -32,6 +32,7 @@ mod run;
 mod secret;
 mod ssh;
 mod upkeep;
+mod used;
 mod why;
 
 use std::ffi::OsString;

@@ -6,12 +6,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use atoll_model::network::{
-    Binding, CREDENTIAL_BYTES_MAX, CredentialName, HostPart, Network, Placeholder,
+    Binding, CREDENTIAL_BYTES_MAX, CredentialName, HostPart, Network, Place, Placeholder,
+    Request as Judged,
 };
 use atoll_sys::socket;
 use hyper::HeaderMap;
 
-use crate::secret::{self, Masks, Secret};
+use crate::secret::{self, Masks, Placeholders, Secret};
 
 /// The credentials of one sandbox.
 #[derive(Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Credentials {
     held: Vec<Held>,
     /// What makes of their values in answers the placeholders again.
     masks: Option<Masks>,
+    /// What stands for them, to be found in what leaves; numbered as they are held.
+    placeholders: Option<Placeholders>,
 }
 
 /// One of them.
@@ -44,6 +47,11 @@ impl fmt::Debug for Held {
 impl Held {
     pub(crate) fn name(&self) -> &CredentialName {
         &self.binding.name
+    }
+
+    /// Whether it is put into the body of this request.
+    pub(crate) fn is_for_body(&self, judged: &Judged<'_>) -> bool {
+        matches!(self.binding.place, Place::Body(_)) && self.binding.holds(judged)
     }
 
     /// What it is: printable ASCII.
@@ -92,10 +100,33 @@ impl Credentials {
             pairs.push((secret, one.placeholder.as_bytes().to_vec()));
         }
         let masks = Masks::new(pairs).map_err(io::Error::other)?;
+        let texts = held.iter().map(|one| one.placeholder.clone().into_bytes());
+        let placeholders = Placeholders::new(texts.collect()).map_err(io::Error::other)?;
         Ok(Self {
             held,
             masks: Some(masks),
+            placeholders: Some(placeholders),
         })
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// What makes of their values in bodies the placeholders again, where there are any.
+    pub(crate) fn masks(&self) -> Option<&Masks> {
+        self.masks.as_ref()
+    }
+
+    /// What finds their placeholders, where there are any.
+    pub(crate) fn placeholders(&self) -> Option<&Placeholders> {
+        self.placeholders.as_ref()
+    }
+
+    /// That of this number among the placeholders.
+    pub(crate) fn numbered(&self, number: usize) -> Option<&Held> {
+        self.held.get(number)
     }
 
     /// Makes of every real value in headers or trailers the placeholder again.

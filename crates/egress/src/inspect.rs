@@ -4,6 +4,7 @@
 //! and begins anew towards the server, whose certificate is checked.
 
 mod answers;
+mod bodies;
 mod body;
 mod brake;
 mod certificates;
@@ -38,6 +39,7 @@ use crate::arrival::Arrival;
 use crate::hello::{self, Hello};
 use crate::tunnel::Wanted;
 pub(crate) use answers::{failure, refusal, unclear};
+pub(crate) use bodies::Memory;
 pub(crate) use body::Received as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
 pub(crate) use ending::serve as serve_1;

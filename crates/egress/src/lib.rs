@@ -62,7 +62,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::credentials::Credentials;
-use crate::inspect::{CertificateError, Certificates, Releases, Trust, Upstream};
+use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Upstream};
 use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
@@ -139,6 +139,8 @@ struct Egress {
     visitors: Visitors,
     /// For requests that are on their way.
     room: Arc<Semaphore>,
+    /// For bodies that are searched or masked.
+    bodies: Memory,
     /// For connections to the outside that have large buffers.
     wide: Arc<Semaphore>,
     /// Says when there is to be no more.
@@ -319,6 +321,7 @@ async fn serve(
         credentials,
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        bodies: Memory::default(),
         wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
         over,
     });

@@ -41,8 +41,9 @@ mod units;
 mod walk;
 
 pub use bodies::{Failed, MaskedBody, SearchedBody};
+pub(crate) use bodies::{HOLD, longer};
 pub use coding::{Coding, Decoder, Undecodable, narrow};
-pub use finder::{Finder, Found, Placeholders};
+pub use finder::{Finder, Found, Located, Placeholders};
 pub use held::Secret;
 pub use mask::{Mask, Masks};
 pub use placeholder::{Unfit, placeholder};

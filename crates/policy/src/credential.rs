@@ -258,19 +258,21 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
     let form = document.text(&mut section, "form", parse_form);
     let basic = document.text(&mut section, "basic", parse_user);
     let query = document.text(&mut section, "query", parse_parameter);
-    document.end(section, &["header", "form", "basic", "query"]);
+    let body = document.text(&mut section, "body", parse_parameter);
+    document.end(section, &["header", "form", "basic", "query", "body"]);
     let form = form.map(|form| form.value);
-    match (header, basic, query, form) {
-        (Some(header), None, None, form) => Some(Spot::Header {
+    match (header, basic, query, body, form) {
+        (Some(header), None, None, None, form) => Some(Spot::Header {
             name: header.value,
             form,
         }),
-        (None, Some(user), None, None) => Some(Spot::Basic(user.value)),
-        (None, None, Some(key), None) => Some(Spot::Query(key.value)),
+        (None, Some(user), None, None, None) => Some(Spot::Basic(user.value)),
+        (None, None, Some(key), None, None) => Some(Spot::Query(key.value)),
+        (None, None, None, Some(field), None) => Some(Spot::Body(field.value)),
         _ if document.problem_count() > before => None,
         _ => {
             let what = "`place` is one of: { header = \"authorization\" }, { header = …, form = \
-                        \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }";
+                        \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { body = \"field\" }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -446,6 +448,7 @@ impl Credential {
             } => format!("header = {}, form = {}", quoted(name), quoted(form)),
             Spot::Basic(user) => format!("basic = {}", quoted(user)),
             Spot::Query(key) => format!("query = {}", quoted(key)),
+            Spot::Body(field) => format!("body = {}", quoted(field)),
         };
         lines.push(format!("place = {{ {place} }}"));
         lines.push(format!("variable = {}", quoted(&self.variable)));

@@ -1,5 +1,7 @@
 //! What came of a run's connections, for its summary.
 
+use std::collections::BTreeMap;
+
 use atoll_model::network::{Flow, FlowEnd, FlowKind};
 
 /// How many refusals are kept: all that who carries tells apart, of four kinds.
@@ -7,6 +9,9 @@ const REFUSED_MAX: usize = 4 * 2 * 1024 + 4;
 
 /// How many failures are kept.
 const FAILED_MAX: usize = 256;
+
+/// Of how many credentials and hosts it is known how often they met.
+const USED_MAX: usize = 1024;
 
 /// Something that a program did not reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +33,8 @@ pub struct Flows {
     pub published: u64,
     /// How many requests were sent on, where they are looked into.
     pub requests: u64,
+    /// Into how many of them a credential was put, by its name and the host.
+    pub used: BTreeMap<(String, String), u64>,
     /// From the program, bytes.
     pub up_bytes: u64,
     /// To the program, bytes.
@@ -44,9 +51,16 @@ pub struct Flows {
 
 impl Flows {
     /// One begins.
-    pub(crate) fn opened(&mut self, kind: FlowKind) {
-        if let Some(count) = self.number(kind) {
+    pub(crate) fn opened(&mut self, flow: &Flow) {
+        if let Some(count) = self.number(flow.kind) {
             *count = count.saturating_add(1);
+        }
+        for name in &flow.credentials {
+            let key = (name.to_string(), flow.host.clone());
+            if self.used.len() < USED_MAX || self.used.contains_key(&key) {
+                let count = self.used.entry(key).or_default();
+                *count = count.saturating_add(1);
+            }
         }
     }
 
@@ -159,10 +173,19 @@ mod tests {
             (FlowKind::Published, end(Some("nobody"), true, 0)),
             (FlowKind::Name, end(Some("unknown"), false, 0)),
         ] {
-            flows.opened(kind);
+            flows.opened(&flow(kind));
             flows.closed(flow(kind), end);
         }
         assert_eq!((flows.made, flows.requests, flows.published), (5, 1, 1));
+        assert!(flows.used.is_empty());
+        for _ in 0..2 {
+            flows.opened(&Flow {
+                credentials: vec!["one".parse().unwrap()],
+                ..flow(FlowKind::Request)
+            });
+        }
+        let key = ("one".to_owned(), "example.com".to_owned());
+        assert_eq!(flows.used, BTreeMap::from([(key, 2)]));
         let failed = flows.failed.iter().map(|one| (one.flow.kind, one.count));
         let told = [
             (FlowKind::Tunnel, 2),

@@ -260,7 +260,7 @@ impl<'a> Outside<'a> {
     }
 
     fn opened(&mut self, id: u64, flow: &Flow, waits: bool) {
-        self.flows.opened(flow.kind);
+        self.flows.opened(flow);
         let told = match &self.state {
             State::Carrying { line, .. } if waits => order(line, FlowOrder::Recorded { id }),
             State::Carrying { .. } | State::None | State::Listening(_) => true,

@@ -8,10 +8,12 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::bodies::{Held, Source};
 use super::brake::{self, Brake, Pieces};
 use super::exchange::Exchange;
 use super::expectation::{Unwanted, Waiting};
 use crate::limits::{Excess, Way};
+use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Undecodable};
 
 /// Why a body comes to no end.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +24,12 @@ pub(crate) enum Broken {
     /// Nobody waits for it.
     #[error(transparent)]
     Unwanted(#[from] Unwanted),
+    /// It carries a placeholder of a credential.
+    #[error(transparent)]
+    Found(#[from] Found),
+    /// It cannot be looked through.
+    #[error(transparent)]
+    Undecodable(#[from] Undecodable),
     /// Its rule allows no more.
     #[error(transparent)]
     Beyond(#[from] Excess),
@@ -33,7 +41,7 @@ pub(crate) enum Broken {
 /// A request's body on its way to the server.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    incoming: Option<Incoming>,
+    incoming: Option<Source>,
     exchange: Arc<Exchange>,
     /// Until the server wants it.
     waiting: Option<Waiting>,
@@ -43,7 +51,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     /// None is an empty one. It waits until it is wanted, where that was asked.
-    pub(crate) fn new(incoming: Option<Incoming>, exchange: Arc<Exchange>) -> Self {
+    pub(crate) fn new(incoming: Option<Source>, exchange: Arc<Exchange>) -> Self {
         if incoming.as_ref().is_none_or(Body::is_end_stream) {
             exchange.is_over(Way::Up);
         }
@@ -57,7 +65,7 @@ impl Sent {
     }
 
     /// What was not sent, to be sent otherwise.
-    pub(crate) fn into_incoming(mut self) -> Option<Incoming> {
+    pub(crate) fn into_source(mut self) -> Option<Source> {
         self.incoming.take()
     }
 }
@@ -65,7 +73,8 @@ impl Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         // By HTTP/2 a body that is dropped takes the answer with it.
-        if let Some(unread) = self.incoming.take().filter(|body| !body.is_end_stream()) {
+        let unread = self.incoming.take().and_then(Source::into_rest);
+        if let Some(unread) = unread.filter(|body| !body.is_end_stream()) {
             self.exchange.hold(unread);
         }
     }
@@ -106,7 +115,6 @@ impl Body for Sent {
 }
 
 /// An answer's body on its way to the program.
-#[derive(Debug)]
 pub(crate) enum Received {
     /// That of the server.
     Through {
@@ -124,6 +132,15 @@ pub(crate) enum Received {
         /// Whether its end has come.
         is_over: bool,
     },
+    /// One of those, without real values.
+    Masked {
+        /// It.
+        body: Box<MaskedBody<Received>>,
+        /// Of this exchange.
+        exchange: Arc<Exchange>,
+        /// What it takes to decompress it.
+        _held: Held,
+    },
     /// One of Atoll's own.
     Told {
         /// It.
@@ -131,6 +148,12 @@ pub(crate) enum Received {
         /// What nobody reads of the request, until the answer is on its way.
         _unread: Option<Incoming>,
     },
+}
+
+impl std::fmt::Debug for Received {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Received").finish_non_exhaustive()
+    }
 }
 
 impl Received {
@@ -148,6 +171,21 @@ impl Received {
             };
         }
         Self::Through { incoming, exchange }
+    }
+
+    /// The same without real values, where it is compressed so.
+    pub(crate) fn masked(
+        self,
+        masks: &Masks,
+        coding: Option<Coding>,
+        exchange: Arc<Exchange>,
+        held: Held,
+    ) -> Self {
+        Self::Masked {
+            body: Box::new(MaskedBody::new(self, masks, coding)),
+            exchange,
+            _held: held,
+        }
     }
 
     /// One of Atoll's own, to a request with this body.
@@ -199,6 +237,13 @@ impl Body for Received {
                 }
                 None => Poll::Ready(Some(Err(Broken::Short))),
             },
+            Self::Masked { body, exchange, .. } => {
+                let frame = ready!(Pin::new(body).poll_frame(context));
+                if let Some(Err(Failed::Undecodable(error))) = &frame {
+                    exchange.fail(Way::Down, error);
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(Broken::from)))
+            }
             Self::Told { text, .. } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
         }
     }
@@ -207,6 +252,7 @@ impl Body for Received {
         match self {
             Self::Through { incoming, .. } => incoming.is_end_stream(),
             Self::Limited { is_over, .. } => *is_over,
+            Self::Masked { body, .. } => body.is_end_stream(),
             Self::Told { text, .. } => text.is_none(),
         }
     }
@@ -215,6 +261,7 @@ impl Body for Received {
         match self {
             Self::Through { incoming, .. } => incoming.size_hint(),
             Self::Limited { hint, .. } => *hint,
+            Self::Masked { body, .. } => body.size_hint(),
             Self::Told { text, .. } => {
                 let bytes = text.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -223,19 +270,39 @@ impl Body for Received {
     }
 }
 
+impl From<Failed<hyper::Error>> for Broken {
+    fn from(failed: Failed<hyper::Error>) -> Self {
+        match failed {
+            Failed::Inner(error) => Self::Off(error),
+            Failed::Undecodable(error) => Self::Undecodable(error),
+            Failed::Found(found) => Self::Found(found),
+        }
+    }
+}
+
+impl From<Failed<Broken>> for Broken {
+    fn from(failed: Failed<Broken>) -> Self {
+        match failed {
+            Failed::Inner(broken) => broken,
+            Failed::Undecodable(error) => Self::Undecodable(error),
+            Failed::Found(found) => Self::Found(found),
+        }
+    }
+}
+
 /// The next piece of a body, which is counted.
-fn poll(
-    incoming: &mut Incoming,
+fn poll<B>(
+    incoming: &mut B,
     exchange: &Exchange,
     way: Way,
     context: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-    let mut frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
-    if let (Some(Ok(frame)), Way::Down) = (&mut frame, way)
-        && let Some(trailers) = frame.trailers_mut()
-    {
-        super::injection::mask(&exchange.egress().credentials, trailers);
-    }
+) -> Poll<Option<Result<Frame<Bytes>, Broken>>>
+where
+    B: Body<Data = Bytes> + Unpin,
+    Broken: From<B::Error>,
+{
+    let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
+    let frame = frame.map(|frame| frame.map_err(Broken::from));
     match &frame {
         Some(Ok(frame)) => {
             if let Some(data) = frame.data_ref() {
@@ -247,8 +314,8 @@ fn poll(
                 exchange.is_over(way);
             }
         }
-        Some(Err(error)) => exchange.fail(way, error),
+        Some(Err(error)) => exchange.broken(way, error),
         None => exchange.is_over(way),
     }
-    Poll::Ready(frame.map(|frame| frame.map_err(Broken::Off)))
+    Poll::Ready(frame)
 }

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep_until};
 
+use super::bodies::Source;
 use super::body::Broken;
 use super::exchange::Exchange;
 use super::room::header_bytes;
@@ -34,7 +35,7 @@ impl Brake {
     /// The next piece that may pass.
     pub(crate) fn poll(
         &mut self,
-        incoming: &mut Incoming,
+        incoming: &mut Source,
         exchange: &Exchange,
         part: &Part,
         context: &mut Context<'_>,
@@ -47,8 +48,8 @@ impl Brake {
             let piece = match ready!(Pin::new(&mut *incoming).poll_frame(context)) {
                 Some(Ok(piece)) => piece,
                 Some(Err(error)) => {
-                    exchange.fail(Way::Up, &error);
-                    return Poll::Ready(Some(Err(error.into())));
+                    exchange.broken(Way::Up, &error);
+                    return Poll::Ready(Some(Err(error)));
                 }
                 None => {
                     exchange.is_over(Way::Up);
@@ -73,7 +74,7 @@ impl Brake {
 }
 
 /// A piece that passes.
-fn passed(piece: Piece, incoming: &Incoming, exchange: &Exchange) -> Piece {
+fn passed(piece: Piece, incoming: &Source, exchange: &Exchange) -> Piece {
     exchange.count(Way::Up, piece.data_ref().map_or(0, Bytes::len));
     if incoming.is_end_stream() || piece.is_trailers() {
         exchange.is_over(Way::Up);

@@ -1,6 +1,8 @@
 //! One request and its answer: judged, recorded, sent on, carried back.
 
 mod dates;
+mod masked;
+mod misused;
 mod releases;
 mod unanswered;
 
@@ -16,11 +18,12 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 
 use super::Asked;
-use super::answers::{self, Denial, unread};
+use super::answers::{self, Denial, unread_of};
+use super::bodies::{self, Source};
 use super::body::{Received, Sent};
 use super::expectation::{self, ENDLESS, Early, Gate};
 use super::head::{self, Head};
-use super::injection::{self, Injection, Outgoing};
+use super::injection::{self, Injection, Misuse, Outgoing};
 use super::room::Room;
 use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
 use super::web_socket;
@@ -41,6 +44,8 @@ pub(crate) struct Exchange {
     is_2: bool,
     /// What holds the request's body back, where the program has asked for that.
     gate: Option<Arc<Gate>>,
+    /// What is told where its body is looked through and carries a placeholder.
+    searched: Option<Flow>,
     up: AtomicU64,
     down: AtomicU64,
     is_sent: AtomicBool,
@@ -59,6 +64,8 @@ struct State {
     server: Option<Server>,
     /// What nobody reads of the request any more.
     unread: Option<Incoming>,
+    /// The placeholder that its body carries.
+    misuse: Option<Misuse>,
 }
 
 impl std::fmt::Debug for Exchange {
@@ -77,6 +84,7 @@ impl Exchange {
         let is_asked = outgoing.body.is_some() && expectation::is_asked(&outgoing.parts.headers);
         Arc::new(Self {
             gate: is_asked.then(Arc::default),
+            searched: (!egress.credentials.is_empty()).then(|| outgoing.flow.clone()),
             egress: Arc::clone(egress),
             asked: Arc::clone(asked),
             opened,
@@ -122,12 +130,6 @@ impl Exchange {
     fn failed(&self, why: String) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failure.get_or_insert(why);
-    }
-
-    /// What has gone wrong so far.
-    fn failure(&self) -> Option<String> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.failure.clone()
     }
 
     /// Holds what nobody reads of the request, until its answer is over.
@@ -195,7 +197,7 @@ pub(crate) async fn answer(
     asked: Arc<Asked>,
     request: Request<Incoming>,
 ) -> Result<Response<Received>, Unrecorded> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let head = match head::read(&egress.network, &asked, &parts) {
         Ok(head) => head,
         Err(fault) => {
@@ -205,7 +207,7 @@ pub(crate) async fn answer(
     };
     let mut flow = flow(&asked, &parts, Some(&head));
     let judged = judged(&asked, &parts, &head);
-    let injection = match Injection::of(&egress.credentials, &judged, &parts) {
+    let mut injection = match Injection::of(&egress.credentials, &judged, &parts) {
         Ok(injection) => injection,
         Err(misuse) => {
             let denial = misuse.told(&egress, &asked, &parts, flow);
@@ -226,11 +228,21 @@ pub(crate) async fn answer(
         Ok(room) => room,
         Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
     };
+    let body = Some(body).filter(|body| !body.is_end_stream());
+    let taken = bodies::take(&egress, &judged, &parts.headers, &mut injection, body);
+    let body = match room.within(taken).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(untaken)) => return Ok(untaken.told(&egress, flow, what)),
+        Err(excess) => return Ok(answers::beyond(&excess, what, None)),
+    };
+    if let Some(body) = &body {
+        body.tell(&mut parts.headers);
+    }
     let mut outgoing = Outgoing {
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
         is_2: parts.version == Version::HTTP_2,
-        body: Some(body).filter(|body| !body.is_end_stream()),
+        body,
         parts,
         head,
         flow: injection.flow(&egress.credentials, &flow),
@@ -242,22 +254,12 @@ pub(crate) async fn answer(
         Ok(Err(unanswered)) => unanswered,
         Err(excess) => Unanswered::Failed(excess.why()),
     };
-    let unread = unread(&outgoing.parts, outgoing.body.take()).await;
+    let unread = outgoing.body.take().and_then(Source::into_rest);
+    let unread = unread_of(&outgoing.parts, unread).await;
     if let Some(excess) = room.excess() {
         return Ok(answers::beyond(excess, what, unread));
     }
-    Ok(match unanswered {
-        Unanswered::Unrecorded(unrecorded) => return Err(unrecorded),
-        Unanswered::Refused(refusal) => {
-            egress.line.refuse(flow, refusal.why);
-            let denial = what.refused(refusal.inside, refusal.how_to_ask);
-            answers::denied(StatusCode::FORBIDDEN, &denial, unread)
-        }
-        Unanswered::Failed(why) => answers::failed(&what.because(why), unread),
-        Unanswered::Broken(why) => {
-            answers::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
-        }
-    })
+    unanswered.told(&egress, flow, what, unread)
 }
 
 /// Tells of a head that is none. What the program is told.
@@ -411,13 +413,13 @@ async fn send(
     let early = Early::heard(&mut request, exchange.gate().cloned());
     let mut error = match early.unless_endless(server.send(request)).await {
         Some(Ok(response)) => {
-            let answered = answered(exchange, server, response, outgoing);
+            let answered = answered(exchange, server, response, outgoing).await;
             return Attempted::Answered(answered);
         }
         Some(Err(error)) => error,
         None => {
             exchange.failed(ENDLESS.to_owned());
-            outgoing.body = exchange.release();
+            outgoing.body = exchange.release().map(Source::Plain);
             return Attempted::Failed(Unanswered::Failed(ENDLESS.to_owned()));
         }
     };
@@ -429,10 +431,12 @@ async fn send(
     exchange.failed(why.clone());
     let is_unsent = unsent.is_some();
     outgoing.body = match unsent {
-        Some(body) => body.into_incoming(),
-        None => exchange.release(),
+        Some(body) => body.into_source(),
+        None => exchange.release().map(Source::Plain),
     };
-    if let Some(broken) = broken {
+    if let Some(misuse) = exchange.misuse() {
+        Attempted::Failed(Unanswered::Misused(Box::new(misuse)))
+    } else if let Some(broken) = broken {
         Attempted::Failed(Unanswered::Broken(broken))
     } else if is_unsent || may_repeat && !is_answered {
         Attempted::Unsent(why)
@@ -442,7 +446,7 @@ async fn send(
 }
 
 /// Makes a server's answer the program's.
-fn answered(
+async fn answered(
     exchange: Arc<Exchange>,
     server: Server,
     mut response: Response<Incoming>,
@@ -464,7 +468,14 @@ fn answered(
     let (mut parts, body) = response.into_parts();
     // What the client library noted there is about its own connection.
     parts.extensions.clear();
-    Response::from_parts(parts, Received::new(body, exchange))
+    let body = Received::new(body, Arc::clone(&exchange));
+    match masked::masked(&exchange, &mut parts, body).await {
+        Ok(body) => Response::from_parts(parts, body),
+        Err(why) => {
+            exchange.fail(Way::Down, &why);
+            answers::failed(&exchange.denial(&outgoing.parts, &why), None)
+        }
+    }
 }
 
 impl Exchange {

@@ -13,16 +13,23 @@ use atoll_sys::memory;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use hyper::Uri;
-use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::header::{
+    AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_RANGE, PROXY_AUTHORIZATION, RANGE,
+    SEC_WEBSOCKET_EXTENSIONS,
+};
 use hyper::http::request::Parts;
 
 use super::Asked;
 use super::answers::Denial;
+use super::bodies::Source;
 use super::head::{self, Head};
 use super::room::Room;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, holds, holds_in_any_case};
+use crate::secret::{Form, Found, narrow};
+
+/// In which ways a program reads compressed messages of gRPC.
+const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 /// Which credentials are put into a request, by their place among all.
 #[derive(Debug, Default)]
@@ -39,16 +46,98 @@ pub(crate) struct Misuse {
 
 impl Misuse {
     /// Tells of it. What the program is told.
-    pub(crate) fn told(
-        self,
-        egress: &Egress,
-        asked: &Asked,
-        parts: &Parts,
-        mut flow: Flow,
-    ) -> Denial {
-        flow.credentials.push(self.name.clone());
-        egress.line.refuse(flow, self.why.clone());
+    pub(crate) fn told(self, egress: &Egress, asked: &Asked, parts: &Parts, flow: Flow) -> Denial {
+        self.tell(egress, flow);
         Denial::misused(asked, parts, self)
+    }
+
+    /// Tells of it.
+    pub(super) fn tell(&self, egress: &Egress, flow: Flow) {
+        let flow = Flow {
+            credentials: vec![self.name.clone()],
+            ..flow
+        };
+        egress.line.refuse(flow, self.why.clone());
+    }
+}
+
+/// A placeholder where its credential is not for.
+fn misuse(held: &Held, why: &str) -> Misuse {
+    let name = held.name();
+    Misuse {
+        name: name.clone(),
+        why: format!("the placeholder of credential {name} {why}"),
+        instead: format!(
+            "credential {name} is put in for {}: write its placeholder nowhere else",
+            held.binding
+        ),
+    }
+}
+
+/// One in a request that its credential is not for.
+pub(super) fn misuse_of_request(held: &Held, judged: &Judged<'_>) -> Misuse {
+    let differs = held.binding.differs(judged);
+    misuse(held, &format!("is in a request {differs}"))
+}
+
+/// One in a body, where it may not stand so.
+pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<Misuse> {
+    let form = written_as(found.form);
+    let held = credentials.numbered(found.number)?;
+    Some(match &held.binding.place {
+        Place::Body(field) => {
+            let why = format!(
+                "is in its body{form}, and not once as all of the field {field} of a small form or JSON object"
+            );
+            misuse(held, &why)
+        }
+        Place::Header { .. } | Place::Basic(_) | Place::Query(_) => {
+            misuse(held, &format!("is in its body{form}, which it is not for"))
+        }
+    })
+}
+
+/// Placeholders in a head that are written in none of the ways in which one is put in:
+/// as digits, within base64, as UTF-16.
+fn check_forms(
+    credentials: &Credentials,
+    bound: &[usize],
+    judged: &Judged<'_>,
+    parts: &Parts,
+) -> Result<(), Misuse> {
+    let Some(placeholders) = credentials.placeholders() else {
+        return Ok(());
+    };
+    let check = |place: &dyn Fn() -> String, found: Option<Found>| {
+        let found = found.filter(|found| !bound.contains(&found.number));
+        let Some((found, held)) =
+            found.and_then(|found| Some((found, credentials.numbered(found.number)?)))
+        else {
+            return Ok(());
+        };
+        let why = format!(
+            "is in {}{}, which it is not for",
+            place(),
+            written_as(found.form)
+        );
+        Err(misuse(held, &why))
+    };
+    let target = placeholders.find(judged.target.as_written().as_bytes());
+    check(&|| "its target".to_owned(), target)?;
+    for (name, value) in &parts.headers {
+        let found = placeholders.find(value.as_bytes());
+        check(&|| format!("the header {name}"), found)?;
+    }
+    Ok(())
+}
+
+/// How a placeholder is written, in words.
+fn written_as(form: Form) -> &'static str {
+    match form {
+        Form::Plain => "",
+        Form::Hexadecimal => " as hexadecimal digits",
+        Form::Base64(_) => " within base64",
+        Form::Wide => " as UTF-16",
     }
 }
 
@@ -70,35 +159,32 @@ impl Injection {
     ) -> Result<Self, Misuse> {
         let mut found = Vec::new();
         for (index, held) in credentials.iter().enumerate() {
-            let misuse = |why: String| {
-                let name = held.name();
-                Misuse {
-                    name: name.clone(),
-                    why: format!("the placeholder of credential {name} {why}"),
-                    instead: format!(
-                        "credential {name} is put in for {}: write its placeholder nowhere else",
-                        held.binding
-                    ),
-                }
-            };
             let mut spots = spots(held, judged, parts).into_iter();
             let Some(first) = spots.next() else { continue };
             if let Spot::Elsewhere(place) = first {
-                return Err(misuse(format!("is in {place}, which it is not for")));
+                return Err(misuse(held, &format!("is in {place}, which it is not for")));
             }
             if let Some(further) = spots.next() {
                 let place = match further {
                     Spot::Bound => "its place more than once".to_owned(),
                     Spot::Elsewhere(place) => format!("{place}, which it is not for"),
                 };
-                return Err(misuse(format!("is in {place}")));
+                return Err(misuse(held, &format!("is in {place}")));
             }
             if !held.binding.holds(judged) {
-                return Err(misuse("is in a request that it is not for".to_owned()));
+                return Err(misuse_of_request(held, judged));
             }
             found.push(index);
         }
+        check_forms(credentials, &found, judged, parts)?;
         Ok(Self(found))
+    }
+
+    /// One more, by its place among all.
+    pub(super) fn add(&mut self, index: usize) {
+        if !self.0.contains(&index) {
+            self.0.push(index);
+        }
     }
 
     fn held<'a>(&'a self, credentials: &'a Credentials) -> impl Iterator<Item = &'a Held> {
@@ -140,7 +226,7 @@ impl Injection {
 /// A request that is on its way.
 pub(crate) struct Outgoing {
     pub(crate) parts: Parts,
-    pub(super) body: Option<Incoming>,
+    pub(super) body: Option<Source>,
     pub(crate) head: Head,
     pub(crate) injection: Injection,
     pub(super) flow: Flow,
@@ -164,8 +250,24 @@ impl Outgoing {
         let uri = head::uri(asked, &target, is_2)?;
         let mut headers = self.parts.headers.clone();
         head::prepare(asked, &self.head, &mut headers, is_2);
+        if !egress.credentials.is_empty() {
+            ask_for_readable(&mut headers);
+        }
         let is_whole = self.injection.put(&egress.credentials, &mut headers);
         is_whole.then_some((uri, headers))
+    }
+}
+
+/// Has a request ask for nothing that cannot be masked: no other coding, and no parts
+/// (RFC 9110, 14), since a real value could come in two of them and be in neither.
+fn ask_for_readable(headers: &mut HeaderMap) {
+    headers.remove(RANGE);
+    headers.remove(IF_RANGE);
+    narrow(headers);
+    // Extensions of WebSocket compress what it carries (RFC 7692).
+    headers.remove(SEC_WEBSOCKET_EXTENSIONS);
+    if headers.contains_key(GRPC_ACCEPT_ENCODING) {
+        headers.insert(GRPC_ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
 }
 
@@ -174,7 +276,7 @@ fn put(held: &Held, headers: &mut HeaderMap) -> Option<()> {
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
-        Place::Query(_) => return Some(()),
+        Place::Query(_) | Place::Body(_) => return Some(()),
     };
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound
@@ -224,7 +326,7 @@ fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot> {
             (Place::Query(key), Some((name, value))) => {
                 name == key && value.as_bytes() == placeholder
             }
-            (Place::Query(_) | Place::Header { .. } | Place::Basic(_), _) => false,
+            (Place::Query(_) | Place::Header { .. } | Place::Basic(_) | Place::Body(_), _) => false,
         };
         spots.push(match is_bound {
             true => Spot::Bound,
@@ -249,7 +351,7 @@ fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<Spot> {
             Place::Header { name: bound, form } => {
                 name == bound.as_str() && is_of_form(value, placeholder, form.as_deref())
             }
-            Place::Basic(_) | Place::Query(_) => false,
+            Place::Basic(_) | Place::Query(_) | Place::Body(_) => false,
         };
         return match is_bound {
             true => Some(Spot::Bound),
@@ -275,7 +377,7 @@ fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<Spot> {
         {
             Some(Spot::Bound)
         }
-        Place::Basic(_) | Place::Header { .. } | Place::Query(_) => elsewhere(),
+        Place::Basic(_) | Place::Header { .. } | Place::Query(_) | Place::Body(_) => elsewhere(),
     }
 }
 
@@ -306,7 +408,7 @@ fn is_written(part: &str, placeholder: &[u8]) -> bool {
     holds(part.as_bytes(), placeholder) || holds(&unescaped(part), placeholder)
 }
 
-fn unescaped(text: &str) -> Vec<u8> {
+pub(super) fn unescaped(text: &str) -> Vec<u8> {
     let mut bytes = text.bytes();
     let mut plain = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {
@@ -328,7 +430,7 @@ fn unescaped(text: &str) -> Vec<u8> {
 }
 
 /// A value as it is written in a query: only what never means anything there stays.
-fn escaped(real: &[u8]) -> String {
+pub(super) fn escaped(real: &[u8]) -> String {
     let mut text = String::with_capacity(real.len() * 3);
     for byte in real {
         match byte {
@@ -372,17 +474,6 @@ fn replaced(text: &[u8], part: &[u8], by: &[u8]) -> Vec<u8> {
 /// Makes of every real value in an answer's head the placeholder again, in all forms that are
 /// known; what says how the answer is framed is the server's and Atoll's own.
 pub(crate) fn mask(credentials: &Credentials, headers: &mut HeaderMap) {
-    for held in credentials.iter() {
-        // A name can hold one too, where it is a word.
-        let named: Vec<HeaderName> = headers
-            .keys()
-            .filter(|name| holds_in_any_case(name.as_str().as_bytes(), held.real()))
-            .cloned()
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
-    }
     credentials.mask(headers);
 }
 

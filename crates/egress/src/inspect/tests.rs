@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::Trust;
+use super::{Memory, Trust};
 use crate::arrival::Arrival;
 use crate::limits::Budgets;
 use crate::line::Line;
@@ -264,6 +264,7 @@ impl Outside {
             locks: atoll_model::network::Locks::default(),
             credentials: Credentials::default(),
             visitors: Visitors::new(Vec::new()).unwrap(),
+            bodies: Memory::default(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),
             over,

@@ -217,6 +217,14 @@ fn what_is_no_credential_is_told() {
             "no name of a parameter",
         ),
         (
+            with("header = 'x-key'", "body = 'a b'"),
+            "no name of a parameter",
+        ),
+        (
+            with("header = 'x-key'", "body = 'a', form = '{}'"),
+            "`place` is one of",
+        ),
+        (
             format!("{whole}\nmethod = 'GET'"),
             "did you mean `methods`?",
         ),
@@ -254,7 +262,9 @@ fn a_profile_stands_over_what_it_extends_and_shows_what_is_in_force() {
                 to = 'api.github.com'\nscheme = 'http'\nmethods = ['GET']\npaths = ['/a \"b\"/*']\n\
                 place = { basic = 'git' }\nvariable = 'TOKEN'\n\
                 [credential.other]\nsource = { environment = 'OTHER' }\nto = 'api.github.com'\n\
-                place = { query = 'key' }\n";
+                place = { query = 'key' }\n\
+                [credential.third]\nsource = { environment = 'THIRD' }\nto = 'api.github.com'\n\
+                place = { body = 'client_secret' }\n";
     let over = over.replace(" \"b\"", "");
     let world = world()
         .profile("base", GITHUB)
@@ -268,7 +278,7 @@ fn a_profile_stands_over_what_it_extends_and_shows_what_is_in_force() {
         .rules();
     let all = |rules: &Rules| rules.credentials().cloned().collect::<Vec<_>>();
     assert_eq!(all(&rules), all(&again), "{shown}");
-    assert_eq!(all(&rules).len(), 2, "{shown}");
+    assert_eq!(all(&rules).len(), 3, "{shown}");
     assert!(
         shown.contains("source = { file = \"/srv/token\" }"),
         "{shown}"

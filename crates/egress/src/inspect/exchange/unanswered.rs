@@ -2,7 +2,15 @@
 
 use std::io;
 
+use atoll_model::network::Flow;
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
+
 use super::Unrecorded;
+use crate::Egress;
+use crate::inspect::answers::{self, Denial};
+use crate::inspect::body::Received;
+use crate::inspect::injection::Misuse;
 
 /// Why a request has no answer by the server.
 pub(super) enum Unanswered {
@@ -14,6 +22,8 @@ pub(super) enum Unanswered {
     Failed(String),
     /// Its body cannot be read.
     Broken(String),
+    /// Its body carries a placeholder, of which was told.
+    Misused(Box<Misuse>),
 }
 
 /// Why it may not.
@@ -36,12 +46,38 @@ impl Unanswered {
         })
     }
 
+    /// Tells of it where that is to be told. The answer to its request.
+    pub(super) fn told(
+        self,
+        egress: &Egress,
+        flow: Flow,
+        what: Denial,
+        unread: Option<Incoming>,
+    ) -> Result<Response<Received>, Unrecorded> {
+        Ok(match self {
+            Self::Unrecorded(unrecorded) => return Err(unrecorded),
+            Self::Refused(refusal) => {
+                egress.line.refuse(flow, refusal.why);
+                let denial = what.refused(refusal.inside, refusal.how_to_ask);
+                answers::denied(StatusCode::FORBIDDEN, &denial, unread)
+            }
+            Self::Failed(why) => answers::failed(&what.because(why), unread),
+            Self::Misused(misuse) => {
+                answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
+            }
+            Self::Broken(why) => {
+                answers::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
+            }
+        })
+    }
+
     /// Why, for a program.
     pub(super) fn why(&self) -> String {
         match self {
             Self::Unrecorded(unrecorded) => unrecorded.to_string(),
             Self::Refused(refusal) => refusal.inside.clone(),
             Self::Failed(why) | Self::Broken(why) => why.clone(),
+            Self::Misused(misuse) => misuse.why.clone(),
         }
     }
 }
