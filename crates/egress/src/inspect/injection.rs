@@ -6,6 +6,7 @@
 //! becomes the placeholder again.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use atoll_model::network::{CredentialName, Flow, HOLE, Place, Request as Judged};
@@ -22,11 +23,25 @@ use super::answers::Denial;
 use super::head::{self, Head};
 use super::room::Room;
 use crate::Egress;
-use crate::credentials::{Credentials, Held, holds, holds_in_any_case};
+use crate::credentials::{Credentials, Held, fetch, holds, holds_in_any_case};
+use crate::secret::Secret;
 
-/// Which credentials are put into a request, by their place among all.
+/// Which credentials are put into a request.
 #[derive(Debug, Default)]
-pub(crate) struct Injection(Vec<usize>);
+pub(crate) struct Injection(Vec<Put>);
+
+/// One of them, by its place among all.
+struct Put {
+    index: usize,
+    /// What is put in; none where it is still to be fetched.
+    real: Option<Arc<Secret>>,
+}
+
+impl fmt::Debug for Put {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_tuple("Put").field(&self.index).finish()
+    }
+}
 
 /// A placeholder that is elsewhere.
 #[derive(Debug)]
@@ -96,22 +111,51 @@ impl Injection {
             if !held.binding.holds(judged) {
                 return Err(misuse("is in a request that it is not for".to_owned()));
             }
-            found.push(index);
+            let real = held.given().map(Arc::clone);
+            found.push(Put { index, real });
         }
         Ok(Self(found))
     }
 
-    fn held<'a>(&'a self, credentials: &'a Credentials) -> impl Iterator<Item = &'a Held> {
-        let is_one = |index: &usize| self.0.contains(index);
-        let all = credentials.iter().enumerate();
-        all.filter(move |(index, _)| is_one(index))
-            .map(|(_, held)| held)
+    fn held<'a>(
+        &'a self,
+        credentials: &'a Credentials,
+    ) -> impl Iterator<Item = (&'a Held, Option<&'a [u8]>)> {
+        self.0.iter().filter_map(|put| {
+            let real = put.real.as_ref().map(|real| real.expose());
+            Some((credentials.get(put.index)?, real))
+        })
+    }
+
+    /// Whether one of them is fetched when it is needed: then the request is recorded first.
+    pub(crate) fn is_fetched(&self, credentials: &Credentials) -> bool {
+        let mut all = self.0.iter();
+        all.any(|put| credentials.source(put.index).is_some())
+    }
+
+    /// Fetches what is fetched when it is needed, for a request that is allowed and recorded.
+    pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), String> {
+        for put in &mut self.0 {
+            if egress.credentials.source(put.index).is_some() {
+                put.real = Some(fetch::value(egress, put.index).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears that the host says that it does not know them.
+    pub(crate) fn doubt(&self, credentials: &Credentials) {
+        for put in &self.0 {
+            if let Some(real) = &put.real {
+                credentials.doubt(put.index, real);
+            }
+        }
     }
 
     /// What is told of a request that they are put into. One that is refused tells of
     /// none: it would be an alert.
     pub(crate) fn flow(&self, credentials: &Credentials, flow: &Flow) -> Flow {
-        let names = self.held(credentials).map(|held| held.name().clone());
+        let names = self.held(credentials).map(|(held, _)| held.name().clone());
         Flow {
             credentials: names.collect(),
             ..flow.clone()
@@ -121,10 +165,9 @@ impl Injection {
     /// The target that is sent.
     pub(crate) fn target<'a>(&self, credentials: &Credentials, written: &'a str) -> Cow<'a, str> {
         let mut target = Cow::Borrowed(written);
-        for held in self.held(credentials) {
-            if let Place::Query(_) = &held.binding.place {
-                let real = escaped(held.real());
-                target = Cow::Owned(target.replacen(&held.placeholder, &real, 1));
+        for (held, real) in self.held(credentials) {
+            if let (Place::Query(_), Some(real)) = (&held.binding.place, real) {
+                target = Cow::Owned(target.replacen(&held.placeholder, &escaped(real), 1));
             }
         }
         target
@@ -133,7 +176,7 @@ impl Injection {
     /// Puts them into headers that are sent. Whether they all could be.
     pub(crate) fn put(&self, credentials: &Credentials, headers: &mut HeaderMap) -> bool {
         let mut all = self.held(credentials);
-        all.all(|held| put(held, headers).is_some())
+        all.all(|(held, real)| put(held, real, headers).is_some())
     }
 }
 
@@ -170,7 +213,8 @@ impl Outgoing {
 }
 
 /// Puts one in, in the one value that has its placeholder.
-fn put(held: &Held, headers: &mut HeaderMap) -> Option<()> {
+fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
+    let real = real?;
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
@@ -185,12 +229,12 @@ fn put(held: &Held, headers: &mut HeaderMap) -> Option<()> {
     let placeholder = held.placeholder.as_bytes();
     let mut written = match basic(value.as_bytes()) {
         Some(plain) if matches!(held.binding.place, Place::Basic(_)) => {
-            let mut real = replaced(&plain, placeholder, held.real());
-            let written = format!("Basic {}", STANDARD.encode(&real));
-            memory::erase(&mut real);
+            let mut both = replaced(&plain, placeholder, real);
+            let written = format!("Basic {}", STANDARD.encode(&both));
+            memory::erase(&mut both);
             written.into_bytes()
         }
-        Some(_) | None => replaced(value.as_bytes(), placeholder, held.real()),
+        Some(_) | None => replaced(value.as_bytes(), placeholder, real),
     };
     let made = HeaderValue::from_bytes(&written);
     memory::erase(&mut written);
@@ -372,11 +416,11 @@ fn replaced(text: &[u8], part: &[u8], by: &[u8]) -> Vec<u8> {
 /// Makes of every real value in an answer's head the placeholder again, in all forms that are
 /// known; what says how the answer is framed is the server's and Atoll's own.
 pub(crate) fn mask(credentials: &Credentials, headers: &mut HeaderMap) {
-    for held in credentials.iter() {
+    for real in credentials.values() {
         // A name can hold one too, where it is a word.
         let named: Vec<HeaderName> = headers
             .keys()
-            .filter(|name| holds_in_any_case(name.as_str().as_bytes(), held.real()))
+            .filter(|name| holds_in_any_case(name.as_str().as_bytes(), real.expose()))
             .cloned()
             .collect();
         for name in named {

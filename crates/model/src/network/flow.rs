@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CredentialName, Limit, Network, Placeholder, Request, Scheme};
+use super::{CommandEnd, CredentialName, Fetched, Limit, Network, Placeholder, Request, Scheme};
 
 /// How the failure of a flow begins whose host has a certificate that this host does not accept.
 pub const CERTIFICATE_REFUSED: &str = "the host's certificate is not accepted";
@@ -42,6 +42,9 @@ pub struct Carriage {
     /// their values, a message for each, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placeholders: Vec<Placeholder>,
+    /// Those of them whose values are not there yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fetched: Vec<Fetched>,
 }
 
 /// What signs certificates that a sandbox trusts.
@@ -89,6 +92,14 @@ pub enum FlowReport {
         /// How often.
         count: u64,
     },
+    /// A credential is needed: its command is to run now. An earlier one of the same
+    /// credential is ended first.
+    Command {
+        /// Stands for it from here on.
+        id: u64,
+        /// Whose.
+        credential: CredentialName,
+    },
 }
 
 /// What the recorder answers.
@@ -99,6 +110,18 @@ pub enum FlowOrder {
     Recorded {
         /// Which.
         id: u64,
+    },
+    /// A command has begun: its output and its error output come with this.
+    Running {
+        /// Which.
+        id: u64,
+    },
+    /// A command has ended, or has not even begun.
+    Ran {
+        /// Which.
+        id: u64,
+        /// How.
+        end: CommandEnd,
     },
     /// No more: what there is ends, and then the carrier.
     End,
