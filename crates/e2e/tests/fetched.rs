@@ -227,16 +227,13 @@ fn a_command_that_gives_no_value_is_told_and_not_run_again_at_once() {
         assert!(runs(&world).len() <= 2, "{how}: {:?}", runs(&world));
         is_nowhere_on_disk(&world);
     }
-    // What is only said beside is not an error.
+    // However much is said beside, that is no error.
     to_go(&world, "floods-errors", "");
     let outcome = online(
         &world,
         &format!("{CURL} {AUTH} https://example.com/v1/loud"),
     );
-    assert!(
-        outcome.out().contains("welcome") || outcome.out().contains("signal 13"),
-        "{outcome}"
-    );
+    assert!(outcome.out().contains("welcome"), "{outcome}");
 }
 
 #[test]

@@ -79,7 +79,7 @@ async fn follow(
         let reading = async {
             let (output, errors) = tokio::join!(
                 read(output, &mut written.output),
-                read(errors, &mut written.errors)
+                read_last(errors, &mut written.errors)
             );
             // What is said beside is of no consequence.
             let _ = errors;
@@ -127,6 +127,22 @@ async fn read(from: OwnedFd, to: &mut Vec<u8>) -> io::Result<()> {
         if to.len() + got > COMMAND_OUTPUT_BYTES_MAX {
             let why = format!("it prints more than {COMMAND_OUTPUT_BYTES_MAX} bytes");
             return Err(io::Error::other(why));
+        }
+        to.extend_from_slice(block.get(..got).unwrap_or_default());
+    }
+}
+
+/// Reads the last of an output, however much comes before it.
+async fn read_last(from: OwnedFd, to: &mut Vec<u8>) -> io::Result<()> {
+    let mut from = pipe::Receiver::from_owned_fd_unchecked(from)?;
+    let mut block = Zeroizing::new([0; BLOCK_BYTES]);
+    loop {
+        let got = from.read(&mut block[..]).await?;
+        if got == 0 {
+            return Ok(());
+        }
+        if to.len() + got > COMMAND_OUTPUT_BYTES_MAX {
+            to.drain(..to.len() / 2);
         }
         to.extend_from_slice(block.get(..got).unwrap_or_default());
     }

@@ -14,7 +14,7 @@ const CHECKED: &[&[u8]] = &[b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"npm_"
 const CHECKED_BYTES: usize = 40;
 /// Random letters in the claims and in the signature of a token.
 const CLAIMS_LETTERS: usize = 24;
-const SIGNATURE_LETTERS: usize = 43;
+const SIGNATURE_LETTERS: usize = 44;
 
 /// A text of a shape, with other letters each time.
 ///
