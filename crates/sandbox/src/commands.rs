@@ -233,7 +233,7 @@ mod tests {
         let [output, errors] = commands.begin(3, &name(), &command).unwrap();
         assert_eq!(ended(&mut commands), (3, CommandEnd::Exited(7)));
         let said = all(&output);
-        assert!(said.starts_with("/\n/dev/null\n0 1 2 "), "{said}");
+        assert!(said.starts_with("/\n/dev/null\n0 1 "), "{said}");
         assert!(said.contains("ExecCredential"), "{said}");
         assert_eq!(all(&errors), "said\n");
         assert!(commands.due().is_none() && commands.waits_on().next().is_none());
