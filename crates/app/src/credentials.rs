@@ -1,9 +1,10 @@
 //! The credentials of a run: read before anything else that could keep them, and handed on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use atoll_policy::{Credential, CredentialSource, Rules};
-use atoll_sandbox::{Handover, SourceError};
+use atoll_model::network::{CredentialName, Shape};
+use atoll_policy::{CommandProgram, Credential, CredentialSource, Rules};
+use atoll_sandbox::{CredentialCommand, Handover, SourceError};
 
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
@@ -69,9 +70,67 @@ pub fn read(
                         unread(name.as_str(), &text, &error)
                     })?;
             }
+            CredentialSource::Command(command) => {
+                let command = CredentialCommand {
+                    program: program_of(name, &command.program, workspace)?,
+                    arguments: command.arguments.clone(),
+                    patience: command.patience,
+                };
+                handover.promise(name, standing(credential)?, command);
+            }
         }
     }
     Ok(Some(handover))
+}
+
+/// What stands inside for a value that nobody knows yet.
+fn standing(credential: &Credential) -> Result<String, Failure> {
+    let opaque = Shape::opaque();
+    let shape = credential.shape.as_ref().unwrap_or(&opaque);
+    atoll_egress::placeholder_of(shape).doing("a placeholder cannot be made")
+}
+
+/// Where a program is that prints a credential: of this host, and none that a program inside
+/// could have written.
+fn program_of(
+    name: &CredentialName,
+    program: &CommandProgram,
+    workspace: &Path,
+) -> Result<PathBuf, Failure> {
+    let is_program = |path: &Path| {
+        let is_file = path.metadata().is_ok_and(|facts| facts.is_file());
+        is_file && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    let found = match program {
+        CommandProgram::At(path) => Some(path.clone()).filter(|path| is_program(path)),
+        CommandProgram::Named(named) => {
+            let places = std::env::var_os("PATH").unwrap_or_default();
+            let mut places = std::env::split_paths(&places).filter(|place| place.is_absolute());
+            places.find_map(|place| Some(place.join(named)).filter(|path| is_program(path)))
+        }
+    };
+    let shown = match program {
+        CommandProgram::At(path) => path.display().to_string(),
+        CommandProgram::Named(named) => named.clone(),
+    };
+    let Some(found) = found else {
+        return Err(Failure::new(format!(
+            "credential {name} cannot be fetched: {shown} is no program here"
+        ))
+        .because("its command is looked for before anything starts")
+        .advise("name it by its path, as command = [\"/usr/bin/…\"]"));
+    };
+    let real = found.canonicalize();
+    let lies = |path: &Path| path.starts_with(workspace);
+    if lies(&found) || real.is_ok_and(|real| lies(&real)) {
+        return Err(Failure::new(format!(
+            "credential {name}: {} is in the workspace",
+            found.display()
+        ))
+        .because("it runs outside, and a program inside may have written it")
+        .advise("name a program that nobody inside has written"));
+    }
+    Ok(found)
 }
 
 fn unread(name: &str, from: &str, error: &SourceError) -> Failure {

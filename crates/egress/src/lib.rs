@@ -35,6 +35,7 @@ mod vault;
 mod visitors;
 
 pub use credentials::disguise;
+pub use secret::text_of as placeholder_of;
 pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
 
 use std::io;
@@ -194,7 +195,12 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     descriptor::never_block(line.as_fd()).map_err(at("its line"))?;
     let values =
         (!carriage.placeholders.is_empty() && !listeners.is_empty()).then(|| listeners.remove(0));
-    let credentials = Credentials::receive(&carriage.network, carriage.placeholders, values);
+    let credentials = Credentials::receive(
+        &carriage.network,
+        carriage.placeholders,
+        &carriage.fetched,
+        values,
+    );
     let credentials = credentials.map_err(at("taking credentials"))?;
     let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;

@@ -35,6 +35,7 @@ mod held;
 mod mask;
 mod patterns;
 mod placeholder;
+mod shape;
 mod symbols;
 mod table;
 mod units;
@@ -47,6 +48,7 @@ pub use finder::{Finder, Found, Located, Placeholders};
 pub use held::Secret;
 pub use mask::{Mask, Masks};
 pub use placeholder::{Unfit, placeholder};
+pub use shape::text_of;
 pub use symbols::Form;
 
 /// The shortest secret, and the shortest line of one that is looked for by itself, bytes.

@@ -5,6 +5,7 @@
 
 mod block;
 mod credential;
+mod fetched;
 mod flow;
 mod host;
 mod http;
@@ -27,6 +28,10 @@ pub use block::{Block, Special, special};
 pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
     Place, Placeholder, Reach,
+};
+pub use fetched::{
+    COMMAND_OUTPUT_BYTES_MAX, COMMAND_PATIENCE, COMMAND_PATIENCE_MAX, CommandEnd, Fetch, Fetched,
+    InvalidShape, SHAPE_HOLE, Shape,
 };
 pub use flow::{
     Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow,

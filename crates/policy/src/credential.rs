@@ -1,14 +1,17 @@
 //! `[credential.NAME]`: what a sandbox never holds, and where it is put in outside.
 
+mod command;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use atoll_model::SecretName;
 use atoll_model::network::{
     Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern,
-    PathPattern, Place as Spot, Ports, Reach, Scheme, parse_method,
+    PathPattern, Place as Spot, Ports, Reach, Scheme, Shape, parse_method,
 };
 
+use self::command::WrittenCommand;
 use crate::document::{Complaint, Document, Section};
 use crate::network::rule::{parse_destination, parse_scheme, said, texts};
 use crate::origin::{Origin, Sourced};
@@ -18,10 +21,12 @@ use crate::settings::check_variable;
 use crate::show::quoted;
 use crate::variables::is_for_something_else;
 
+pub use self::command::{CommandProgram, CommandSource};
+
 /// The table of one.
 const TABLE: &str = "credential.NAME";
-const KEYS: [&str; 7] = [
-    "source", "to", "methods", "paths", "scheme", "place", "variable",
+const KEYS: [&str; 8] = [
+    "source", "to", "methods", "paths", "scheme", "place", "variable", "shape",
 ];
 
 /// Headers that are not a program's to choose, or that say where a request ends.
@@ -46,6 +51,19 @@ pub enum CredentialSource {
     File(PathBuf),
     /// A secret of the vault.
     Vault(SecretName),
+    /// What a command prints when a request needs it.
+    Command(CommandSource),
+}
+
+impl CredentialSource {
+    /// Whether its value is not there when a run starts.
+    #[must_use]
+    pub fn is_fetched(&self) -> bool {
+        match self {
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) => false,
+            Self::Command(_) => true,
+        }
+    }
 }
 
 /// A credential of these rules.
@@ -57,6 +75,8 @@ pub struct Credential {
     pub source: CredentialSource,
     /// The variable inside that holds its placeholder.
     pub variable: String,
+    /// What stands inside, where the value is fetched; [`Shape::opaque`] by default.
+    pub shape: Option<Shape>,
 }
 
 /// The same as written: a file's place may be in the home directory.
@@ -65,6 +85,7 @@ pub(crate) struct Written {
     binding: Binding,
     source: WrittenSource,
     variable: String,
+    shape: Option<Shape>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +93,7 @@ enum WrittenSource {
     Variable(String),
     File(Place),
     Vault(SecretName),
+    Command(WrittenCommand),
 }
 
 impl WrittenSource {
@@ -79,7 +101,15 @@ impl WrittenSource {
     fn variable(&self) -> Option<String> {
         match self {
             Self::Variable(name) => Some(name.clone()),
-            Self::File(_) | Self::Vault(_) => None,
+            Self::File(_) | Self::Vault(_) | Self::Command(_) => None,
+        }
+    }
+
+    /// Whether its value is not there when a run starts.
+    fn is_fetched(&self) -> bool {
+        match self {
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) => false,
+            Self::Command(_) => true,
         }
     }
 }
@@ -91,9 +121,13 @@ impl Written {
                 WrittenSource::Variable(name) => CredentialSource::Variable(name),
                 WrittenSource::File(place) => CredentialSource::File(place.resolve(home)),
                 WrittenSource::Vault(secret) => CredentialSource::Vault(secret),
+                WrittenSource::Command(command) => {
+                    CredentialSource::Command(command.resolved(home))
+                }
             },
             binding: self.binding,
             variable: self.variable,
+            shape: self.shape,
         }
     }
 }
@@ -135,20 +169,12 @@ fn read_one(
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let place = read_place(document, &mut section);
     let variable = document.text(&mut section, "variable", parse_variable);
+    let shape = read_shape(document, &mut section, source.as_ref());
     document.end(section, &KEYS);
     if document.problem_count() > before {
         return None;
     }
-    let missing = match (&source, &to, &place) {
-        (None, _, _) => "`source`: where its value comes from, as { environment = \"TOKEN\" }",
-        (_, None, _) => "`to`: the host that it is for, as \"api.example.com\"",
-        (_, _, None) => "`place`: where it stands, as { header = \"authorization\" }",
-        (Some(_), Some(_), Some(_)) => "",
-    };
-    let (Some(source), Some(to), Some(place)) = (source, to, place) else {
-        document.report(at, format!("[credential.{name}] needs {missing}"), None);
-        return None;
-    };
+    let (source, to, place) = complete(document, at, &name, (source, to, place))?;
     let scheme = scheme.map_or(Scheme::Https, |scheme| scheme.value);
     let to = to.into_iter().map(|to| bound(to, scheme));
     let to = match to.collect::<Result<Vec<_>, _>>() {
@@ -179,8 +205,37 @@ fn read_one(
         binding,
         source,
         variable,
+        shape,
     };
     Some(Sourced::new(written, document.origin(at)))
+}
+
+/// What no credential is without, where it goes together.
+fn complete(
+    document: &mut Document,
+    at: &Range<usize>,
+    name: &CredentialName,
+    parts: (Option<WrittenSource>, Option<Vec<Destination>>, Option<Spot>),
+) -> Option<(WrittenSource, Vec<Destination>, Spot)> {
+    let missing = match &parts {
+        (None, _, _) => "`source`: where its value comes from, as { environment = \"TOKEN\" }",
+        (_, None, _) => "`to`: the host that it is for, as \"api.example.com\"",
+        (_, _, None) => "`place`: where it stands, as { header = \"authorization\" }",
+        (Some(_), Some(_), Some(_)) => "",
+    };
+    let (Some(source), Some(to), Some(place)) = parts else {
+        document.report(at, format!("[credential.{name}] needs {missing}"), None);
+        return None;
+    };
+    // A body is looked through before it is decided, and a command is run after that.
+    if let (true, Spot::Body(_)) = (source.is_fetched(), &place) {
+        let what = format!(
+            "[credential.{name}] has a command as its source, which no field of a body can have"
+        );
+        document.report(at, what, Some("use a header or a parameter".to_owned()));
+        return None;
+    }
+    Some((source, to, place))
 }
 
 /// A credential is for hosts that somebody has named, at ports of its scheme.
@@ -237,18 +292,51 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         let secret = text.parse::<SecretName>();
         secret.map_err(|error| Complaint::from(format!("{text:?}: {error}")))
     });
-    document.end(section, &["environment", "file", "vault"]);
-    match (variable, file, secret) {
-        (Some(name), None, None) => Some(WrittenSource::Variable(name.value)),
-        (None, Some(place), None) => Some(WrittenSource::File(place.value)),
-        (None, None, Some(secret)) => Some(WrittenSource::Vault(secret.value)),
-        (_, _, _) => {
+    let before = document.problem_count();
+    let command = command::read(document, &mut section);
+    document.end(
+        section,
+        &["environment", "file", "vault", "command", "timeout"],
+    );
+    let all = [
+        variable.map(|name| WrittenSource::Variable(name.value)),
+        file.map(|place| WrittenSource::File(place.value)),
+        secret.map(|secret| WrittenSource::Vault(secret.value)),
+        command.map(WrittenSource::Command),
+    ];
+    let mut all = all.into_iter().flatten();
+    match (all.next(), all.next()) {
+        (Some(one), None) => Some(one),
+        (_, _) if document.problem_count() > before => None,
+        (_, _) => {
             let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
-                        { vault = \"token\" }";
+                        { vault = \"token\" }, { command = [\"PROGRAM\", …] }";
             document.report(&at, what.to_owned(), None);
             None
         }
     }
+}
+
+/// What stands inside for a value that is not known yet: of one that is, its own shape is
+/// taken.
+fn read_shape(
+    document: &mut Document,
+    within: &mut Section<'_>,
+    source: Option<&WrittenSource>,
+) -> Option<Shape> {
+    let is_known = source.is_some_and(|source| !source.is_fetched());
+    if is_known {
+        document.refuse(
+            within,
+            "shape",
+            "the value is known, and what stands for it has its shape",
+        );
+        return None;
+    }
+    let shape = document.text(within, "shape", |text| {
+        text.parse::<Shape>().map_err(|error| said(text, &error))
+    });
+    shape.map(|shape| shape.value)
 }
 
 fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot> {
@@ -424,6 +512,7 @@ impl Credential {
             CredentialSource::Vault(secret) => {
                 format!("{{ vault = {} }}", quoted(secret.as_str()))
             }
+            CredentialSource::Command(command) => command.text(),
         };
         let to = to.iter().map(|to| quoted(&to.to_string())).collect();
         let mut lines = vec![format!("source = {source}"), format!("to = [{}]", list(to))];
@@ -452,6 +541,8 @@ impl Credential {
         };
         lines.push(format!("place = {{ {place} }}"));
         lines.push(format!("variable = {}", quoted(&self.variable)));
+        let shape = self.shape.as_ref();
+        lines.extend(shape.map(|shape| format!("shape = {}", quoted(&shape.to_string()))));
         lines
     }
 }

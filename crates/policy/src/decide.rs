@@ -3,7 +3,7 @@ use std::path::Path;
 
 use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind, WorkspaceMode};
 
-use crate::credential::CredentialSource;
+use crate::credential::{CommandProgram, CredentialSource};
 use crate::environment;
 use crate::grant::{Grant, Notice};
 use crate::network;
@@ -127,6 +127,15 @@ fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> 
             let what = format!("credential {name}");
             let why = format!("{} can be read inside", file.display());
             let instead = "keep it where no sandbox looks, or in the vault: atoll secret set NAME";
+            reasons.push(reason(what, why, &one.origin, instead));
+        }
+        if let CredentialSource::Command(command) = &one.value.source
+            && let CommandProgram::At(program) = &command.program
+            && program.starts_with(&call.workspace)
+        {
+            let what = format!("credential {name}");
+            let why = format!("{} is in the workspace", program.display());
+            let instead = "name a program that nobody inside has written";
             reasons.push(reason(what, why, &one.origin, instead));
         }
         if facts

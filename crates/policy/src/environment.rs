@@ -156,7 +156,9 @@ fn denied_placeholders(rules: &Rules) -> impl Iterator<Item = Notice> {
 fn is_source(credential: &Credential, name: &OsStr) -> bool {
     match &credential.source {
         CredentialSource::Variable(variable) => name == OsStr::new(variable),
-        CredentialSource::File(_) | CredentialSource::Vault(_) => false,
+        CredentialSource::File(_) | CredentialSource::Vault(_) | CredentialSource::Command(_) => {
+            false
+        }
     }
 }
 

@@ -13,9 +13,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName, Placeholder};
+use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Placeholder};
 use atoll_sys::{environment, memory, socket};
 use rustix::fs::OFlags;
+
+use crate::commands::CredentialCommand;
 
 /// Makes what stands inside for a value, or says why nothing can.
 pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, String>;
@@ -29,6 +31,8 @@ pub struct Handover {
     receiver: OwnedFd,
     sender: OwnedFd,
     placeholders: Vec<Placeholder>,
+    fetched: Vec<Fetched>,
+    commands: Vec<(CredentialName, CredentialCommand)>,
 }
 
 /// Why a credential is not there. Nothing of it is in the words.
@@ -73,6 +77,8 @@ impl Handover {
             receiver,
             sender,
             placeholders: Vec::new(),
+            fetched: Vec::new(),
+            commands: Vec::new(),
         })
     }
 
@@ -134,6 +140,23 @@ impl Handover {
         self.put(name, value, disguise)
     }
 
+    /// Takes a credential that a command prints once it is needed. What stands inside for it
+    /// is this text.
+    pub fn promise(&mut self, name: &CredentialName, text: String, command: CredentialCommand) {
+        let name = name.clone();
+        self.placeholders.push(Placeholder {
+            name: name.clone(),
+            text,
+        });
+        self.fetched.push(Fetched {
+            name: name.clone(),
+            by: Fetch::Command {
+                patience_s: command.patience.as_secs(),
+            },
+        });
+        self.commands.push((name, command));
+    }
+
     fn put(
         &mut self,
         name: &CredentialName,
@@ -161,6 +184,17 @@ impl Handover {
     #[must_use]
     pub fn placeholders(&self) -> &[Placeholder] {
         &self.placeholders
+    }
+
+    /// Those of them whose values are not there yet.
+    pub(crate) fn fetched(&self) -> &[Fetched] {
+        &self.fetched
+    }
+
+    /// What prints a credential.
+    pub(crate) fn command(&self, name: &CredentialName) -> Option<&CredentialCommand> {
+        let mut all = self.commands.iter();
+        all.find(|(one, _)| one == name).map(|(_, command)| command)
     }
 
     /// Where their values are read.

@@ -10,6 +10,7 @@
 //! no HTTP, no SQL and no ledger. Start reading at [`assemble`].
 
 mod attachment;
+mod commands;
 mod disk;
 mod doors;
 mod enforcement;
@@ -45,6 +46,7 @@ mod unshown;
 mod without;
 
 pub use attachment::{Attachment, Carrier, Reaction, Stream};
+pub use commands::CredentialCommand;
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use error::{SandboxError, explain};

@@ -11,13 +11,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crate::Carrier;
+use crate::commands::Commands;
 use crate::doors::{Doors, tells_of_comers};
 use crate::flows::{Flows, Refused};
 use crate::handover::Handover;
 use crate::signing::SshHandover;
 use atoll_model::network::{
-    Authority, CARRIAGE_BYTES_MAX, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder,
-    FlowReport, Network,
+    Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName, FLOW_MESSAGE_BYTES_MAX,
+    Flow, FlowEnd, FlowOrder, FlowReport, Network,
 };
 use atoll_sys::process::Change;
 use atoll_sys::{descriptor, process, socket};
@@ -77,21 +78,35 @@ pub type Issuer<'a> = &'a dyn Fn() -> io::Result<Option<Authority>>;
 
 /// What was told, in the words of those who record.
 enum Told {
-    Opened { id: u64, flow: Flow, waits: bool },
-    Closed { id: u64, flow: Flow, end: FlowEnd },
+    Opened {
+        id: u64,
+        flow: Flow,
+        waits: bool,
+    },
+    Closed {
+        id: u64,
+        flow: Flow,
+        end: FlowEnd,
+    },
     Refused(Refused),
+    /// The request that needs it is recorded by itself.
+    Needed {
+        id: u64,
+        credential: CredentialName,
+    },
 }
 
 impl Told {
-    fn news(&self) -> FlowNews<'_> {
+    fn news(&self) -> Option<FlowNews<'_>> {
         match self {
-            Self::Opened { id, flow, waits } => FlowNews::Opened {
+            Self::Opened { id, flow, waits } => Some(FlowNews::Opened {
                 id: *id,
                 flow,
                 waits: *waits,
-            },
-            Self::Closed { id, end, .. } => FlowNews::Closed { id: *id, end },
-            Self::Refused(refused) => FlowNews::Refused(refused),
+            }),
+            Self::Closed { id, end, .. } => Some(FlowNews::Closed { id: *id, end }),
+            Self::Refused(refused) => Some(FlowNews::Refused(refused)),
+            Self::Needed { .. } => None,
         }
     }
 }
@@ -104,6 +119,7 @@ pub struct Outside<'a> {
     doors: Doors,
     handover: Option<&'a Handover>,
     signing: Option<(&'a SshHandover, OwnedFd)>,
+    commands: Commands,
     state: State,
     open: HashMap<u64, Flow>,
     flows: Flows,
@@ -141,6 +157,7 @@ impl<'a> Outside<'a> {
             doors: Doors::default(),
             handover: None,
             signing: None,
+            commands: Commands::default(),
             state: State::None,
             open: HashMap::new(),
             flows: Flows::default(),
@@ -186,6 +203,9 @@ impl<'a> Outside<'a> {
                     .signing
                     .as_ref()
                     .map_or_else(Vec::new, |(keys, _)| keys.keys().to_vec()),
+                fetched: self
+                    .handover
+                    .map_or_else(Vec::new, |one| one.fetched().to_vec()),
             };
             // Their values come first of the sockets.
             let values = self.handover.map(Handover::receiver);
@@ -234,6 +254,9 @@ impl<'a> Outside<'a> {
                 Ok(FlowReport::Refused { flow, why, count }) => {
                     reports.push(Told::Refused(Refused { flow, why, count }));
                 }
+                Ok(FlowReport::Command { id, credential }) => {
+                    reports.push(Told::Needed { id, credential });
+                }
                 Err(_) => self.fail("what carried them said something unknown".to_owned()),
             }
         }
@@ -241,7 +264,7 @@ impl<'a> Outside<'a> {
 
     /// Records what was told, then lets go on what waits for that.
     fn hear(&mut self, reports: Vec<Told>) {
-        let news: Vec<FlowNews<'_>> = reports.iter().map(Told::news).collect();
+        let news: Vec<FlowNews<'_>> = reports.iter().filter_map(Told::news).collect();
         if !self.recorded(&news) {
             for told in &reports {
                 if let Told::Opened { id, .. } = told {
@@ -255,19 +278,46 @@ impl<'a> Outside<'a> {
                 Told::Opened { id, flow, waits } => self.opened(id, &flow, waits),
                 Told::Closed { flow, end, .. } => self.flows.closed(flow, end),
                 Told::Refused(refused) => self.flows.refuse(refused),
+                Told::Needed { id, credential } => self.begin_command(id, &credential),
             }
+        }
+    }
+
+    /// Starts what prints a credential, and hands what it prints to who carries.
+    fn begin_command(&mut self, id: u64, credential: &CredentialName) {
+        let known = self.handover.and_then(|one| one.command(credential));
+        let begun = match known {
+            Some(command) => self.commands.begin(id, credential, command),
+            None => Err(CommandEnd::Unstarted(0)),
+        };
+        match begun {
+            Ok(outputs) => self.tell(FlowOrder::Running { id }, &outputs),
+            Err(end) => self.tell(FlowOrder::Ran { id, end }, &[]),
+        }
+    }
+
+    fn tell_of_commands(&mut self) {
+        for (id, end) in self.commands.ended() {
+            self.tell(FlowOrder::Ran { id, end }, &[]);
+        }
+    }
+
+    /// Says something to who carries.
+    fn tell(&mut self, said: FlowOrder, with: &[OwnedFd]) {
+        let told = match &self.state {
+            State::Carrying { line, .. } => order(line, said, with),
+            State::None | State::Listening(_) => true,
+        };
+        if !told {
+            let _ = self.end_carrier();
+            self.fail("what carried them did not listen any more".to_owned());
         }
     }
 
     fn opened(&mut self, id: u64, flow: &Flow, waits: bool) {
         self.flows.opened(flow);
-        let told = match &self.state {
-            State::Carrying { line, .. } if waits => order(line, FlowOrder::Recorded { id }),
-            State::Carrying { .. } | State::None | State::Listening(_) => true,
-        };
-        if !told {
-            let _ = self.end_carrier();
-            self.fail("what carried them did not listen any more".to_owned());
+        if waits {
+            self.tell(FlowOrder::Recorded { id }, &[]);
         }
     }
 
@@ -331,7 +381,7 @@ impl<'a> Outside<'a> {
     /// Has who carries end, and hears what there is to tell by then.
     fn take_leave(&mut self) {
         if let State::Carrying { line, .. } = &self.state {
-            let _ = order(line, FlowOrder::End);
+            let _ = order(line, FlowOrder::End, &[]);
         }
         let until = Instant::now() + FAREWELL;
         while !self.is_unrecorded && self.hear_some() && Instant::now() < until {
@@ -352,6 +402,8 @@ impl<'a> Outside<'a> {
             return None;
         };
         drop(line);
+        // Nobody waits for what they print any more.
+        self.commands = Commands::default();
         signer.and_then(end);
         end(pid)
     }
@@ -394,8 +446,15 @@ impl Carrier for Outside<'_> {
                 let agent = self.signing.iter().map(|(_, listener)| listener);
                 listeners.chain(agent).map(AsFd::as_fd).collect()
             }
-            State::Carrying { line, .. } => vec![line.as_fd()],
+            State::Carrying { line, .. } => {
+                let commands = self.commands.waits_on();
+                std::iter::once(line.as_fd()).chain(commands).collect()
+            }
         }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.commands.due()
     }
 
     fn attend(&mut self) -> bool {
@@ -409,7 +468,9 @@ impl Carrier for Outside<'_> {
                 if !self.hear_some() {
                     let ended = ending(self.end_carrier());
                     self.fail(format!("what carried them has ended{ended}"));
-                } else if self.told_bytes > TOLD_BYTES_MAX {
+                } else if self.told_bytes <= TOLD_BYTES_MAX {
+                    self.tell_of_commands();
+                } else {
                     self.take_leave();
                     let mebibytes = TOLD_BYTES_MAX >> 20;
                     self.fail(format!(
@@ -471,13 +532,14 @@ pub(crate) fn start(
 
 /// Whether an order was taken: whoever carries takes them at once, but for a moment when
 /// there are many. That it is gone is found by itself.
-fn order(line: &OwnedFd, order: FlowOrder) -> bool {
+fn order(line: &OwnedFd, order: FlowOrder, with: &[OwnedFd]) -> bool {
+    let with: Vec<BorrowedFd<'_>> = with.iter().map(AsFd::as_fd).collect();
     let Ok(message) = serde_json::to_vec(&order) else {
         return false;
     };
     let until = Instant::now() + ORDER_PATIENCE;
     loop {
-        match socket::send(line.as_fd(), &message, &[]) {
+        match socket::send(line.as_fd(), &message, &with) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Ok(()) | Err(_) => return true,
         }

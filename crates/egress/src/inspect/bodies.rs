@@ -147,7 +147,7 @@ impl From<Misuse> for Untaken {
 impl Untaken {
     /// Because of a placeholder that was found.
     fn found(credentials: &Credentials, judged: &Judged<'_>, found: Found) -> Self {
-        if let Some(held) = credentials.numbered(found.number)
+        if let Some(held) = credentials.get(found.number)
             && matches!(held.binding.place, Place::Body(_))
             && !held.binding.holds(judged)
         {

@@ -1,5 +1,6 @@
 //! One request and its answer: judged, recorded, sent on, carried back.
 
+mod beginning;
 mod dates;
 mod masked;
 mod misused;
@@ -28,10 +29,10 @@ use super::room::Room;
 use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
 use super::web_socket;
 use crate::Egress;
-use crate::dial::Place;
 use crate::limits::{Part, Way};
 use crate::line::{Carried, Opened};
 use crate::resolve::{Nowhere, addresses, may};
+use beginning::begin;
 pub(crate) use releases::Releases;
 use unanswered::Unanswered;
 
@@ -336,7 +337,7 @@ async fn send_on(
     let mut failure = "its name leads nowhere".to_owned();
     let mut places = resolved.into_iter().peekable();
     while let Some(place) = places.next() {
-        let opened = open(egress, outgoing, place).await?;
+        let opened = begin(egress, outgoing, place).await?;
         let dialled = egress.upstream.dial(egress, asked, place, outgoing.is_2);
         match dialled.await {
             Ok(server) => {
@@ -362,14 +363,6 @@ async fn send_on(
     Err(Unanswered::Failed(failure))
 }
 
-/// Has a request recorded: what changes something is on disk then.
-async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<Opened> {
-    let mut flow = outgoing.flow.clone();
-    (flow.address, flow.via) = (place.address(), place.via(egress));
-    let waits = !outgoing.is_safe || outgoing.head.is_web_socket || outgoing.body.is_some();
-    egress.line.open(flow, waits).await
-}
-
 /// What came of a request by one connection.
 enum Attempted {
     Answered(Response<Received>),
@@ -384,7 +377,7 @@ async fn attempt(
     server: Server,
     outgoing: &mut Outgoing,
 ) -> Result<Attempted, Unanswered> {
-    let opened = open(egress, outgoing, server.place).await?;
+    let opened = begin(egress, outgoing, server.place).await?;
     Ok(send(egress, asked, server, opened, outgoing).await)
 }
 
@@ -454,6 +447,9 @@ async fn answered(
 ) -> Response<Received> {
     let status = response.status();
     injection::mask(&exchange.egress.credentials, response.headers_mut());
+    if status == StatusCode::UNAUTHORIZED {
+        outgoing.injection.doubt(&exchange.egress.credentials);
+    }
     if status == StatusCode::SWITCHING_PROTOCOLS {
         exchange.answered(status, None);
         return web_socket::begin(exchange, response, outgoing);

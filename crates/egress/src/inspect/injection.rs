@@ -6,6 +6,7 @@
 //! becomes the placeholder again.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use atoll_model::network::{CredentialName, Flow, HOLE, Place, Request as Judged};
@@ -25,15 +26,28 @@ use super::bodies::Source;
 use super::head::{self, Head};
 use super::room::Room;
 use crate::Egress;
-use crate::credentials::{Credentials, Held, holds, holds_in_any_case};
-use crate::secret::{Form, Found, narrow};
+use crate::credentials::{Credentials, Held, fetch, holds, holds_in_any_case};
+use crate::secret::{Form, Found, Secret, narrow};
 
 /// In which ways a program reads compressed messages of gRPC.
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
-/// Which credentials are put into a request, by their place among all.
+/// Which credentials are put into a request.
 #[derive(Debug, Default)]
-pub(crate) struct Injection(Vec<usize>);
+pub(crate) struct Injection(Vec<Put>);
+
+/// One of them, by its place among all.
+struct Put {
+    index: usize,
+    /// What is put in; none where it is still to be fetched.
+    real: Option<Arc<Secret>>,
+}
+
+impl fmt::Debug for Put {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_tuple("Put").field(&self.index).finish()
+    }
+}
 
 /// A placeholder that is elsewhere.
 #[derive(Debug)]
@@ -83,7 +97,7 @@ pub(super) fn misuse_of_request(held: &Held, judged: &Judged<'_>) -> Misuse {
 /// One in a body, where it may not stand so.
 pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<Misuse> {
     let form = written_as(found.form);
-    let held = credentials.numbered(found.number)?;
+    let held = credentials.get(found.number)?;
     Some(match &held.binding.place {
         Place::Body(field) => {
             let why = format!(
@@ -101,7 +115,7 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
 /// as digits, within base64, as UTF-16.
 fn check_forms(
     credentials: &Credentials,
-    bound: &[usize],
+    bound: &[Put],
     judged: &Judged<'_>,
     parts: &Parts,
 ) -> Result<(), Misuse> {
@@ -109,9 +123,9 @@ fn check_forms(
         return Ok(());
     };
     let check = |place: &dyn Fn() -> String, found: Option<Found>| {
-        let found = found.filter(|found| !bound.contains(&found.number));
+        let found = found.filter(|found| bound.iter().all(|put| put.index != found.number));
         let Some((found, held)) =
-            found.and_then(|found| Some((found, credentials.numbered(found.number)?)))
+            found.and_then(|found| Some((found, credentials.get(found.number)?)))
         else {
             return Ok(());
         };
@@ -174,30 +188,60 @@ impl Injection {
             if !held.binding.holds(judged) {
                 return Err(misuse_of_request(held, judged));
             }
-            found.push(index);
+            let real = held.given().map(Arc::clone);
+            found.push(Put { index, real });
         }
         check_forms(credentials, &found, judged, parts)?;
         Ok(Self(found))
     }
 
     /// One more, by its place among all.
-    pub(super) fn add(&mut self, index: usize) {
-        if !self.0.contains(&index) {
-            self.0.push(index);
+    pub(super) fn add(&mut self, index: usize, real: &Arc<Secret>) {
+        if self.0.iter().all(|put| put.index != index) {
+            let real = Some(Arc::clone(real));
+            self.0.push(Put { index, real });
         }
     }
 
-    fn held<'a>(&'a self, credentials: &'a Credentials) -> impl Iterator<Item = &'a Held> {
-        let is_one = |index: &usize| self.0.contains(index);
-        let all = credentials.iter().enumerate();
-        all.filter(move |(index, _)| is_one(index))
-            .map(|(_, held)| held)
+    fn held<'a>(
+        &'a self,
+        credentials: &'a Credentials,
+    ) -> impl Iterator<Item = (&'a Held, Option<&'a [u8]>)> {
+        self.0.iter().filter_map(|put| {
+            let real = put.real.as_ref().map(|real| real.expose());
+            Some((credentials.get(put.index)?, real))
+        })
+    }
+
+    /// Whether one of them is fetched when it is needed: then the request is recorded first.
+    pub(crate) fn is_fetched(&self, credentials: &Credentials) -> bool {
+        let mut all = self.0.iter();
+        all.any(|put| credentials.source(put.index).is_some())
+    }
+
+    /// Fetches what is fetched when it is needed, for a request that is allowed and recorded.
+    pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), String> {
+        for put in &mut self.0 {
+            if egress.credentials.source(put.index).is_some() {
+                put.real = Some(fetch::value(egress, put.index).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears that the host says that it does not know them.
+    pub(crate) fn doubt(&self, credentials: &Credentials) {
+        for put in &self.0 {
+            if let Some(real) = &put.real {
+                credentials.doubt(put.index, real);
+            }
+        }
     }
 
     /// What is told of a request that they are put into. One that is refused tells of
     /// none: it would be an alert.
     pub(crate) fn flow(&self, credentials: &Credentials, flow: &Flow) -> Flow {
-        let names = self.held(credentials).map(|held| held.name().clone());
+        let names = self.held(credentials).map(|(held, _)| held.name().clone());
         Flow {
             credentials: names.collect(),
             ..flow.clone()
@@ -207,10 +251,9 @@ impl Injection {
     /// The target that is sent.
     pub(crate) fn target<'a>(&self, credentials: &Credentials, written: &'a str) -> Cow<'a, str> {
         let mut target = Cow::Borrowed(written);
-        for held in self.held(credentials) {
-            if let Place::Query(_) = &held.binding.place {
-                let real = escaped(held.real());
-                target = Cow::Owned(target.replacen(&held.placeholder, &real, 1));
+        for (held, real) in self.held(credentials) {
+            if let (Place::Query(_), Some(real)) = (&held.binding.place, real) {
+                target = Cow::Owned(target.replacen(&held.placeholder, &escaped(real), 1));
             }
         }
         target
@@ -219,7 +262,7 @@ impl Injection {
     /// Puts them into headers that are sent. Whether they all could be.
     pub(crate) fn put(&self, credentials: &Credentials, headers: &mut HeaderMap) -> bool {
         let mut all = self.held(credentials);
-        all.all(|held| put(held, headers).is_some())
+        all.all(|(held, real)| put(held, real, headers).is_some())
     }
 }
 
@@ -272,7 +315,8 @@ fn ask_for_readable(headers: &mut HeaderMap) {
 }
 
 /// Puts one in, in the one value that has its placeholder.
-fn put(held: &Held, headers: &mut HeaderMap) -> Option<()> {
+fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
+    let real = real?;
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
@@ -287,12 +331,12 @@ fn put(held: &Held, headers: &mut HeaderMap) -> Option<()> {
     let placeholder = held.placeholder.as_bytes();
     let mut written = match basic(value.as_bytes()) {
         Some(plain) if matches!(held.binding.place, Place::Basic(_)) => {
-            let mut real = replaced(&plain, placeholder, held.real());
-            let written = format!("Basic {}", STANDARD.encode(&real));
-            memory::erase(&mut real);
+            let mut both = replaced(&plain, placeholder, real);
+            let written = format!("Basic {}", STANDARD.encode(&both));
+            memory::erase(&mut both);
             written.into_bytes()
         }
-        Some(_) | None => replaced(value.as_bytes(), placeholder, held.real()),
+        Some(_) | None => replaced(value.as_bytes(), placeholder, real),
     };
     let made = HeaderValue::from_bytes(&written);
     memory::erase(&mut written);

@@ -297,7 +297,9 @@ impl Outside {
         let told = self.told.lock().unwrap();
         let of = |report: &FlowReport| match report {
             FlowReport::Refused { why, .. } => Some(why.clone()),
-            FlowReport::Open { .. } | FlowReport::Closed { .. } => None,
+            FlowReport::Open { .. } | FlowReport::Closed { .. } | FlowReport::Command { .. } => {
+                None
+            }
         };
         told.iter().filter_map(of).collect()
     }
@@ -319,7 +321,9 @@ impl Outside {
             loop {
                 let of = |report: &FlowReport| match report {
                     FlowReport::Closed { end, .. } => Some(end.clone()),
-                    FlowReport::Open { .. } | FlowReport::Refused { .. } => None,
+                    FlowReport::Open { .. }
+                    | FlowReport::Refused { .. }
+                    | FlowReport::Command { .. } => None,
                 };
                 let ends: Vec<_> = self.told.lock().unwrap().iter().filter_map(of).collect();
                 if ends.len() >= count {

@@ -110,7 +110,7 @@ impl Look {
     fn back(exchange: &Exchange) -> Self {
         let masks = exchange.egress().credentials.masks();
         masks.map_or(Self::Not(Way::Down), |all| {
-            Self::Back(Box::new(Masked::new(all)))
+            Self::Back(Box::new(Masked::new(&all)))
         })
     }
 

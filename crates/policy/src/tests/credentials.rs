@@ -4,7 +4,7 @@
 use atoll_model::network::{Placeholder, Request, Scheme, Target};
 
 use super::*;
-use crate::remarks;
+use crate::{CommandProgram, CommandSource, remarks};
 
 const GITHUB: &str = r#"
 [network]
@@ -188,6 +188,12 @@ fn what_is_no_credential_is_told() {
         ),
         (with("{ environment = 'T' }", "{}"), "`source` is one of"),
         (
+            "[credential.a]\nsource = { command = ['/bin/true'] }\nto = 'a.example'\n\
+             place = { body = 'key' }\nvariable = 'T'\n"
+                .to_owned(),
+            "which no field of a body can have",
+        ),
+        (
             with(
                 "{ environment = 'T' }",
                 "{ environment = 'T', file = '/t' }",
@@ -199,8 +205,61 @@ fn what_is_no_credential_is_told() {
             "Atoll's own",
         ),
         (
-            with("{ environment = 'T' }", "{ command = 'T' }"),
-            "unknown key `command`",
+            with("{ environment = 'T' }", "{ helper = 'T' }"),
+            "unknown key `helper`",
+        ),
+        (with("{ environment = 'T' }", "{ command = 'T' }"), "list"),
+        (
+            with("{ environment = 'T' }", "{ command = [] }"),
+            "is empty",
+        ),
+        (
+            with("{ environment = 'T' }", "{ command = ['./helper'] }"),
+            "not an absolute path",
+        ),
+        (
+            with("{ environment = 'T' }", "{ command = ['~/../helper'] }"),
+            "the home directory",
+        ),
+        (
+            with("{ environment = 'T' }", "{ command = [''] }"),
+            "not an absolute path",
+        ),
+        (
+            with("{ environment = 'T' }", "{ command = ['helper'] }"),
+            "needs `variable`",
+        ),
+        (
+            with(
+                "{ environment = 'T' }",
+                "{ command = ['helper'], timeout = '1h' }",
+            ),
+            "is not 1s to 300s",
+        ),
+        (
+            with(
+                "{ environment = 'T' }",
+                "{ environment = 'T', timeout = '3s' }",
+            ),
+            "how long a `command` may take",
+        ),
+        (
+            with(
+                "{ environment = 'T' }",
+                "{ environment = 'T', command = ['helper'] }",
+            ),
+            "`source` is one of",
+        ),
+        (
+            format!("{whole}\nshape = 'ghp_****************'"),
+            "the value is known",
+        ),
+        (
+            with(
+                "{ environment = 'T' }",
+                "{ command = ['helper'] }\nvariable = 'T'\nshape = 'ghp_****'",
+            ),
+            "where letters and digits are random",
         ),
         (with("'x-key'", "'x-key', query = 'a'"), "`place` is one of"),
         (with("'x-key'", "'x-key', form = 'Bearer'"), "with {} once"),
@@ -243,6 +302,42 @@ fn what_is_no_credential_is_told() {
     // The control.
     let text = format!("[credential.a]\n{whole}");
     assert_eq!(check(text.as_bytes(), "p.toml"), Vec::new());
+}
+
+#[test]
+fn a_command_is_what_the_person_has_written_and_none_of_the_workspace() {
+    let of = |source: &str| {
+        let text = GITHUB.replace("{ environment = \"GITHUB_TOKEN\" }", source);
+        let text = text.replace(
+            "place =",
+            "variable = 'T'\nshape = 'ghp_************'\nplace =",
+        );
+        world().profile("p", &text).with("p")
+    };
+    let world = of("{ command = ['~/bin/helper', 'a b', '--x'], timeout = '1m' }");
+    let rules = world.rules();
+    let credential = rules.credentials().next().unwrap();
+    let expected = CredentialSource::Command(CommandSource {
+        program: CommandProgram::At("/home/ann/bin/helper".into()),
+        arguments: vec!["a b".to_owned(), "--x".to_owned()],
+        patience: std::time::Duration::from_secs(60),
+    });
+    assert_eq!(credential.source, expected);
+    let shown = rules.show();
+    let again = super::world()
+        .profile("shown", &shown)
+        .with("shown")
+        .rules();
+    assert_eq!(again.credentials().next(), Some(credential), "{shown}");
+    for (command, may_start) in [
+        ("helper", true),
+        ("/home/ann/src/helper", true),
+        ("/home/ann/src/app/helper", false),
+    ] {
+        let world = of(&format!("{{ command = ['{command}'] }}"));
+        let decided = decided(&world, &[("github", "stands")]);
+        assert_eq!(matches!(decided, Verdict::Allow(_)), may_start, "{command}");
+    }
 }
 
 #[test]

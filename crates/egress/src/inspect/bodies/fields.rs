@@ -4,6 +4,7 @@
 //! the bytes where it stands are replaced, and no other one is touched.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use atoll_model::network::{Place, Request as Judged};
 use bytes::Bytes;
@@ -15,8 +16,8 @@ use zeroize::Zeroizing;
 
 use super::super::injection::{Injection, escaped, unescaped};
 use super::{Again, Untaken};
-use crate::credentials::{Credentials, Held};
-use crate::secret::{Form, Located};
+use crate::credentials::Credentials;
+use crate::secret::{Form, Located, Secret};
 
 /// How fields are written in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,11 +127,11 @@ pub(super) fn placed(
             .iter()
             .filter(|other| other.found.number == one.found.number)
             .count();
-        let held = bound(credentials, judged, kind, &body, one, times)?;
+        let real = bound(credentials, judged, kind, &body, one, times)?;
         made.extend_from_slice(body.get(from..one.range.start).unwrap_or_default());
-        made.extend_from_slice(&kind.written(held.real()));
+        made.extend_from_slice(&kind.written(real.expose()));
         from = one.range.end;
-        injection.add(one.found.number);
+        injection.add(one.found.number, real);
     }
     made.extend_from_slice(body.get(from..).unwrap_or_default());
     let rewritten_bytes = Some(made.len());
@@ -146,7 +147,7 @@ pub(super) fn placed(
     })
 }
 
-/// The credential that is to be put in where a placeholder was found.
+/// The value that is to be put in where a placeholder was found.
 fn bound<'a>(
     credentials: &'a Credentials,
     judged: &Judged<'_>,
@@ -154,10 +155,10 @@ fn bound<'a>(
     body: &[u8],
     one: &Located,
     times: usize,
-) -> Result<&'a Held, Untaken> {
+) -> Result<&'a Arc<Secret>, Untaken> {
     let elsewhere = || Untaken::found(credentials, judged, one.found);
     let held = credentials
-        .numbered(one.found.number)
+        .get(one.found.number)
         .ok_or_else(elsewhere)?;
     let Place::Body(field) = &held.binding.place else {
         return Err(elsewhere());
@@ -166,7 +167,8 @@ fn bound<'a>(
         && held.binding.holds(judged)
         && one.found.form == Form::Plain
         && kind.holds(body, field, held.placeholder.as_bytes());
-    is_it.then_some(held).ok_or_else(elsewhere)
+    // One that is fetched is put into heads alone.
+    held.given().filter(|_| is_it).ok_or_else(elsewhere)
 }
 
 /// Bytes that are overwritten at their end.

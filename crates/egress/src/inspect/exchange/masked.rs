@@ -55,7 +55,7 @@ pub(super) async fn masked(
     if coding.is_some() {
         unpack(&mut parts.headers);
     }
-    Ok(body.masked(masks, coding, Arc::clone(exchange), held))
+    Ok(body.masked(&masks, coding, Arc::clone(exchange), held))
 }
 
 /// How an answer is compressed.
