@@ -138,8 +138,7 @@ pub struct WitnessLedgerArguments {
         long,
         value_name = "COMMAND",
         num_args = 1..,
-        allow_hyphen_values = true,
-        value_hint = ValueHint::CommandWithArguments
+        allow_hyphen_values = true
     )]
     pub command: Vec<OsString>,
 }
