@@ -37,8 +37,10 @@ pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure
         LedgerAction::Query(arguments) => query::query(&state()?, &arguments, output),
         LedgerAction::Key => key(output),
         LedgerAction::Checkpoint => {
-            output.result(witness::checkpoint(&state()?)?.text());
-            Ok(0)
+            let state = state()?;
+            let checkpoint = witness::checkpoint(&state)?;
+            output.result(checkpoint.text());
+            witness::give_each(&state, &checkpoint).map(|()| 0)
         }
         LedgerAction::Witness(arguments) => witness::give(&state()?, &arguments, output),
         LedgerAction::Prove(arguments) => match arguments.action {
@@ -53,15 +55,29 @@ pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure
     }
 }
 
-/// Signs how far the ledger is, at the end of a run. Where that cannot be done the run is as
-/// good as ever: its events are on disk.
+/// Signs how far the ledger is, at the end of a run, and gives that to the witness. Where
+/// that cannot be done the run is as good as ever: its events are on disk.
 pub fn sign_end(ledger: &Ledger, state: &StateDir, output: &Output) {
-    if let Err(error) = ledger.checkpoint(state) {
-        let why = printable(error.to_string().as_bytes());
-        output.warn(&format!(
-            "the ledger's end could not be signed: {why}; what is in the ledger is safe: {}",
-            advice::signing(&error)
-        ));
+    let safe = "what is in the ledger is safe";
+    match ledger.checkpoint(state) {
+        Err(error) => {
+            let why = printable(error.to_string().as_bytes());
+            output.warn(&format!(
+                "the ledger's end could not be signed: {why}; {safe}: {}",
+                advice::signing(&error)
+            ));
+        }
+        Ok(checkpoint) => {
+            if let Err(failure) = witness::give_each(state, &checkpoint) {
+                let why = failure.why.unwrap_or_default();
+                output.warn(&format!(
+                    "{} ({}), so that no witness has the ledger's end; {safe}: atoll ledger \
+                     witness names another, --never none",
+                    failure.what,
+                    printable(why.as_bytes())
+                ));
+            }
+        }
     }
 }
 

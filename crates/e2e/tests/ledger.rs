@@ -239,6 +239,46 @@ fn a_witness_finds_what_fits_in_itself() {
 }
 
 #[test]
+fn a_witness_is_given_each_checkpoint_and_holds_up_no_run() {
+    let world = World::new("a_witness_is_given_each_checkpoint_and_holds_up_no_run");
+    let _ = world.run_inside("true").success();
+    let directory = world.top().join("elsewhere");
+    fs::create_dir(&directory).unwrap();
+    let file = directory.join("witness");
+    let _ = fine(&world, &["ledger", "witness", text(&file), "--always"]);
+    for count in 2..4 {
+        let run = world.run_inside("true").success();
+        assert!(!run.err().contains("witness"), "{run}");
+        let verified = fine(&world, &["ledger", "verify", "--witness", text(&file)]).out();
+        let expected = format!("what was witnessed: {count} checkpoints");
+        assert!(verified.contains(&expected), "{verified}");
+    }
+    let set = fine(&world, &["ledger", "query", "--type", "witness", "--json"]).out();
+    assert!(set.contains(text(&file)), "{set}");
+    // It is gone: the run is as good as ever, and says so.
+    fs::remove_dir_all(&directory).unwrap();
+    let run = world.run_inside("echo inside").success();
+    assert_eq!(run.out(), "inside\n");
+    run.says(["warning: the witness's file cannot be added to", "--never"]);
+    let command = [
+        "ledger",
+        "witness",
+        "--always",
+        "--command",
+        "sh",
+        "-c",
+        "exit 3",
+    ];
+    let _ = world.atoll(command).run().expect_status(125);
+    let run = world.run_inside("true").success();
+    run.says(["warning: the witness's command failed", "exit status: 3"]);
+    let _ = fine(&world, &["ledger", "witness", "--never"]);
+    let run = world.run_inside("true").success();
+    assert!(!run.err().contains("witness"), "{run}");
+    let _ = fine(&world, &["ledger", "verify"]);
+}
+
+#[test]
 fn nothing_inside_reaches_the_key_of_the_ledger() {
     let world = World::new("nothing_inside_reaches_the_key_of_the_ledger");
     let _ = world.run_inside("true").success();

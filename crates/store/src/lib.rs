@@ -89,7 +89,7 @@ pub use usage::{DiskUsage, run_disk_usage};
 pub use vault::{KeyKept, SECRETS_MAX, SealedSecret, Vault, VaultError, VaultKeyFile};
 pub use verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};
 pub use wanted::Against;
-pub use witness::{WitnessFile, add_to_witness};
+pub use witness::{Witness, WitnessFile, add_to_witness};
 
 #[cfg(test)]
 mod tests;

@@ -1,18 +1,96 @@
 //! What a witness has of a ledger: every signed checkpoint that it was given, in a file where
 //! whoever can rewrite the ledger cannot write. `verify` holds the ledger against it.
 
+use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::lock::{LockFault, wait_for_lock};
-use crate::{Checkpoint, FileFault, LedgerError};
+use crate::private::PrivateDirectory;
+use crate::state::LEDGER_KEY;
+use crate::{
+    Checkpoint, FileFault, LedgerError, PrivateFault, StateDir, host_text, read_host_text,
+};
 
 /// The size of a witness's file that is read, bytes: some 250,000 checkpoints.
 const WITNESS_BYTES_MAX: u64 = 64 << 20;
 /// How long another process may be writing to it, milliseconds.
 const LOCK_WAIT_MS_MAX: u64 = 5_000;
+
+/// Where it is kept who the witness is, beside the key.
+const KEPT: &str = "witness";
+const KEPT_BYTES_MAX: u64 = 256 << 10;
+
+/// Who is given each checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// A file that it is added to.
+    File(PathBuf),
+    /// A command that gets it on its standard input, with its arguments.
+    Command(Vec<OsString>),
+}
+
+/// As it is kept: texts of the host.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+enum Kept {
+    File(Value),
+    Command(Vec<Value>),
+}
+
+impl Witness {
+    /// The one that is given a checkpoint at the end of each run; nothing where there is none.
+    ///
+    /// # Errors
+    /// [`PrivateFault`], also where what is kept cannot be read.
+    pub fn read(state: &StateDir) -> Result<Option<Self>, PrivateFault> {
+        let Some(directory) = PrivateDirectory::of_state(state, LEDGER_KEY, false)? else {
+            return Ok(None);
+        };
+        let Some(bytes) = directory.read(KEPT, KEPT_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let read = serde_json::from_slice(&bytes)
+            .ok()
+            .and_then(|kept| match kept {
+                Kept::File(file) => Some(Self::File(read_host_text(&file)?.into())),
+                Kept::Command(words) => {
+                    let words = words.iter().map(read_host_text);
+                    Some(Self::Command(words.collect::<Option<_>>()?))
+                }
+            });
+        read.map(Some).ok_or_else(|| PrivateFault::NoFile {
+            path: directory.path().join(KEPT),
+            bytes_max: KEPT_BYTES_MAX,
+        })
+    }
+
+    /// Keeps who it is, or that there is none any more.
+    ///
+    /// # Errors
+    /// [`PrivateFault`].
+    pub fn keep(state: &StateDir, witness: Option<&Self>) -> Result<(), PrivateFault> {
+        let Some(directory) = PrivateDirectory::of_state(state, LEDGER_KEY, true)? else {
+            return Ok(());
+        };
+        let _lock = directory.lock()?;
+        match witness {
+            None => directory.remove(KEPT).map(|_| ()),
+            Some(witness) => {
+                let kept = match witness {
+                    Self::File(file) => Kept::File(host_text(file)),
+                    Self::Command(words) => Kept::Command(words.iter().map(host_text).collect()),
+                };
+                let bytes = serde_json::to_vec(&kept).unwrap_or_default();
+                directory.replace(KEPT, &bytes)
+            }
+        }
+    }
+}
 
 /// Checkpoints as a witness keeps them, oldest first, each followed by an empty line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -127,13 +127,22 @@ pub struct WitnessLedgerArguments {
     /// The file that it is added to.
     #[arg(
         value_name = "FILE",
-        required_unless_present = "command",
+        required_unless_present_any = ["command", "never"],
         conflicts_with = "command",
         value_hint = ValueHint::FilePath
     )]
     pub file: Option<PathBuf>,
 
-    /// The command that it is given to, with its arguments.
+    /// Give it each checkpoint from now on, at the end of every run. There is one such
+    /// witness; it is on record. Default: this one only.
+    #[arg(long, verbatim_doc_comment)]
+    pub always: bool,
+
+    /// Give no checkpoint at the end of runs any more. Default: as it was.
+    #[arg(long, conflicts_with_all = ["file", "command", "always"])]
+    pub never: bool,
+
+    /// The command that it is given to, with its arguments; the last option.
     #[arg(
         long,
         value_name = "COMMAND",

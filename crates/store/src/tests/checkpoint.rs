@@ -405,6 +405,30 @@ fn what_a_witness_has_is_held_against_the_ledger() {
     assert_eq!(damage[0].place.line, Some(13));
 }
 
+#[test]
+fn who_the_witness_is_is_kept_whatever_its_name() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+    let place = Place::new();
+    assert_eq!(Witness::read(&place.state).unwrap(), None);
+    let odd = OsString::from_vec(b"/mnt/\xff".to_vec());
+    for witness in [
+        Witness::File("/mnt/witness".into()),
+        Witness::File(odd.clone().into()),
+        Witness::Command(vec!["ssh".into(), "host".into(), odd]),
+    ] {
+        Witness::keep(&place.state, Some(&witness)).unwrap();
+        assert_eq!(Witness::read(&place.state).unwrap(), Some(witness));
+    }
+    let path = place.state.path().join("ledger-key/witness");
+    for wrong in ["", "{}", "{\"file\":1}", "{\"file\":\"a\",\"command\":[]}"] {
+        std::fs::write(&path, wrong).unwrap();
+        assert!(Witness::read(&place.state).is_err(), "{wrong}");
+    }
+    Witness::keep(&place.state, None).unwrap();
+    assert_eq!(Witness::read(&place.state).unwrap(), None);
+}
+
 /// Every moment at which the writing of a checkpoint can be cut short leaves the one before or
 /// the new one, whole, and the next is made.
 #[test]
