@@ -180,15 +180,13 @@ pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, Si
         None if head.size == 0 => return Err(SigningError::Empty),
         Some(last) if last.size() == head.size => return Ok(last),
         Some(last) if last.size() > head.size => {
-            return Err(unfit(format!(
-                "a checkpoint is of {} events, and only {} are there",
-                last.size(),
-                head.size
-            )));
+            // After a loss of power the head can be behind what was signed.
+            walk_to(state, directory, path, Some(&last), None)?;
+            return Ok(last);
         }
         Some(_) | None => {}
     }
-    let walk = walk_to(state, directory, path, last.as_ref(), &head)?;
+    let walk = walk_to(state, directory, path, last.as_ref(), Some(&head))?;
     let made = key.sign(head.size, walk.root());
     let text = made.text().as_bytes();
     replace_file(directory, path, CHECKPOINT, text, Durability::Durable)?;
@@ -205,14 +203,14 @@ pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, Si
     Ok(made)
 }
 
-/// The tree as far as the head says that it is on disk, on from what is kept of it where
-/// that leads to the root that was signed last.
+/// The tree as far as it was signed, and then as far as the head says that it is on disk; on
+/// from what is kept of it where that leads to the root that was signed last.
 fn walk_to(
     state: &StateDir,
     directory: &OwnedFd,
     path: &Path,
     last: Option<&Checkpoint>,
-    head: &Head,
+    head: Option<&Head>,
 ) -> Result<Walk, SigningError> {
     let kept = match last {
         Some(last) => {

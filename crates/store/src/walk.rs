@@ -52,12 +52,13 @@ impl Walk {
         self.frontier.root()
     }
 
-    /// Goes on to the head's event, past the last checkpoint, whose root must come up.
+    /// Goes on to the end of the last checkpoint, whose root must come up, and from there to
+    /// the head's event where one is given.
     pub(crate) fn on_to(
         mut self,
         state: &StateDir,
         last: Option<&Checkpoint>,
-        head: &Head,
+        head: Option<&Head>,
     ) -> Result<Self, SigningError> {
         let mut lines = Lines::from(state, self.segment, self.bytes)?;
         if let Some(last) = last {
@@ -69,11 +70,13 @@ impl Walk {
                 )));
             }
         }
-        self.advance(&mut lines, head.size)?;
-        if self.leaf != head.leaf {
-            return Err(SigningError::Unfit(
-                "its last event is another than the head names".to_owned(),
-            ));
+        if let Some(head) = head {
+            self.advance(&mut lines, head.size)?;
+            if self.leaf != head.leaf {
+                return Err(SigningError::Unfit(
+                    "its last event is another than the head names".to_owned(),
+                ));
+            }
         }
         Ok(self)
     }
@@ -82,7 +85,7 @@ impl Walk {
         while self.size < size {
             let Some(line) = lines.next_line()? else {
                 return Err(SigningError::Unfit(format!(
-                    "it ends after {} events, and {size} were acknowledged",
+                    "it ends after {} events, and {size} were signed or acknowledged",
                     self.size
                 )));
             };

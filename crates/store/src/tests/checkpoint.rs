@@ -284,7 +284,7 @@ fn a_checkpoint_that_is_not_of_these_events_is_damage() {
     std::fs::write(place.file("000001.seg"), segment).unwrap();
     std::fs::write(place.file("head"), head).unwrap();
     assert_eq!(severities(&place.damage()), [Severity::Lost]);
-    assert!(refused(&place).contains("is of 5 events, and only 3"));
+    assert!(refused(&place).contains("ends after 3 events, and 5 were signed"));
     // Grown again, with other events.
     add(&place, 4);
     assert_eq!(severities(&place.damage()), [Severity::Altered]);
@@ -292,6 +292,23 @@ fn a_checkpoint_that_is_not_of_these_events_is_damage() {
     // Without the checkpoint it is a sound ledger: the positive control.
     std::fs::remove_file(place.file("checkpoint")).unwrap();
     place.verified();
+}
+
+/// The head is not synced as the checkpoint is.
+#[test]
+fn a_head_that_a_loss_of_power_left_behind_is_no_damage() {
+    let place = Place::new();
+    add(&place, 3);
+    checkpoint(&place);
+    let head = std::fs::read(place.file("head")).unwrap();
+    add(&place, 2);
+    let made = checkpoint(&place);
+    std::fs::write(place.file("head"), head).unwrap();
+    assert_eq!(place.verified().checkpoint, Some(5));
+    assert_eq!(checkpoint(&place), made);
+    add(&place, 1);
+    assert_eq!(checkpoint(&place).size(), 6);
+    assert_eq!(place.verified().checkpoint, Some(6));
 }
 
 #[test]
