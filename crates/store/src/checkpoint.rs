@@ -180,13 +180,14 @@ pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, Si
         None if head.size == 0 => return Err(SigningError::Empty),
         Some(last) if last.size() == head.size => return Ok(last),
         Some(last) if last.size() > head.size => {
-            // After a loss of power the head can be behind what was signed.
-            walk_to(state, directory, path, Some(&last), None)?;
+            // After a loss of power the head can be behind what was signed; or the end was
+            // cut off, and the head with it. Only reading all of it tells.
+            Walk::default().on_to(state, Some(&last), None)?;
             return Ok(last);
         }
         Some(_) | None => {}
     }
-    let walk = walk_to(state, directory, path, last.as_ref(), Some(&head))?;
+    let walk = walk_to(state, directory, path, last.as_ref(), &head)?;
     let made = key.sign(head.size, walk.root());
     let text = made.text().as_bytes();
     replace_file(directory, path, CHECKPOINT, text, Durability::Durable)?;
@@ -210,7 +211,7 @@ fn walk_to(
     directory: &OwnedFd,
     path: &Path,
     last: Option<&Checkpoint>,
-    head: Option<&Head>,
+    head: &Head,
 ) -> Result<Walk, SigningError> {
     let kept = match last {
         Some(last) => {
@@ -219,9 +220,9 @@ fn walk_to(
         None => None,
     };
     if let Some(kept) = kept
-        && let Ok(walk) = kept.on_to(state, last, head)
+        && let Ok(walk) = kept.on_to(state, last, Some(head))
     {
         return Ok(walk);
     }
-    Walk::default().on_to(state, last, head)
+    Walk::default().on_to(state, last, Some(head))
 }
