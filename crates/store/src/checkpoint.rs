@@ -17,9 +17,7 @@ use crate::note::{CHECKPOINT_BYTES_MAX, SigningKey};
 use crate::private::{PrivateDirectory, replace_file};
 use crate::state::{LEDGER, LEDGER_KEY};
 use crate::walk::Walk;
-use crate::{
-    Checkpoint, Durability, FileFault, LedgerError, NoteFault, PrivateFault, StateDir, VerifierKey,
-};
+use crate::{Checkpoint, FileFault, LedgerError, NoteFault, PrivateFault, StateDir, VerifierKey};
 
 /// The newest checkpoint, in the ledger's directory.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
@@ -190,17 +188,10 @@ pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, Si
     let walk = walk_to(state, directory, path, last.as_ref(), &head)?;
     let made = key.sign(head.size, walk.root());
     let text = made.text().as_bytes();
-    replace_file(directory, path, CHECKPOINT, text, Durability::Durable)?;
+    replace_file(directory, path, CHECKPOINT, text)?;
     // Only after the checkpoint, since it is compared with it. Without it the next one is
     // made from all events.
-    let kept = walk.kept();
-    let _ = replace_file(
-        directory,
-        path,
-        FRONTIER,
-        kept.as_bytes(),
-        Durability::Buffered,
-    );
+    let _ = walk.keep(directory, FRONTIER);
     Ok(made)
 }
 

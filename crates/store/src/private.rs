@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::lock::{LockFault, open_lock, wait_for_lock};
-use crate::{Durability, FileFault, StateDir};
+use crate::{FileFault, StateDir};
 
 const LOCK: &str = "lock";
 
@@ -152,31 +152,22 @@ impl PrivateDirectory {
 
     /// Puts a file in the place of the one that there is. The caller holds the lock.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), PrivateFault> {
-        let durability = Durability::Durable;
-        Ok(replace_file(
-            &self.directory,
-            &self.path,
-            name,
-            bytes,
-            durability,
-        )?)
+        Ok(replace_file(&self.directory, &self.path, name, bytes)?)
     }
 }
 
 /// Puts a file in the place of the one that there is: written under another name, brought to
-/// disk where that is asked for, renamed, and the name brought to disk. Whoever looks finds
-/// the old one or the new one, whole.
+/// disk, renamed, and the name brought to disk. Whoever looks finds the old one or the new
+/// one, whole.
 pub(crate) fn replace_file(
     directory: impl AsFd,
     path: &Path,
     name: &str,
     bytes: &[u8],
-    durability: Durability,
 ) -> Result<(), FileFault> {
     let directory: BorrowedFd<'_> = directory.as_fd();
     let new_name = format!("{name}.new");
     let new_path = path.join(&new_name);
-    let is_durable = durability == Durability::Durable;
     // What a sudden end has left of another one, with whatever mode it has.
     match rustix::fs::unlinkat(directory, &new_name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
@@ -186,16 +177,12 @@ pub(crate) fn replace_file(
     let file = rustix::fs::openat(directory, &new_name, flags, Mode::RUSR | Mode::WUSR)
         .map_err(FileFault::on("make", &new_path))?;
     let mut file = File::from(file);
-    let mut written = file.write_all(bytes);
-    if is_durable {
-        written = written.and_then(|()| file.sync_all());
-    }
-    written.map_err(FileFault::on("write", &new_path))?;
-    let mut renamed = rustix::fs::renameat(directory, &new_name, directory, name);
-    if is_durable {
-        renamed = renamed.and_then(|()| rustix::fs::fsync(directory));
-    }
-    renamed.map_err(FileFault::on("replace", path.join(name)))
+    file.write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(FileFault::on("write", &new_path))?;
+    rustix::fs::renameat(directory, &new_name, directory, name)
+        .and_then(|()| rustix::fs::fsync(directory))
+        .map_err(FileFault::on("replace", path.join(name)))
 }
 
 /// Whoever can read a key has what it opens; whoever can write there chooses it.

@@ -1,4 +1,5 @@
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -113,8 +114,18 @@ impl Walk {
         Some(())
     }
 
-    /// What [`Walk::read`] reads.
-    pub(crate) fn kept(&self) -> String {
+    /// Writes what [`Walk::read`] reads, over what is there, and waits for no disk: one that is
+    /// written in part is none, and costs the next checkpoint a walk from the first event.
+    pub(crate) fn keep(&self, directory: &OwnedFd, name: &str) -> std::io::Result<()> {
+        let text = self.kept();
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = std::fs::File::from(rustix::fs::openat(directory, name, flags, mode)?);
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.set_len(text.len() as u64)
+    }
+
+    fn kept(&self) -> String {
         let mut text = format!(
             "{MAGIC} {} {} {} {}\n",
             self.size, self.leaf, self.segment, self.bytes

@@ -474,7 +474,7 @@ fn a_checkpoint_that_is_cut_short_leaves_the_one_before() {
         // Renamed, and what is kept of the tree not yet, or in part.
         appended.put_back(&place);
         std::fs::write(place.file("checkpoint"), new.text()).unwrap();
-        std::fs::write(place.file("frontier.new"), &frontier[..length]).unwrap();
+        std::fs::write(place.file("frontier"), &frontier[..length]).unwrap();
         assert_eq!(place.verified().checkpoint, Some(6));
         add(&place, 1);
         assert_eq!(checkpoint(&place).root(), place.verified().root);
