@@ -22,7 +22,7 @@ pub enum LedgerAction {
     Tail(TailLedgerArguments),
     Show(ShowLedgerArguments),
     Query(QueryLedgerArguments),
-    /// Print the key that the ledger's checkpoints are checked with; everybody may know it.
+    /// Print the public key that checks the ledger's checkpoints.
     Key,
     /// Sign how far the ledger is now, and print that checkpoint.
     Checkpoint,
@@ -58,7 +58,7 @@ pub struct ShowLedgerArguments {
     pub run: Option<String>,
 }
 
-/// Check digests, the chain and signatures: finds a changed bit, a cut, a swap
+/// Check digests, chain and signatures: find a change, a cut, a swap
 ///
 /// With --witness it finds as well what fits in itself: a ledger that was rolled back,
 /// forked or written anew with everything that belongs to it.
@@ -115,7 +115,7 @@ pub struct QueryLedgerArguments {
     pub json: bool,
 }
 
-/// Give a checkpoint to a witness, outside of what could rewrite the ledger
+/// Give a checkpoint to a witness elsewhere
 ///
 /// A checkpoint is made first. The file is added to; a command gets the checkpoint on its
 /// standard input. Keep the file where whoever can write here cannot: another machine,
@@ -152,7 +152,7 @@ pub struct WitnessLedgerArguments {
     pub command: Vec<OsString>,
 }
 
-/// Prove something about the ledger to somebody who does not have it
+/// Prove something about the ledger to somebody without it
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct ProveLedgerArguments {
