@@ -12,7 +12,8 @@ use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{
-    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, StateError, VaultError,
+    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, SigningError,
+    StateError, VaultError,
 };
 
 use crate::delegation;
@@ -270,6 +271,26 @@ pub fn ledger(error: &LedgerError) -> String {
         LedgerError::Broken(_) => {
             "df and dmesg tell about the disk; then start the run again".to_owned()
         }
+    }
+}
+
+/// What to do next about the ledger's key and its checkpoints.
+pub fn signing(error: &SigningError) -> String {
+    match error {
+        SigningError::Private(PrivateFault::Open { path, .. }) => {
+            format!("chmod go= {}", path.display())
+        }
+        SigningError::Private(other) => private(other),
+        SigningError::Key { path, .. } => format!(
+            "put back {} from a backup; without it, move the directories ledger and \
+             ledger-key away together, which begins a new ledger",
+            path.display()
+        ),
+        SigningError::NoRandom => REPORT.to_owned(),
+        SigningError::File(fault) => file(fault),
+        SigningError::Ledger(error) => ledger(error),
+        SigningError::Empty => "atoll run -- COMMAND starts a run".to_owned(),
+        SigningError::Unfit(_) => "atoll ledger verify tells what is wrong".to_owned(),
     }
 }
 

@@ -104,8 +104,12 @@ impl Conclusion<'_> {
             outcome,
             mut record,
             flows,
+            notices,
             ..
         } = called;
+        for notice in notices {
+            self.output.warn(&notice.to_string());
+        }
         let mut cut = attachment.cut().map(cut_output).collect();
         let removed_sequences = attachment.finish();
         let all = if is_scratch(self.arguments, self.mode) {

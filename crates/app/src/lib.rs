@@ -21,6 +21,7 @@ mod failure;
 mod finding;
 mod hints;
 mod learnt;
+mod ledger;
 mod live;
 mod not_started;
 mod output;
@@ -106,7 +107,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Trust(arguments) => upkeep::trust(&arguments, output),
         Command::Authority(arguments) => authority::authority(arguments, output),
         Command::Secret(arguments) => secret::secret(arguments, output),
-        Command::Ledger(arguments) => upkeep::ledger(arguments, output),
+        Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => upkeep::completions(&arguments),
         Command::Man(arguments) => upkeep::man(&arguments, output),

@@ -89,23 +89,26 @@ fn carry_out(
         tell_granted(grant, &ledger, &rules, &environment, output);
         console(grant, &state, &asked, arguments.discard, signals)
     };
-    let called = call(&request, starting, attach).map_err(|error| {
-        tell_losses(&ledger, output);
-        explain(error, &rules, &asked)
-    })?;
-    tell(&called.notices, output);
-    Conclusion {
-        arguments,
-        mode,
-        rules: &rules,
-        state: &state,
-        ledger: &ledger,
-        output,
-        json,
-        asked_for: &rules.limits_asked_for(),
-    }
-    .draw(called)
-    .map_err(|failure| failure.about(&asked.run, rules.profile()))
+    let ended = match call(&request, starting, attach) {
+        Err(error) => {
+            tell_losses(&ledger, output);
+            Err(explain(error, &rules, &asked))
+        }
+        Ok(called) => Conclusion {
+            arguments,
+            mode,
+            rules: &rules,
+            state: &state,
+            ledger: &ledger,
+            output,
+            json,
+            asked_for: &rules.limits_asked_for(),
+        }
+        .draw(called)
+        .map_err(|failure| failure.about(&asked.run, rules.profile())),
+    };
+    crate::ledger::sign_end(&ledger, &state, output);
+    ended
 }
 
 /// What is asked for, from now on a run.
