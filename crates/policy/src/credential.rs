@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use atoll_model::SecretName;
 use atoll_model::network::{
     Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern,
-    PathPattern, Place as Spot, Ports, Reach, Scheme, parse_method,
+    PathPattern, Place as Spot, Placeholder, Ports, Reach, Scheme, parse_method,
 };
 
 use crate::document::{Complaint, Document, Section};
@@ -20,8 +20,8 @@ use crate::variables::is_for_something_else;
 
 /// The table of one.
 const TABLE: &str = "credential.NAME";
-const KEYS: [&str; 7] = [
-    "source", "to", "methods", "paths", "scheme", "place", "variable",
+const KEYS: [&str; 8] = [
+    "source", "to", "methods", "paths", "scheme", "place", "variable", "optional",
 ];
 
 /// Headers that are not a program's to choose, or that say where a request ends.
@@ -57,6 +57,8 @@ pub struct Credential {
     pub source: CredentialSource,
     /// The variable inside that holds its placeholder.
     pub variable: String,
+    /// Whether a run goes without it where its source is not there.
+    pub optional: bool,
 }
 
 /// The same as written: a file's place may be in the home directory.
@@ -65,6 +67,7 @@ pub(crate) struct Written {
     binding: Binding,
     source: WrittenSource,
     variable: String,
+    optional: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +97,7 @@ impl Written {
             },
             binding: self.binding,
             variable: self.variable,
+            optional: self.optional,
         }
     }
 }
@@ -135,6 +139,7 @@ fn read_one(
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let place = read_place(document, &mut section);
     let variable = document.text(&mut section, "variable", parse_variable);
+    let optional = read_optional(document, &mut section, source.as_ref());
     document.end(section, &KEYS);
     if document.problem_count() > before {
         return None;
@@ -179,8 +184,26 @@ fn read_one(
         binding,
         source,
         variable,
+        optional,
     };
     Some(Sourced::new(written, document.origin(at)))
+}
+
+/// Whether a run may go without it. A secret of the vault was put there by name: one that
+/// is missing is a mistake.
+fn read_optional(
+    document: &mut Document,
+    section: &mut Section<'_>,
+    source: Option<&WrittenSource>,
+) -> bool {
+    let Some((flag, at)) = document.flag(section, "optional") else {
+        return false;
+    };
+    if let (true, Some(WrittenSource::Vault(_))) = (flag.value, source) {
+        let what = "`optional` is for a variable or a file; a secret of the vault has to be there";
+        document.report(&at, what.to_owned(), None);
+    }
+    flag.value
 }
 
 /// A credential is for hosts that somebody has named, at ports of its scheme.
@@ -333,9 +356,15 @@ impl Rules {
     }
 
     /// Takes up a file's credentials: one of the same name stands in the place of an
-    /// extended profile's.
+    /// extended profile's, and so does one of the same variable where that was optional.
     pub(crate) fn add_credentials(&mut self, written: Vec<Sourced<Written>>) {
         let home = self.host.home.clone();
+        let is_new = |name: &CredentialName, variable: &str| {
+            let mut all = written.iter().map(|one| &one.value);
+            all.any(|one| one.binding.name == *name || one.variable == variable)
+        };
+        self.credentials
+            .retain(|name, one| !one.value.optional || !is_new(name, &one.value.variable));
         for one in written {
             let credential = one.map(|written| written.resolved(&home));
             let name = credential.value.binding.name.clone();
@@ -348,6 +377,10 @@ impl Rules {
         let network = self.network.boundary();
         let mut notices = Vec::new();
         for Sourced { value, origin } in self.credentials.values() {
+            // One that need not be there need not be used either.
+            if value.optional {
+                continue;
+            }
             let name = &value.binding.name;
             for to in &value.binding.to {
                 let text = match network.reach_of(to) {
@@ -368,11 +401,26 @@ impl Rules {
         }
     }
 
+    /// Those that a run with these placeholders has or has to have: an optional one that
+    /// nobody found is none.
+    pub(crate) fn credentials_of(
+        &self,
+        placeholders: &[Placeholder],
+    ) -> impl Iterator<Item = &Sourced<Credential>> {
+        self.credentials.values().filter(|one| {
+            let name = &one.value.binding.name;
+            !one.value.optional || placeholders.iter().any(|found| found.name == *name)
+        })
+    }
+
     /// Why these cannot be used, if they cannot.
-    pub(crate) fn credential_refusals(&self) -> Vec<(String, &'static str, Origin)> {
+    pub(crate) fn credential_refusals(
+        &self,
+        placeholders: &[Placeholder],
+    ) -> Vec<(String, &'static str, Origin)> {
         let mut refused = Vec::new();
         let mut variables = std::collections::BTreeSet::new();
-        for (index, one) in self.credentials.values().enumerate() {
+        for (index, one) in self.credentials_of(placeholders).enumerate() {
             let what = format!("credential {}", one.value.binding.name);
             if index >= CREDENTIALS_MAX {
                 refused.push((what, "a run has 16 of them at most", one.origin.clone()));
@@ -449,6 +497,9 @@ impl Credential {
         };
         lines.push(format!("place = {{ {place} }}"));
         lines.push(format!("variable = {}", quoted(&self.variable)));
+        if self.optional {
+            lines.push("optional = true".to_owned());
+        }
         lines
     }
 }

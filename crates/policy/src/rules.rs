@@ -6,7 +6,7 @@ use atoll_model::{
     InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
 };
 
-use atoll_model::network::{CredentialName, Network};
+use atoll_model::network::{CredentialName, Network, Placeholder};
 
 use crate::credential::Credential;
 use crate::network::NetworkRules;
@@ -75,9 +75,10 @@ impl Rules {
         self.network.boundary()
     }
 
-    /// The same, with what credentials are put into.
-    pub(crate) fn boundary_network(&self) -> Network {
-        let bindings = self.credentials().map(|one| one.binding.clone());
+    /// The same, with what the credentials that these stand for are put into.
+    pub(crate) fn boundary_network(&self, placeholders: &[Placeholder]) -> Network {
+        let all = self.credentials_of(placeholders);
+        let bindings = all.map(|one| one.value.binding.clone());
         Network {
             credentials: bindings.collect(),
             ..self.network.boundary()
