@@ -20,7 +20,13 @@ const LONG: Duration = Duration::from_secs(300);
 const MODEL: &str = include_str!("agents/servers.py");
 const SEARCH: &str = include_str!("credentials/search.py");
 const ATTACK: &str = include_str!("agents/attack.sh");
-const NAMES: &[&str] = &["api.openai.com", "example.com", "other.example"];
+const NAMES: &[&str] = &[
+    "api.openai.com",
+    "api.anthropic.com",
+    "generativelanguage.googleapis.com",
+    "example.com",
+    "other.example",
+];
 /// What the model demands.
 const KEY: &str = "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 /// What the model has the agent do.
@@ -296,6 +302,179 @@ fn opencode_gets_hold_of_no_key_and_sends_none_away() {
     }
 }
 
+/// The blocks of a page that begin like this.
+fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
+    let blocks = page.split(kind).skip(1);
+    blocks
+        .map(|block| block.split("```").next().unwrap())
+        .collect()
+}
+
+/// What the page on an agent tells people to type, where the model is; and its profile.
+fn page_works(world: &World, agent: &str, program: &str) {
+    if !is_possible(world, &["openssl", "node"]) {
+        return;
+    }
+    let Some(installed) = package(world, program) else {
+        return;
+    };
+    let project = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../..");
+    let page = fs::read_to_string(project.join(format!("docs/agents/{agent}.md"))).unwrap();
+    for block in blocks(&page, "```toml") {
+        world.profile("example", block);
+        let shown = world.atoll(["profile", "show", "example"]).run().success();
+        assert!(
+            shown
+                .out()
+                .contains(&format!("extends: rust, python, node, {agent}")),
+            "{shown}"
+        );
+        std::fs::remove_file(world.config().join("atoll/profiles/example.toml")).unwrap();
+    }
+    // It is installed where programs of the person are.
+    let npm = cache().unwrap().join("npm");
+    let shown =
+        format!("extends = [\"{agent}\"]\ncommands = [\"{agent}\"]\n[files]\nread = [{npm:?}]\n");
+    world.profile(agent, &shown);
+    world.write(world.top().join("real"), KEY);
+    let typed = blocks(&page, "```console").concat();
+    let lines = typed.lines().filter_map(|line| line.strip_prefix("$ "));
+    let lines: Vec<String> = lines
+        .map(|line| match line.strip_suffix("=sk-…") {
+            Some(export) => format!("{export}=$(cat \"$REAL\")"),
+            None => line.to_owned(),
+        })
+        .collect();
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    let script = format!(
+        "set -e; atoll() {{ \"$ATOLL\" \"$@\"; }}; PATH='{}':$PATH; {}",
+        installed.parent().unwrap().display(),
+        lines.join("; ")
+    );
+    world.write(world.top().join("typed"), script);
+    let command = format!("sh '{}'", world.top().join("typed").display());
+    let run = on_servers(world, MODEL, NAMES, &command)
+        .env("COMMANDS", serde_json::to_string(&[COMMAND]).unwrap())
+        .env("REAL", world.top().join("real"))
+        .within(LONG);
+    let ended = run.run();
+    let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
+    let what = format!("{ended}\n{requests}");
+    assert_eq!(ended.code(), 0, "{what}");
+    for said in [
+        "ALL IS DONE",
+        "+made by an agent",
+        "reaching example.com: no rule allows it",
+    ] {
+        assert!(
+            ended.out().contains(said) || ended.err().contains(said),
+            "{said}: {what}"
+        );
+    }
+    assert!(
+        requests
+            .lines()
+            .any(|line| line.starts_with("POST ") && line.ends_with(KEY)),
+        "{what}"
+    );
+    assert_eq!(world.read("made.txt"), "made by an agent\n", "{what}");
+}
+
+#[test]
+fn the_page_on_codex_works() {
+    let world = World::new("the_page_on_codex_works");
+    // Its own models have tools of their own.
+    world.write(
+        world.home().join(".codex/config.toml"),
+        "model = \"scripted\"\n",
+    );
+    page_works(&world, "codex", ".bin/codex");
+}
+
+#[test]
+fn the_page_on_opencode_works() {
+    let world = World::new("the_page_on_opencode_works");
+    page_works(&world, "opencode", &opencode_program());
+}
+
+#[test]
+fn the_page_on_gemini_works() {
+    let world = World::new("the_page_on_gemini_works");
+    page_works(&world, "gemini", ".bin/gemini");
+}
+
+/// Its licence lets nobody hand it on: who runs the tests puts it into the cache, or does
+/// without this one.
+#[test]
+fn the_page_on_claude_code_works() {
+    let world = World::new("the_page_on_claude_code_works");
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x64",
+    };
+    let file = format!("@anthropic-ai/claude-code-linux-{architecture}/claude");
+    let installed = cache().map(|cache| cache.join("npm/node_modules").join(&file));
+    if !installed.is_some_and(|installed| installed.is_file()) {
+        let reason = "Claude Code is not in ATOLL_TEST_CACHE, and is not to be handed on";
+        return world.skip(reason, Avoidable::No);
+    }
+    page_works(&world, "claude", &file);
+}
+
+#[test]
+fn the_key_of_an_agent_need_not_be_there_and_never_goes_in() {
+    let world = World::new("the_key_of_an_agent_need_not_be_there_and_never_goes_in");
+    let script =
+        "echo \"key=${OPENAI_API_KEY-none}\"; cat /proc/*/environ | grep -c r3alK3yOf; true";
+    let run = [
+        "run",
+        "--discard",
+        "--profile",
+        "codex",
+        "--env",
+        "OPENAI_API_KEY",
+    ];
+    let run = || world.atoll(run).args(["--", "sh", "-c", script]);
+    let real = run().env("OPENAI_API_KEY", KEY).run().success();
+    assert!(real.out().starts_with("key=sk-proj-"), "{real}");
+    assert!(real.out().ends_with("\n0\n"), "{real}");
+    for unset in [run(), run().env("OPENAI_API_KEY", "")] {
+        let unset = unset.run().success();
+        assert_eq!(unset.out(), "key=none\n0\n", "{unset}");
+        assert!(!unset.err().contains("credential"), "{unset}");
+    }
+    let short = run().env("OPENAI_API_KEY", "a-short-one").run().success();
+    assert_eq!(short.out(), "key=none\n0\n", "{short}");
+    let _ = short.says([
+        "credential openai is left out",
+        "OPENAI_API_KEY",
+        "shorter than 16",
+    ]);
+    // Without `optional` it has to be there; with it, all else still has to be right.
+    for (further, said) in [("", "~/key cannot be read"), ("optional = true\n", "")] {
+        let text = format!(
+            "[credential.a]\nsource = {{ file = \"~/key\" }}\nto = \"example.com\"\n\
+             place = {{ header = \"x-key\" }}\nvariable = \"KEY\"\n{further}"
+        );
+        world.profile("of-a-file", &text);
+        let run = || {
+            let run = world.run(
+                ["--discard", "--profile", "of-a-file"],
+                "echo \"${KEY-none}\"",
+            );
+            run.run()
+        };
+        if said.is_empty() {
+            assert_eq!(run().success().out(), "none\n");
+            std::fs::create_dir(world.home().join("key")).unwrap();
+        }
+        let failed = run();
+        let said = said.replace('~', &world.home().display().to_string());
+        assert!(!failed.out().contains("none"), "{failed}");
+        assert!(failed.err().contains(&said), "{failed}");
+    }
+}
+
 fn codex(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Option<Outcome> {
     if !is_possible(world, &["openssl", "node"]) {
         return None;
@@ -349,12 +528,7 @@ fn opencode(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> O
     if !is_possible(world, &["openssl"]) {
         return None;
     }
-    let architecture = match std::env::consts::ARCH {
-        "aarch64" => "arm64",
-        _ => "x64",
-    };
-    let file = format!("opencode-linux-{architecture}/bin/opencode");
-    let opencode = package(world, &file)?;
+    let opencode = package(world, &opencode_program())?;
     let settings = r#"{"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted",
         "options": {"baseURL": "https://api.openai.com/v1", "apiKey": "{env:OPENAI_API_KEY}"},
         "models": {"model": {"name": "model"}}}}, "permission": {"bash": "allow"}}"#;
@@ -373,4 +547,13 @@ fn opencode(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> O
     ];
     let options = [&options, further].concat();
     Some(at_work(world, mode, commands, &options, &script))
+}
+
+/// Where OpenCode's program lies among the packages of npm.
+fn opencode_program() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x64",
+    };
+    format!("opencode-linux-{architecture}/bin/opencode")
 }

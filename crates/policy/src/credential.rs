@@ -401,18 +401,6 @@ impl Rules {
         }
     }
 
-    /// Those that a run with these placeholders has or has to have: an optional one that
-    /// nobody found is none.
-    pub(crate) fn credentials_of(
-        &self,
-        placeholders: &[Placeholder],
-    ) -> impl Iterator<Item = &Sourced<Credential>> {
-        self.credentials.values().filter(|one| {
-            let name = &one.value.binding.name;
-            !one.value.optional || placeholders.iter().any(|found| found.name == *name)
-        })
-    }
-
     /// Why these cannot be used, if they cannot.
     pub(crate) fn credential_refusals(
         &self,

@@ -85,6 +85,18 @@ impl Rules {
         }
     }
 
+    /// Those that a run with these placeholders has or has to have: an optional one that
+    /// nobody found is none.
+    pub(crate) fn credentials_of(
+        &self,
+        placeholders: &[Placeholder],
+    ) -> impl Iterator<Item = &Sourced<Credential>> {
+        self.credentials.values().filter(|one| {
+            let name = &one.value.binding.name;
+            !one.value.optional || placeholders.iter().any(|found| found.name == *name)
+        })
+    }
+
     /// Whether programs are root inside.
     #[must_use]
     pub fn root(&self) -> bool {

@@ -27,6 +27,8 @@ NAMES = {
     "db.example": ["93.184.216.35"],
     "git.example": ["93.184.216.36"],
     "api.openai.com": ["93.184.216.37"],
+    "api.anthropic.com": ["93.184.216.37"],
+    "generativelanguage.googleapis.com": ["93.184.216.37"],
     "tunnel.example": ["93.184.216.38"],
 }
 # Names that lead elsewhere each time that they are asked for.

@@ -48,8 +48,15 @@ class Model(http.server.BaseHTTPRequestHandler):
             text += "data: " + (event if isinstance(event, str) else json.dumps(event)) + "\n\n"
         self.told("text/event-stream", text.encode())
 
+    def said(self):
+        """Who it says it is, by whichever header."""
+        for name in ("X-Api-Key", "X-Goog-Api-Key"):
+            if self.headers[name]:
+                return f"{name} {self.headers[name]}"
+        return self.headers["Authorization"]
+
     def is_granted(self):
-        if self.headers["Authorization"] == "Bearer " + REAL:
+        if self.said() in ("Bearer " + REAL, "X-Api-Key " + REAL, "X-Goog-Api-Key " + REAL):
             return True
         self.send_response(401)
         self.send_header("Content-Length", "0")
@@ -64,6 +71,9 @@ class Model(http.server.BaseHTTPRequestHandler):
         elif self.path == "/v1/echo":
             self.send_response(200)
             self.send_header("X-Echo", str(self.headers["Authorization"]))
+        elif self.headers["Upgrade"]:
+            # It has no WebSockets, and says so.
+            self.send_response(426)
         elif self.is_granted():
             return self.told("application/json", b'{"data": [], "models": []}')
         else:
@@ -73,26 +83,33 @@ class Model(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.body())
-        note(f"POST {self.headers['Host']} {self.path} {self.headers['Authorization']}")
+        note(f"POST {self.headers['Host']} {self.path} {self.said()}")
         if not self.is_granted():
             return
         tools = [tool.get("name") or tool.get("function", {}).get("name") for tool in body.get("tools") or []]
         if self.path.endswith("/responses"):
             self.by_responses(body, tools)
+        elif "enerateContent" in self.path:
+            self.by_contents(body)
+        elif "/messages" in self.path:
+            self.by_messages(body, tools)
         else:
             self.by_completions(body, tools)
 
     def by_responses(self, body, tools):
         outputs = [one for one in body["input"] if one.get("type") == "function_call_output"]
-        if len(outputs) >= len(COMMANDS) or "exec_command" not in tools:
-            note("output " + json.dumps(outputs))
+        known = {"exec_command": "cmd", "bash": "command"}
+        tool = next((tool for tool in tools if tool in known), None)
+        if len(outputs) >= len(COMMANDS) or tool is None:
+            note(f"tools {tools} output " + json.dumps(outputs))
             search(outputs)
             text = [{"type": "output_text", "text": LAST}]
             item = {"type": "message", "role": "assistant", "id": "m1", "content": text}
         else:
             turn = len(outputs)
-            words = json.dumps({"cmd": COMMANDS[turn], "yield_time_ms": 30000})
-            item = {"type": "function_call", "id": f"f{turn}", "call_id": f"c{turn}", "name": "exec_command", "arguments": words}
+            words = {known[tool]: COMMANDS[turn]}
+            words |= {"yield_time_ms": 30000} if tool == "exec_command" else {"description": "the work"}
+            item = {"type": "function_call", "id": f"f{turn}", "call_id": f"c{turn}", "name": tool, "arguments": json.dumps(words)}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "input_tokens_details": None, "output_tokens_details": None}
         self.events([
             {"type": "response.created", "response": {"id": "r1"}},
@@ -119,6 +136,51 @@ class Model(http.server.BaseHTTPRequestHandler):
             {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage},
             "[DONE]",
         ], False)
+
+
+    def by_messages(self, body, tools):
+        if "count_tokens" in self.path:
+            return self.told("application/json", b'{"input_tokens": 10}')
+        blocks = [block for one in body["messages"] if isinstance(one["content"], list) for block in one["content"]]
+        outputs = [block for block in blocks if block.get("type") == "tool_result"]
+        if len(outputs) >= len(COMMANDS) or "Bash" not in tools:
+            note("output " + json.dumps(outputs))
+            block, reason = {"type": "text", "text": ""}, "end_turn"
+            delta = {"type": "text_delta", "text": LAST}
+        else:
+            block, reason = {"type": "tool_use", "id": f"t{len(outputs)}", "name": "Bash", "input": {}}, "tool_use"
+            words = json.dumps({"command": COMMANDS[len(outputs)], "description": "the work"})
+            delta = {"type": "input_json_delta", "partial_json": words}
+        message = {"id": "m1", "type": "message", "role": "assistant", "model": body.get("model"), "content": [], "stop_reason": None,
+                   "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+        if not body.get("stream"):
+            message.update(content=[{"type": "text", "text": LAST}], stop_reason="end_turn")
+            return self.told("application/json", json.dumps(message).encode())
+        self.events([
+            {"type": "message_start", "message": message},
+            {"type": "content_block_start", "index": 0, "content_block": block},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 1}},
+            {"type": "message_stop"},
+        ], True)
+
+    def by_contents(self, body):
+        parts = [part for one in body["contents"] for part in one.get("parts", [])]
+        outputs = [part for part in parts if "functionResponse" in part]
+        tools = [one["name"] for tool in body.get("tools") or [] for one in tool.get("functionDeclarations", [])]
+        if len(outputs) >= len(COMMANDS) or "run_shell_command" not in tools:
+            note("output " + json.dumps(outputs))
+            part = {"text": LAST}
+        else:
+            part = {"functionCall": {"name": "run_shell_command", "args": {"command": COMMANDS[len(outputs)]}}}
+        usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+        content = {"role": "model", "parts": [part]}
+        answer = {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "usageMetadata": usage}
+        if "stream" in self.path:
+            self.events([answer], False)
+        else:
+            self.told("application/json", json.dumps(answer).encode())
 
 
 def search(outputs):
@@ -180,7 +242,7 @@ def certified(*names):
 
 
 listener = http.server.ThreadingHTTPServer(("93.184.216.37", 443), Model)
-listener.socket = certified("api.openai.com").wrap_socket(listener.socket, server_side=True)
+listener.socket = certified("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com").wrap_socket(listener.socket, server_side=True)
 threading.Thread(target=listener.serve_forever, daemon=True).start()
 # Whoever is led to the recorder by another's name finds a server of that name.
 recorder("93.184.216.34", 443, certified("example.com", "api.openai.com"))
