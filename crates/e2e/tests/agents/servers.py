@@ -111,10 +111,15 @@ class Model(http.server.BaseHTTPRequestHandler):
             words |= {"yield_time_ms": 30000} if tool == "exec_command" else {"description": "the work"}
             item = {"type": "function_call", "id": f"f{turn}", "call_id": f"c{turn}", "name": tool, "arguments": json.dumps(words)}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "input_tokens_details": None, "output_tokens_details": None}
+        begun = {"id": "r1", "created_at": 1, "model": body.get("model")}
+        empty = {**item, "arguments": ""} if "arguments" in item else {**item, "content": []}
+        delta = [{"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "content_index": 0, "delta": LAST}]
         self.events([
-            {"type": "response.created", "response": {"id": "r1"}},
-            {"type": "response.output_item.done", "output_index": 0, "item": item},
-            {"type": "response.completed", "response": {"id": "r1", "output": [item], "usage": usage}},
+            {"type": "response.created", "response": begun},
+            {"type": "response.output_item.added", "output_index": 0, "item": empty},
+            *(delta if "content" in item else []),
+            {"type": "response.output_item.done", "output_index": 0, "item": {**item, "status": "completed"}},
+            {"type": "response.completed", "response": {**begun, "output": [item], "usage": usage}},
         ], True)
 
     def by_completions(self, body, tools):
