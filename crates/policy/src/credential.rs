@@ -174,14 +174,13 @@ fn read_one(
         paths: paths.unwrap_or_default(),
         packages: None,
     };
-    let binding = Binding {
-        name,
-        to,
-        requests,
-        place,
-    };
     let written = Written {
-        binding,
+        binding: Binding {
+            name,
+            to,
+            requests,
+            place,
+        },
         source,
         variable,
         optional,
