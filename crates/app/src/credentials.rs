@@ -1,5 +1,6 @@
 //! The credentials of a run: read before anything else that could keep them, and handed on.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use atoll_model::network::{CredentialName, Shape};
@@ -25,62 +26,123 @@ pub fn read(
     let mut handover = Handover::new().doing("credentials cannot be handed on")?;
     let mut taken: Vec<&str> = Vec::new();
     for credential in rules.credentials() {
-        let name = &credential.binding.name;
-        match &credential.source {
+        let read = match &credential.source {
             // Once, for all that it is for: afterwards it is empty.
-            CredentialSource::Variable(variable) if taken.contains(&variable.as_str()) => {}
+            CredentialSource::Variable(variable) if taken.contains(&variable.as_str()) => Ok(()),
             CredentialSource::Variable(variable) => {
-                let is_its = |one: &&Credential| one.source == credential.source;
-                let its = rules.credentials().filter(is_its);
-                let names: Vec<_> = its.map(|one| &one.binding.name).collect();
                 taken.push(variable);
-                handover
-                    .take_variable(&names, variable, &atoll_egress::disguise)
-                    .map_err(|error| {
-                        let text = format!("the variable {variable}");
-                        unread(name.as_str(), &text, &error)
-                    })?;
+                read_variable(&mut handover, rules, credential, variable)
             }
             CredentialSource::File(path) => {
-                let text = path.display().to_string();
-                // By its own name, whatever leads to it; what policy sees is what is written.
-                let real = path.canonicalize();
-                if real.is_ok_and(|real| rules.shows(&real, workspace)) {
-                    let what = format!("credential {name}: {text} can be read inside");
-                    return Err(Failure::new(what)
-                        .because("a program is to hold what stands for it alone")
-                        .advise("keep it where no sandbox looks, or in the vault: atoll secret set NAME"));
-                }
-                let is_open = handover
-                    .read_file(name, path, &atoll_egress::disguise)
-                    .map_err(|error| unread(name.as_str(), &text, &error))?;
-                if is_open {
-                    output.warn(&format!(
-                        "credential {name}: others than its owner can read {text}: \
-                         `chmod go-rwx {text}` keeps it"
-                    ));
-                }
+                refuse_shown(rules, credential, path, workspace)?;
+                read_file(&mut handover, credential, path, output)
             }
             CredentialSource::Vault(wanted) => {
                 let value = secret::open(places, wanted)?;
-                handover
-                    .take_value(name, &value, &atoll_egress::disguise)
-                    .map_err(|error| {
-                        let text = format!("the vault's secret {wanted}");
-                        unread(name.as_str(), &text, &error)
-                    })?;
+                let name = &credential.binding.name;
+                handover.take_value(name, &value, &atoll_egress::disguise)
             }
             CredentialSource::Command(command) => {
+                let name = &credential.binding.name;
                 let command = CredentialCommand {
                     program: program_of(name, &command.program, workspace)?,
                     arguments: command.arguments.clone(),
                     patience: command.patience,
                 };
                 handover.promise(name, standing(credential)?, command);
+                Ok(())
             }
+        };
+        read.or_else(|error| left_out(rules, credential, error, output))?;
+    }
+    let is_any = !handover.placeholders().is_empty();
+    Ok(is_any.then_some(handover))
+}
+
+/// Takes a variable, for all credentials that come from it.
+fn read_variable(
+    handover: &mut Handover,
+    rules: &Rules,
+    credential: &Credential,
+    variable: &str,
+) -> Result<(), SourceError> {
+    let is_its = |one: &&Credential| one.source == credential.source;
+    let its = rules.credentials().filter(is_its);
+    let names: Vec<_> = its.map(|one| &one.binding.name).collect();
+    handover.take_variable(&names, variable, &atoll_egress::disguise)
+}
+
+/// What can be read inside by its own name, whatever leads to it: what policy sees is what is
+/// written.
+fn refuse_shown(
+    rules: &Rules,
+    credential: &Credential,
+    path: &Path,
+    workspace: &Path,
+) -> Result<(), Failure> {
+    let real = path.canonicalize();
+    if !real.is_ok_and(|real| rules.shows(&real, workspace)) {
+        return Ok(());
+    }
+    let (name, text) = (&credential.binding.name, path.display());
+    Err(
+        Failure::new(format!("credential {name}: {text} can be read inside"))
+            .because("a program is to hold what stands for it alone")
+            .advise("keep it where no sandbox looks, or in the vault: atoll secret set NAME"),
+    )
+}
+
+fn read_file(
+    handover: &mut Handover,
+    credential: &Credential,
+    path: &Path,
+    output: &Output,
+) -> Result<(), SourceError> {
+    let name = &credential.binding.name;
+    if handover.read_file(name, path, &atoll_egress::disguise)? {
+        let text = path.display();
+        output.warn(&format!(
+            "credential {name}: others than its owner can read {text}: \
+             `chmod go-rwx {text}` keeps it"
+        ));
+    }
+    Ok(())
+}
+
+/// Goes on without an optional credential whose source is not there. What is there and can
+/// be none is left out too, so that it does not go in as it is, and told of.
+fn left_out(
+    rules: &Rules,
+    credential: &Credential,
+    error: SourceError,
+    output: &Output,
+) -> Result<(), Failure> {
+    let name = &credential.binding.name;
+    let same = rules
+        .credentials()
+        .filter(|one| one.source == credential.source);
+    let from = match &credential.source {
+        CredentialSource::Variable(variable) => format!("the variable {variable}"),
+        CredentialSource::File(path) => path.display().to_string(),
+        CredentialSource::Vault(wanted) => format!("the vault's secret {wanted}"),
+        CredentialSource::Command(_) => "its command".to_owned(),
+    };
+    if let Some(required) = same.into_iter().find(|one| !one.optional) {
+        return Err(unread(required.binding.name.as_str(), &from, &error));
+    }
+    match error {
+        SourceError::Unset(_) | SourceError::Empty => Ok(()),
+        SourceError::File { error, .. } if error.kind() == ErrorKind::NotFound => Ok(()),
+        SourceError::Unfit(_) | SourceError::TooLong | SourceError::Unprintable => {
+            output.warn(&format!(
+                "credential {name} is left out, it cannot be what {from} holds: {error}"
+            ));
+            Ok(())
+        }
+        SourceError::File { .. } | SourceError::Kernel(_) => {
+            Err(unread(name.as_str(), &from, &error))
         }
     }
-    Ok(Some(handover))
 }
 
 /// What stands inside for a value that nobody knows yet.

@@ -270,6 +270,16 @@ fn the_commands_about_credentials_work() {
     for line in ["[credential.github]", "paths = [\"/repos/**\"]"] {
         assert!(told.contains(line), "{line} is not in {told}");
     }
+    let block = text
+        .split("```toml")
+        .nth(2)
+        .expect("it has one of an agent");
+    let block = block.split("```").next().expect("it ends");
+    world.profile("of-an-agent", block);
+    let told = shell(&world, "atoll profile show of-an-agent");
+    for line in ["to = [\"models.example.com:443\"]", "[credential.codex]"] {
+        assert!(told.contains(line), "{line} is not in {told}");
+    }
     let block = text.split("```console").nth(1).expect("it has commands");
     let block = block.split("```").next().expect("it ends");
     let commands = transcript(block);
@@ -328,6 +338,10 @@ fn every_command_that_documents_name_exists() {
         "docs/secrets.md",
         "docs/credentials.md",
         "docs/git.md",
+        "docs/agents/codex.md",
+        "docs/agents/claude.md",
+        "docs/agents/opencode.md",
+        "docs/agents/gemini.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use atoll_model::SecretName;
 use atoll_model::network::{
     Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern,
-    PathPattern, Place as Spot, Ports, Reach, Scheme, Shape, parse_method,
+    PathPattern, Place as Spot, Placeholder, Ports, Reach, Scheme, Shape, parse_method,
 };
 
 use self::command::WrittenCommand;
@@ -25,8 +25,8 @@ pub use self::command::{CommandProgram, CommandSource};
 
 /// The table of one.
 const TABLE: &str = "credential.NAME";
-const KEYS: [&str; 8] = [
-    "source", "to", "methods", "paths", "scheme", "place", "variable", "shape",
+const KEYS: [&str; 9] = [
+    "source", "to", "methods", "paths", "scheme", "place", "variable", "shape", "optional",
 ];
 
 /// Headers that are not a program's to choose, or that say where a request ends.
@@ -77,6 +77,8 @@ pub struct Credential {
     pub variable: String,
     /// What stands inside, where the value is fetched; [`Shape::opaque`] by default.
     pub shape: Option<Shape>,
+    /// Whether a run goes without it where its source is not there.
+    pub optional: bool,
 }
 
 /// The same as written: a file's place may be in the home directory.
@@ -86,6 +88,7 @@ pub(crate) struct Written {
     source: WrittenSource,
     variable: String,
     shape: Option<Shape>,
+    optional: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -128,6 +131,7 @@ impl Written {
             binding: self.binding,
             variable: self.variable,
             shape: self.shape,
+            optional: self.optional,
         }
     }
 }
@@ -170,6 +174,7 @@ fn read_one(
     let place = read_place(document, &mut section);
     let variable = document.text(&mut section, "variable", parse_variable);
     let shape = read_shape(document, &mut section, source.as_ref());
+    let optional = read_optional(document, &mut section, source.as_ref());
     document.end(section, &KEYS);
     if document.problem_count() > before {
         return None;
@@ -195,17 +200,17 @@ fn read_one(
         paths: paths.unwrap_or_default(),
         packages: None,
     };
-    let binding = Binding {
-        name,
-        to,
-        requests,
-        place,
-    };
     let written = Written {
-        binding,
+        binding: Binding {
+            name,
+            to,
+            requests,
+            place,
+        },
         source,
         variable,
         shape,
+        optional,
     };
     Some(Sourced::new(written, document.origin(at)))
 }
@@ -236,6 +241,28 @@ fn complete(
         return None;
     }
     Some((source, to, place))
+}
+
+/// Whether a run may go without it. A secret of the vault was put there by name, and a command
+/// is run when it is needed: where one is missing it is a mistake.
+fn read_optional(
+    document: &mut Document,
+    section: &mut Section<'_>,
+    source: Option<&WrittenSource>,
+) -> bool {
+    let Some((flag, at)) = document.flag(section, "optional") else {
+        return false;
+    };
+    let has_to_be = matches!(
+        source,
+        Some(WrittenSource::Vault(_) | WrittenSource::Command(_))
+    );
+    if flag.value && has_to_be {
+        let what = "`optional` is for a variable or a file: a secret of the vault and a command \
+                    have to be there";
+        document.report(&at, what.to_owned(), None);
+    }
+    flag.value
 }
 
 /// A credential is for hosts that somebody has named, at ports of its scheme.
@@ -423,9 +450,15 @@ impl Rules {
     }
 
     /// Takes up a file's credentials: one of the same name stands in the place of an
-    /// extended profile's.
+    /// extended profile's, and so does one of the same variable where that was optional.
     pub(crate) fn add_credentials(&mut self, written: Vec<Sourced<Written>>) {
         let home = self.host.home.clone();
+        let is_new = |name: &CredentialName, variable: &str| {
+            let mut all = written.iter().map(|one| &one.value);
+            all.any(|one| one.binding.name == *name || one.variable == variable)
+        };
+        self.credentials
+            .retain(|name, one| !one.value.optional || !is_new(name, &one.value.variable));
         for one in written {
             let credential = one.map(|written| written.resolved(&home));
             let name = credential.value.binding.name.clone();
@@ -438,6 +471,10 @@ impl Rules {
         let network = self.network.boundary();
         let mut notices = Vec::new();
         for Sourced { value, origin } in self.credentials.values() {
+            // One that need not be there need not be used either.
+            if value.optional {
+                continue;
+            }
             let name = &value.binding.name;
             for to in &value.binding.to {
                 let text = match network.reach_of(to) {
@@ -459,10 +496,13 @@ impl Rules {
     }
 
     /// Why these cannot be used, if they cannot.
-    pub(crate) fn credential_refusals(&self) -> Vec<(String, &'static str, Origin)> {
+    pub(crate) fn credential_refusals(
+        &self,
+        placeholders: &[Placeholder],
+    ) -> Vec<(String, &'static str, Origin)> {
         let mut refused = Vec::new();
         let mut variables = std::collections::BTreeSet::new();
-        for (index, one) in self.credentials.values().enumerate() {
+        for (index, one) in self.credentials_of(placeholders).enumerate() {
             let what = format!("credential {}", one.value.binding.name);
             if index >= CREDENTIALS_MAX {
                 refused.push((what, "a run has 16 of them at most", one.origin.clone()));
@@ -543,6 +583,9 @@ impl Credential {
         lines.push(format!("variable = {}", quoted(&self.variable)));
         let shape = self.shape.as_ref();
         lines.extend(shape.map(|shape| format!("shape = {}", quoted(&shape.to_string()))));
+        if self.optional {
+            lines.push("optional = true".to_owned());
+        }
         lines
     }
 }

@@ -27,7 +27,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_command(&call.command));
     reasons.extend(refusal::of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
-    let network = rules.boundary_network();
+    let network = rules.boundary_network(facts.placeholders);
     let environment = environment::build(rules, call, facts, &network);
     let mut boundary = Boundary {
         profile: rules.profile.value.clone(),
@@ -52,7 +52,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         nesting: rules.nesting.value,
         network,
     };
-    reasons.extend(network::refusals(rules, facts.mode));
+    reasons.extend(network::refusals(rules, &boundary.network, facts.mode));
     reasons.extend(of_credentials(rules, call, facts));
     let refused = rules.ssh_refusals(&call.workspace).into_iter();
     reasons.extend(refused.map(|(what, why, origin)| {
@@ -115,11 +115,11 @@ fn fence_in(rules: &Rules, boundary: &mut Boundary, workspace: &Path) -> Vec<Rea
 /// without it, or find something else under its name.
 fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
     let instead = "leave one of them out";
-    let refused = rules.credential_refusals().into_iter();
+    let refused = rules.credential_refusals(facts.placeholders).into_iter();
     let mut reasons: Vec<Reason> = refused
         .map(|(what, why, origin)| reason(what, why, &origin, instead))
         .collect();
-    for one in rules.credentials.values() {
+    for one in rules.credentials_of(facts.placeholders) {
         let name = &one.value.binding.name;
         if let CredentialSource::File(file) = &one.value.source
             && rules.shows(file, &call.workspace)

@@ -76,6 +76,8 @@ pub(crate) fn build(
         let variable = OsString::from(&credential.variable);
         match placeholder(credential, facts).filter(|_| !is_denied(&variable)) {
             Some(text) => variables.insert(variable, text),
+            // What stands in its variable then is what somebody has set by name.
+            None if credential.optional => continue,
             None => variables.remove(&variable),
         };
     }
@@ -87,7 +89,7 @@ pub(crate) fn build(
         }
     }
     git::tell(rules, &mut variables, &is_denied);
-    notices.extend(denied_placeholders(rules));
+    notices.extend(denied_placeholders(rules, facts));
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
     Environment {
@@ -137,8 +139,9 @@ fn placeholder(credential: &Credential, facts: &Facts<'_>) -> Option<OsString> {
 }
 
 /// Credentials whose variable inside somebody denies: their program goes without them.
-fn denied_placeholders(rules: &Rules) -> impl Iterator<Item = Notice> {
-    rules.credentials().filter_map(|credential| {
+fn denied_placeholders(rules: &Rules, facts: &Facts<'_>) -> impl Iterator<Item = Notice> {
+    rules.credentials_of(facts.placeholders).filter_map(|one| {
+        let credential = &one.value;
         let name = OsStr::new(&credential.variable);
         let mut denied = rules.environment.denied.iter();
         let by = denied.find(|pattern| pattern.value.matches(name))?;

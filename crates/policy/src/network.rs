@@ -346,7 +346,7 @@ fn wrong(origin: &Origin, complaint: Complaint) -> ProfileError {
 }
 
 /// Why there is no such network.
-pub(crate) fn refusals(rules: &Rules, mode: Mode) -> Vec<Reason> {
+pub(crate) fn refusals(rules: &Rules, whole: &Network, mode: Mode) -> Vec<Reason> {
     let network = &rules.network;
     let Some((what, origin)) = network.first() else {
         return Vec::new();
@@ -360,8 +360,7 @@ pub(crate) fn refusals(rules: &Rules, mode: Mode) -> Vec<Reason> {
             "leave deny-sockets out, or what is allowed",
         ));
     }
-    let described =
-        serde_json::to_vec(&rules.boundary_network()).map_or(usize::MAX, |text| text.len());
+    let described = serde_json::to_vec(whole).map_or(usize::MAX, |text| text.len());
     if network.allow.len() + network.deny.len() > RULES_MAX || described > RULES_BYTES_MAX {
         reasons.push(reason(
             "so many rules for the network",

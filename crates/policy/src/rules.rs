@@ -6,7 +6,7 @@ use atoll_model::{
     InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
 };
 
-use atoll_model::network::{CredentialName, HostName, Network};
+use atoll_model::network::{CredentialName, HostName, Network, Placeholder};
 
 use crate::credential::Credential;
 use crate::network::NetworkRules;
@@ -79,14 +79,27 @@ impl Rules {
         self.network.boundary()
     }
 
-    /// The same, with what credentials are put into.
-    pub(crate) fn boundary_network(&self) -> Network {
-        let bindings = self.credentials().map(|one| one.binding.clone());
+    /// The same, with what the credentials that these stand for are put into.
+    pub(crate) fn boundary_network(&self, placeholders: &[Placeholder]) -> Network {
+        let all = self.credentials_of(placeholders);
+        let bindings = all.map(|one| one.value.binding.clone());
         Network {
             credentials: bindings.collect(),
             ssh: self.ssh().map(|one| one.grant.clone()).collect(),
             ..self.network.boundary()
         }
+    }
+
+    /// Those that a run with these placeholders has or has to have: an optional one that
+    /// nobody found is none.
+    pub(crate) fn credentials_of(
+        &self,
+        placeholders: &[Placeholder],
+    ) -> impl Iterator<Item = &Sourced<Credential>> {
+        self.credentials.values().filter(|one| {
+            let name = &one.value.binding.name;
+            !one.value.optional || placeholders.iter().any(|found| found.name == *name)
+        })
     }
 
     /// Whether programs are root inside.

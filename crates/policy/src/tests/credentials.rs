@@ -145,6 +145,61 @@ fn a_binding_holds_requests_to_the_letter() {
 }
 
 #[test]
+fn a_run_goes_without_an_optional_credential_that_is_not_there() {
+    let text = format!("{GITHUB}optional = true\n[environment]\npass = ['GITHUB_TOKEN']\n");
+    let world = world().profile("p", &text).with("p");
+    let without = granted(&world, &[]);
+    assert_eq!(variable(&without, "GITHUB_TOKEN"), None);
+    assert_eq!(without.network.credentials, Vec::new());
+    let with = granted(&world, &[("github", "stands")]);
+    assert_eq!(variable(&with, "GITHUB_TOKEN"), Some("stands"));
+    assert_eq!(with.network.credentials.len(), 1);
+    // What is set by name is somebody's own word, where there is no credential.
+    let set = format!("{text}set = {{ GITHUB_TOKEN = 'mine' }}\n");
+    let world = super::world().profile("p", &set).with("p");
+    assert_eq!(
+        variable(&granted(&world, &[]), "GITHUB_TOKEN"),
+        Some("mine")
+    );
+    let with = granted(&world, &[("github", "stands")]);
+    assert_eq!(variable(&with, "GITHUB_TOKEN"), Some("stands"));
+    // Its source never goes in, whatever became of it.
+    let outside = super::world()
+        .profile("p", &text)
+        .with("p")
+        .variable("GITHUB_TOKEN", "real");
+    assert_eq!(variable(&granted(&outside, &[]), "GITHUB_TOKEN"), None);
+    // Who has another use for its variable says so under any name.
+    let over = "extends = ['base']\n[network]\nallow = ['models.example']\n[credential.mine]\n\
+                source = { environment = 'GITHUB_TOKEN' }\nto = 'models.example'\n\
+                place = { header = 'x-key' }\n";
+    let world = super::world()
+        .profile("base", &text)
+        .profile("p", over)
+        .with("p");
+    let boundary = granted(&world, &[("mine", "stands")]);
+    assert_eq!(boundary.network.credentials.len(), 1);
+    assert_eq!(variable(&boundary, "GITHUB_TOKEN"), Some("stands"));
+    // One that is missing takes no place among those that a run may have.
+    let mut many = GITHUB.to_owned();
+    for index in 0..20 {
+        many += &format!(
+            "[credential.c{index}]\nsource = {{ environment = 'C{index}' }}\nto = 'api.github.com'\n\
+             place = {{ header = 'x-key' }}\noptional = true\n"
+        );
+    }
+    let world = super::world().profile("p", &many).with("p");
+    let _ = granted(&world, &[("github", "stands"), ("c7", "other")]);
+    let found: Vec<String> = (0..16).map(|index| format!("c{index}")).collect();
+    let mut all: Vec<(&str, &str)> = found.iter().map(|name| (name.as_str(), "x")).collect();
+    all.push(("github", "stands"));
+    let Verdict::Deny(reasons) = decided(&world, &all) else {
+        panic!("allowed");
+    };
+    assert!(reasons[0].why.contains("16 of them"), "{reasons:?}");
+}
+
+#[test]
 fn what_is_no_credential_is_told() {
     let whole = "source = { environment = 'T' }\nto = 'a.example'\nplace = { header = 'x-key' }";
     let with = |from: &str, to: &str| {
@@ -188,7 +243,7 @@ fn what_is_no_credential_is_told() {
         ),
         (with("{ environment = 'T' }", "{}"), "`source` is one of"),
         (
-            "[credential.a]\nsource = { command = ['/bin/true'] }\nto = 'a.example'\n\
+            "source = { command = ['/bin/true'] }\nto = 'a.example'\n\
              place = { body = 'key' }\nvariable = 'T'\n"
                 .to_owned(),
             "which no field of a body can have",
@@ -289,6 +344,10 @@ fn what_is_no_credential_is_told() {
         ),
         (format!("{whole}\nmethods = ['G T']"), "a method is a word"),
         (format!("{whole}\nscheme = 'ftp'"), "is not known here"),
+        (
+            with("{ environment = 'T' }", "{ vault = 't' }") + "\nvariable = 'T'\noptional = true",
+            "a secret of the vault has to be there",
+        ),
     ];
     for (text, said) in rows {
         let text = format!("[credential.a]\n{text}");
@@ -357,7 +416,7 @@ fn a_profile_stands_over_what_it_extends_and_shows_what_is_in_force() {
                 to = 'api.github.com'\nscheme = 'http'\nmethods = ['GET']\npaths = ['/a \"b\"/*']\n\
                 place = { basic = 'git' }\nvariable = 'TOKEN'\n\
                 [credential.other]\nsource = { environment = 'OTHER' }\nto = 'api.github.com'\n\
-                place = { query = 'key' }\n\
+                place = { query = 'key' }\noptional = true\n\
                 [credential.third]\nsource = { environment = 'THIRD' }\nto = 'api.github.com'\n\
                 place = { body = 'client_secret' }\n";
     let over = over.replace(" \"b\"", "");
