@@ -346,7 +346,7 @@ fn what_is_no_credential_is_told() {
         (format!("{whole}\nscheme = 'ftp'"), "is not known here"),
         (
             with("{ environment = 'T' }", "{ vault = 't' }") + "\nvariable = 'T'\noptional = true",
-            "a secret of the vault has to be there",
+            "a secret of the vault and a command have to be there",
         ),
     ];
     for (text, said) in rows {
