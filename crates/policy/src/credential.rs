@@ -220,7 +220,11 @@ fn complete(
     document: &mut Document,
     at: &Range<usize>,
     name: &CredentialName,
-    parts: (Option<WrittenSource>, Option<Vec<Destination>>, Option<Spot>),
+    parts: (
+        Option<WrittenSource>,
+        Option<Vec<Destination>>,
+        Option<Spot>,
+    ),
 ) -> Option<(WrittenSource, Vec<Destination>, Spot)> {
     let missing = match &parts {
         (None, _, _) => "`source`: where its value comes from, as { environment = \"TOKEN\" }",

@@ -27,7 +27,7 @@ use super::head::{self, Head};
 use super::room::Room;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, fetch, holds, holds_in_any_case};
-use crate::secret::{Form, Found, Secret, narrow};
+use crate::secret::{Form, Found, Placeholders, Secret, narrow};
 
 /// In which ways a program reads compressed messages of gRPC.
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
@@ -193,6 +193,19 @@ impl Injection {
         }
         check_forms(credentials, &found, judged, parts)?;
         Ok(Self(found))
+    }
+
+    /// What may not be in the body of such a request: a program that has printed its
+    /// environment speaks of it to who has given it the credential, and to nobody else.
+    pub(super) fn unfit(&self, credentials: &Credentials) -> Option<Placeholders> {
+        let stands = |other: &Held| {
+            self.held(credentials)
+                .any(|(held, _)| held.placeholder == other.placeholder)
+        };
+        // One variable can stand for several credentials.
+        let all = credentials.iter().enumerate();
+        let passing = all.filter(|(_, held)| stands(held)).map(|(index, _)| index);
+        Some(credentials.placeholders()?.but(passing))
     }
 
     /// One more, by its place among all.
