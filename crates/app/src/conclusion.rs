@@ -137,6 +137,8 @@ impl Conclusion<'_> {
         let decision = if asks {
             self.output
                 .say(&self.summary(&record, &went, Afterwards::Undecided));
+            // Whoever decides has to know.
+            self.tell_alert(&went);
             question::ask(&record, &all, self.output)?
         } else {
             self.decided()
@@ -148,6 +150,9 @@ impl Conclusion<'_> {
             self.summary(&record, &went, afterwards)
         };
         self.output.say(&told);
+        if !asks {
+            self.tell_alert(&went);
+        }
         self.tell_more(&record, &went);
         self.tell_machines(&record, &went)?;
         let status = went.outcome.ending.exit_status();
@@ -223,13 +228,19 @@ impl Conclusion<'_> {
             denied: &went.denied,
             attempts: &went.outcome.attempts,
             network: traffic(&went.flows),
-            credentials: &used::lines(&went.flows.used),
+            credentials: &[used::lines(&went.flows.used), signed(&went.flows.signed)].concat(),
             failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
             afterwards,
         };
         render::summary(self.output.error_paint, &summary)
+    }
+
+    fn tell_alert(&self, went: &Went) {
+        if let Some(alert) = alert(&went.flows) {
+            self.output.warn(&alert);
+        }
     }
 
     /// What the summary has no line for.
@@ -243,12 +254,6 @@ impl Conclusion<'_> {
                 "the memory limit was reached: the kernel ended {}",
                 render::counted(kills, "process", "processes")
             ));
-        }
-        if let Some(alert) = alert(&went.flows) {
-            self.output.warn(&alert);
-        }
-        for line in signed(&went.flows) {
-            self.output.say(&format!("atoll: {line}\n"));
         }
         if let Some(why) = &went.flows.failure {
             let why = printable(why.as_bytes());

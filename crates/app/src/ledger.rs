@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use atoll_store::{
-    Against, Event, Filter, Ledger, StateDir, VerifierKey, VerifyError, WitnessFile, export_tiles,
+    Against, Event, Filter, Ledger, StateDir, Verified, VerifierKey, VerifyError, WitnessFile,
+    export_tiles,
 };
 
 use crate::advice;
@@ -90,7 +91,11 @@ fn verify(
         key: arguments.key.as_deref().map(read_key).transpose()?,
         witnesses: witnesses(&arguments.witness)?,
     };
+    let nothing = |verified: &Verified| verified.witnessed == 0 && !arguments.witness.is_empty();
     match Ledger::verify_against(state, &against) {
+        Ok(verified) if nothing(&verified) => Err(Failure::new("nothing was compared")
+            .because("there is no checkpoint in what a witness was to have")
+            .advise("atoll ledger witness FILE gives a checkpoint to a file")),
         Ok(verified) => {
             let checkpoint = match verified.checkpoint {
                 Some(size) => format!(
@@ -200,6 +205,12 @@ fn export(
     arguments: &ExportLedgerArguments,
     output: &Output,
 ) -> Result<u8, Failure> {
+    let named = printable(arguments.tiles.as_os_str().as_encoded_bytes());
+    if arguments.tiles.exists() && !arguments.tiles.is_dir() {
+        return Err(Failure::new(format!("{named} is no directory"))
+            .because("an export is one, of many files")
+            .advise("atoll ledger export --tiles DIR"));
+    }
     let exported = export_tiles(state, &arguments.tiles)
         .map_err(|error| proofs::unproven("the ledger cannot be exported", &error))?;
     output.say(&format!(
@@ -207,7 +218,7 @@ fn export(
         render::counted(exported.events, "event", "events"),
         render::counted(exported.tiles, "tile", "tiles"),
         render::counted(exported.bundles, "bundle", "bundles"),
-        printable(arguments.tiles.as_os_str().as_encoded_bytes())
+        named
     ));
     if !exported.too_large.is_empty() {
         let named = exported.too_large.iter().take(NAMED_MAX);

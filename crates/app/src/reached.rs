@@ -55,7 +55,7 @@ fn is_signature(kind: FlowKind) -> bool {
 }
 
 /// What keys of SSH have signed, a line for each.
-pub(crate) fn signed(flows: &Flows) -> Vec<String> {
+pub(crate) fn signed(all: &[(FlowKind, String, u64)]) -> Vec<String> {
     let line = |(kind, whom, count): &(FlowKind, String, u64)| {
         let times = match count {
             1 => "once".to_owned(),
@@ -72,7 +72,9 @@ pub(crate) fn signed(flows: &Flows) -> Vec<String> {
             | FlowKind::Published => format!("ssh: signed in to {whom} {times}"),
         }
     };
-    flows.signed.iter().map(line).collect()
+    all.iter()
+        .map(|one| printable(line(one).as_bytes()))
+        .collect()
 }
 
 /// Where a rule is written, of how it is told.

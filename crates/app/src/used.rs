@@ -1,9 +1,14 @@
 //! Which credentials were put into requests, how often and where, for a person: the same
 //! at a run's end and in its story.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+
+use atoll_model::network::FlowKind;
+use atoll_store::Event;
+use serde_json::Value;
 
 use crate::escape::printable;
+use crate::reached::signed;
 use crate::render;
 
 /// How many hosts a line names.
@@ -32,6 +37,51 @@ pub(crate) fn lines(used: &BTreeMap<(String, String), u64>) -> Vec<String> {
         printable(line.as_bytes())
     };
     of_each.into_iter().map(line).collect()
+}
+
+/// The same from the ledger's events of a run: which credentials were put into requests that
+/// were answered, and what keys of SSH have signed.
+pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
+    let mut opened: HashMap<u64, &Value> = HashMap::new();
+    let mut used = BTreeMap::new();
+    let mut signatures: Vec<(FlowKind, String, u64)> = Vec::new();
+    for event in events {
+        let id = event.body.get("flow").and_then(Value::as_u64);
+        let Some(id) = id else { continue };
+        if event.kind == "flow.opened" {
+            opened.insert(id, &event.body);
+            continue;
+        }
+        let flow = opened.remove(&id).filter(|_| event.kind == "flow.closed");
+        let Some(flow) = flow else { continue };
+        let said = |member: &str| flow.get(member).and_then(Value::as_str).unwrap_or_default();
+        let has_failed = event.body.get("failure").is_some();
+        let is_unreached = event.body.get("unreached") == Some(&Value::Bool(true));
+        let signature = match said("kind") {
+            "ssh-login" => Some(FlowKind::SshLogin),
+            "commit-signature" => Some(FlowKind::CommitSignature),
+            _ => None,
+        };
+        match signature {
+            Some(kind) if !has_failed => {
+                let whom = said("rule").split(' ').next().unwrap_or_default();
+                let mut known = signatures.iter_mut();
+                match known.find(|one| one.0 == kind && one.1 == whom) {
+                    Some((_, _, count)) => *count += 1,
+                    None => signatures.push((kind, whom.to_owned(), 1)),
+                }
+            }
+            None if !is_unreached => {
+                let names = said("credential").split(',');
+                for name in names.filter(|name| !name.is_empty()) {
+                    let key = (name.to_owned(), said("host").to_owned());
+                    *used.entry(key).or_default() += 1;
+                }
+            }
+            Some(_) | None => {}
+        }
+    }
+    [lines(&used), signed(&signatures)].concat()
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::event;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -110,17 +109,14 @@ impl Story<'_> {
         denied.filter_map(|line| text(Some(line))).collect()
     }
 
-    /// Which credentials were put into requests, how often and where.
-    fn used(&self) -> Vec<String> {
-        let mut used = BTreeMap::new();
-        for event in self.events.iter().filter(|one| one.kind == "flow.opened") {
-            let names = text(event.body.get("credential")).unwrap_or_default();
-            let host = text(event.body.get("host")).unwrap_or_default();
-            for name in names.split(',').filter(|name| !name.is_empty()) {
-                *used.entry((name.to_owned(), host.clone())).or_default() += 1;
-            }
-        }
-        used::lines(&used)
+    /// That placeholders were on their way to where their credentials are not for.
+    fn alert(&self) -> Option<&'static str> {
+        let is_alert =
+            |one: &&Event| one.kind == "flow.refused" && one.body.get("credential").is_some();
+        self.events.iter().find(is_alert).map(|_| {
+            "the program tried to send a credential's placeholder where that credential is not \
+             for; nothing was sent"
+        })
     }
 
     /// What was decided, by which profile.
@@ -150,8 +146,11 @@ impl Story<'_> {
                 report.line("boundary", &line);
             }
             report.styled("outcome", &self.ended(), self.ended_style());
-            for used in self.used() {
+            for used in used::of_events(self.events) {
                 report.line("used", &used);
+            }
+            if let Some(alert) = self.alert() {
+                report.styled("alert", alert, Some(Style::Bad));
             }
             self.tell_attempts(&mut report);
             self.tell_denied(&mut report);

@@ -55,13 +55,6 @@ impl Flows {
         if let Some(count) = self.number(flow.kind) {
             *count = count.saturating_add(1);
         }
-        for name in &flow.credentials {
-            let key = (name.to_string(), flow.host.clone());
-            if self.used.len() < USED_MAX || self.used.contains_key(&key) {
-                let count = self.used.entry(key).or_default();
-                *count = count.saturating_add(1);
-            }
-        }
     }
 
     /// One has ended.
@@ -70,6 +63,9 @@ impl Flows {
         self.down_bytes = self.down_bytes.saturating_add(end.down_bytes);
         if let (FlowKind::SshLogin | FlowKind::CommitSignature, None) = (flow.kind, &end.failure) {
             self.sign(&flow);
+        }
+        if flow.kind == FlowKind::Request && !end.is_unreached {
+            self.use_credentials(&flow);
         }
         if let Some(why) = end.failure.filter(|_| end.is_unreached) {
             self.fail(flow, why);
@@ -84,6 +80,17 @@ impl Flows {
             .iter()
             .filter(|one| !one.flow.credentials.is_empty());
         alerts.fold(0, |sum, one| sum.saturating_add(one.count))
+    }
+
+    /// Counts what was put into a request that was answered.
+    fn use_credentials(&mut self, flow: &Flow) {
+        for name in &flow.credentials {
+            let key = (name.to_string(), flow.host.clone());
+            if self.used.len() < USED_MAX || self.used.contains_key(&key) {
+                let count = self.used.entry(key).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
     }
 
     /// Counts a signature that was given. Its rule says where it counts.

@@ -34,15 +34,20 @@ pub fn query(
         run,
         kind: arguments.kind.clone(),
     };
+    let mut has_one = false;
     for event in Ledger::events(state, filter).doing("the ledger cannot be read")? {
         let event = event.doing("the ledger is damaged there")?;
         if !fits(arguments, &event) {
             continue;
         }
+        has_one = true;
         match arguments.json {
             true => super::write_event(&event, output),
             false => output.result(&line(&event)),
         }
+    }
+    if !has_one && !arguments.json {
+        output.say("No event of the ledger fits.\n");
     }
     Ok(0)
 }
@@ -52,7 +57,20 @@ fn begins_a_time(text: &str) -> bool {
         b'0' => byte.is_ascii_digit(),
         shape => byte == shape,
     };
-    (4..=TIME_SHAPE.len()).contains(&text.len()) && text.bytes().zip(TIME_SHAPE.bytes()).all(fits)
+    // Months and days are counted from 1, hours and the rest from 0; what is cut short fits.
+    let ranges = [
+        (5, 1..=12),
+        (8, 1..=31),
+        (11, 0..=23),
+        (14, 0..=59),
+        (17, 0..=60),
+    ];
+    let is_there = ranges.iter().all(|(at, range)| {
+        let number = text.get(*at..at + 2).and_then(|number| number.parse().ok());
+        number.is_none_or(|number: u8| range.contains(&number))
+    });
+    let is_one = (4..=TIME_SHAPE.len()).contains(&text.len());
+    is_one && is_there && text.bytes().zip(TIME_SHAPE.bytes()).all(fits)
 }
 
 fn fits(arguments: &QueryLedgerArguments, event: &Event) -> bool {
@@ -96,4 +114,28 @@ fn line(event: &Event) -> String {
         event.position.seq, event.time, event.kind, event.body
     );
     format!("{}\n", printable(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begins_a_time;
+
+    #[test]
+    fn a_time_can_be_cut_short_and_has_to_be_one() {
+        for (text, expected) in [
+            ("2026", true),
+            ("2026-1", true),
+            ("2026-11-21T09:30", true),
+            ("2026-11-21T09:30:12.000000Z", true),
+            ("2026-13-01", false),
+            ("2026-00", false),
+            ("2026-11-45", false),
+            ("2026-11-21T24", false),
+            ("2026-11-21 09", false),
+            ("202", false),
+            ("yesterday", false),
+        ] {
+            assert_eq!(begins_a_time(text), expected, "{text}");
+        }
+    }
 }

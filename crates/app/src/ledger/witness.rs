@@ -51,11 +51,12 @@ pub fn give(
         Some(file) => Witness::File(std::path::absolute(file).doing("FILE cannot be used")?),
         None => Witness::Command(arguments.command.clone()),
     };
+    let checkpoint = checkpoint(state)?;
+    give_to(&witness, &checkpoint, COMMAND_TIME_MAX)?;
+    // Only one that has taken it is to have each: whoever was before stays otherwise.
     if arguments.always {
         keep(Some(&witness))?;
     }
-    let checkpoint = checkpoint(state)?;
-    give_to(&witness, &checkpoint, COMMAND_TIME_MAX)?;
     let always = match arguments.always {
         true => ", and each from now on will be",
         false => "",
