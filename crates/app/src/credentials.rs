@@ -1,8 +1,11 @@
 //! The credentials of a run: read before anything else that could keep them, and handed on.
 
+mod keys;
+
 use std::path::Path;
 
-use atoll_policy::{Credential, CredentialSource, Rules};
+use atoll_model::network::{CredentialName, Part};
+use atoll_policy::{CredentialSource, KEY_PARTS, KeySource, Rules};
 use atoll_sandbox::{Handover, SourceError};
 
 use crate::configuration::Places;
@@ -25,39 +28,42 @@ pub fn read(
     let mut taken: Vec<&str> = Vec::new();
     for credential in rules.credentials() {
         let name = &credential.binding.name;
-        match &credential.source {
+        for (variable, part) in variables(&credential.source) {
             // Once, for all that it is for: afterwards it is empty.
-            CredentialSource::Variable(variable) if taken.contains(&variable.as_str()) => {}
-            CredentialSource::Variable(variable) => {
-                let is_its = |one: &&Credential| one.source == credential.source;
-                let its = rules.credentials().filter(is_its);
-                let names: Vec<_> = its.map(|one| &one.binding.name).collect();
-                taken.push(variable);
-                handover
-                    .take_variable(&names, variable, &atoll_egress::disguise)
-                    .map_err(|error| {
-                        let text = format!("the variable {variable}");
-                        unread(name.as_str(), &text, &error)
-                    })?;
+            if taken.contains(&variable) {
+                continue;
+            }
+            taken.push(variable);
+            let names = served(rules, variable);
+            match handover.take_variable(&names, variable, &atoll_egress::disguise) {
+                // Not every key has one.
+                Err(SourceError::Unset(_)) if part == Part::Token => {}
+                taken => taken.map_err(|error| {
+                    let text = format!("the variable {variable}");
+                    unread(name.as_str(), &text, &error)
+                })?,
+            }
+        }
+        match &credential.source {
+            CredentialSource::Variable(_) => {}
+            CredentialSource::Key(source) => {
+                keys::read(
+                    &mut handover,
+                    rules,
+                    places,
+                    (name, source),
+                    workspace,
+                    output,
+                )?;
             }
             CredentialSource::File(path) => {
                 let text = path.display().to_string();
-                // By its own name, whatever leads to it; what policy sees is what is written.
-                let real = path.canonicalize();
-                if real.is_ok_and(|real| rules.shows(&real, workspace)) {
-                    let what = format!("credential {name}: {text} can be read inside");
-                    return Err(Failure::new(what)
-                        .because("a program is to hold what stands for it alone")
-                        .advise("keep it where no sandbox looks, or in the vault: atoll secret set NAME"));
-                }
+                unseen(rules, name, path, workspace)?;
                 let is_open = handover
                     .read_file(name, path, &atoll_egress::disguise)
                     .map_err(|error| unread(name.as_str(), &text, &error))?;
                 if is_open {
-                    output.warn(&format!(
-                        "credential {name}: others than its owner can read {text}: \
-                         `chmod go-rwx {text}` keeps it"
-                    ));
+                    warn_of_open(output, name, path);
                 }
             }
             CredentialSource::Vault(wanted) => {
@@ -74,11 +80,62 @@ pub fn read(
     Ok(Some(handover))
 }
 
+/// The variables of a source, and which value each has.
+fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
+    match source {
+        CredentialSource::Variable(name) => vec![(name, Part::Whole)],
+        CredentialSource::Key(KeySource::Variables(names)) => {
+            let names = names.iter().map(String::as_str);
+            names.zip(KEY_PARTS).collect()
+        }
+        CredentialSource::File(_) | CredentialSource::Vault(_) | CredentialSource::Key(_) => {
+            Vec::new()
+        }
+    }
+}
+
+/// The credentials that a variable has values of.
+fn served<'a>(rules: &'a Rules, variable: &str) -> Vec<(&'a CredentialName, Part)> {
+    let mut found = Vec::new();
+    for credential in rules.credentials() {
+        let all = variables(&credential.source).into_iter();
+        let its = all.filter(|(name, _)| *name == variable);
+        found.extend(its.map(|(_, part)| (&credential.binding.name, part)));
+    }
+    found
+}
+
+/// A file that can be read inside is none: by its own name, whatever leads to it; what
+/// policy sees is what is written.
+fn unseen(
+    rules: &Rules,
+    name: &CredentialName,
+    path: &Path,
+    workspace: &Path,
+) -> Result<(), Failure> {
+    let real = path.canonicalize();
+    if !real.is_ok_and(|real| rules.shows(&real, workspace)) {
+        return Ok(());
+    }
+    let what = format!("credential {name}: {} can be read inside", path.display());
+    Err(Failure::new(what)
+        .because("a program is to hold what stands for it alone")
+        .advise("keep it where no sandbox looks, or in the vault: atoll secret set NAME"))
+}
+
+fn warn_of_open(output: &Output, name: &CredentialName, path: &Path) {
+    let text = path.display();
+    output.warn(&format!(
+        "credential {name}: others than its owner can read {text}: `chmod go-rwx {text}` keeps it"
+    ));
+}
+
 fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
     let what = match error {
         SourceError::Unfit(_)
         | SourceError::Empty
         | SourceError::TooLong
+        | SourceError::KeyId
         | SourceError::Unprintable => {
             format!("credential {name} cannot be what {from} holds")
         }
@@ -93,6 +150,7 @@ fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
         SourceError::File { .. } | SourceError::Empty | SourceError::TooLong => {
             "atoll profile show NAME shows where it is looked for".to_owned()
         }
+        SourceError::KeyId => "the id comes first, then the secret: look which is which".to_owned(),
         SourceError::Unfit(_) => "ask its issuer for another one".to_owned(),
         SourceError::Unprintable => "a credential is one line of plain text".to_owned(),
         SourceError::Kernel(_) => "try again".to_owned(),

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use atoll_model::network::{
-    Binding, CREDENTIAL_BYTES_MAX, CredentialName, HostPart, Network, Placeholder,
+    Binding, CREDENTIAL_BYTES_MAX, CredentialName, HostPart, Network, Part, Place, Placeholder,
 };
 use atoll_sys::socket;
 use hyper::HeaderMap;
@@ -24,6 +24,8 @@ pub(crate) struct Credentials {
 /// One of them.
 pub(crate) struct Held {
     pub(crate) binding: Binding,
+    /// Which of its credential's values it is.
+    pub(crate) part: Part,
     /// What stands for it inside: printable ASCII.
     pub(crate) placeholder: String,
     real: Secret,
@@ -71,10 +73,12 @@ impl Credentials {
             let real = Secret::new(real)?;
             let one = Held {
                 binding: binding.ok_or_else(missing)?.clone(),
+                part: placeholder.part,
                 placeholder: placeholder.text,
                 real,
             };
-            if one.real().is_empty() || one.placeholder.is_empty() {
+            let signs = matches!(one.binding.place, Place::SigV4(_));
+            if one.real().is_empty() || one.placeholder.is_empty() || signs == one.part.is_whole() {
                 return Err(missing());
             }
             held.push(one);
@@ -107,8 +111,15 @@ impl Credentials {
 
     #[cfg(test)]
     pub(crate) fn of(held: Vec<(Binding, &str, &str)>) -> Self {
-        let one = |(binding, placeholder, real): (Binding, &str, &str)| Held {
+        let whole = |(binding, placeholder, real)| (binding, Part::Whole, placeholder, real);
+        Self::of_parts(held.into_iter().map(whole).collect())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_parts(held: Vec<(Binding, Part, &str, &str)>) -> Self {
+        let one = |(binding, part, placeholder, real): (Binding, Part, &str, &str)| Held {
             binding,
+            part,
             placeholder: placeholder.to_owned(),
             real: Secret::new(real.as_bytes().to_vec()).unwrap(),
         };

@@ -15,6 +15,7 @@ mod injection;
 mod limits;
 mod room;
 mod tasks;
+mod upload;
 mod upstream;
 mod web_socket;
 
@@ -47,6 +48,7 @@ use limits::{
     STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
 use limits::{HEAD_BYTES_MAX, SILENCE_MAX};
+pub(crate) use upload::room as upload_room;
 use upstream::Key;
 pub(crate) use upstream::{Upstream, why_not};
 

@@ -134,6 +134,8 @@ struct Egress {
     visitors: Visitors,
     /// For requests that are on their way.
     room: Arc<Semaphore>,
+    /// For bodies that are read before they are sent.
+    ahead: Arc<Semaphore>,
     /// For connections to the outside that have large buffers.
     wide: Arc<Semaphore>,
     /// Says when there is to be no more.
@@ -323,6 +325,7 @@ async fn serve(
         credentials,
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        ahead: Arc::new(inspect::upload_room()),
         wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
         over,
     });

@@ -24,7 +24,7 @@ mod upstream;
 pub use block::{Block, Special, special};
 pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
-    Place, Placeholder, Reach,
+    Part, Place, Placeholder, Reach, SignatureScope,
 };
 pub use flow::{
     Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow,

@@ -1,11 +1,13 @@
 //! `[credential.NAME]`: what a sandbox never holds, and where it is put in outside.
 
+mod signing;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use atoll_model::SecretName;
 use atoll_model::network::{
-    Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern,
+    Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern, Part,
     PathPattern, Place as Spot, Ports, Reach, Scheme, parse_method,
 };
 
@@ -17,6 +19,7 @@ use crate::rules::Rules;
 use crate::settings::check_variable;
 use crate::show::quoted;
 use crate::variables::is_for_something_else;
+pub use signing::{KEY_PARTS, KeySource};
 
 /// The table of one.
 const TABLE: &str = "credential.NAME";
@@ -46,6 +49,27 @@ pub enum CredentialSource {
     File(PathBuf),
     /// A secret of the vault.
     Vault(SecretName),
+    /// The values of a key that signs.
+    Key(KeySource),
+}
+
+impl CredentialSource {
+    /// The variables outside that it is read from.
+    pub(crate) fn variables(&self) -> &[String] {
+        match self {
+            Self::Variable(name) => std::slice::from_ref(name),
+            Self::Key(key) => key.variables(),
+            Self::File(_) | Self::Vault(_) => &[],
+        }
+    }
+
+    /// The file that it is read from.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) | Self::Key(KeySource::Profile { file, .. }) => Some(file),
+            Self::Variable(_) | Self::Vault(_) | Self::Key(_) => None,
+        }
+    }
 }
 
 /// A credential of these rules.
@@ -55,8 +79,8 @@ pub struct Credential {
     pub binding: Binding,
     /// Where its value comes from.
     pub source: CredentialSource,
-    /// The variable inside that holds its placeholder.
-    pub variable: String,
+    /// The variables inside that hold its placeholders, with what each is for.
+    pub variables: Vec<(Part, String)>,
 }
 
 /// The same as written: a file's place may be in the home directory.
@@ -64,7 +88,7 @@ pub struct Credential {
 pub(crate) struct Written {
     binding: Binding,
     source: WrittenSource,
-    variable: String,
+    variables: Vec<(Part, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,13 +96,15 @@ enum WrittenSource {
     Variable(String),
     File(Place),
     Vault(SecretName),
+    Key(signing::Written),
 }
 
 impl WrittenSource {
-    /// The variable that it is outside.
-    fn variable(&self) -> Option<String> {
+    /// The variables inside, where none are named.
+    fn variables(&self) -> Option<Vec<(Part, String)>> {
         match self {
-            Self::Variable(name) => Some(name.clone()),
+            Self::Variable(name) => Some(vec![(Part::Whole, name.clone())]),
+            Self::Key(key) => Some(key.variables()),
             Self::File(_) | Self::Vault(_) => None,
         }
     }
@@ -91,9 +117,10 @@ impl Written {
                 WrittenSource::Variable(name) => CredentialSource::Variable(name),
                 WrittenSource::File(place) => CredentialSource::File(place.resolve(home)),
                 WrittenSource::Vault(secret) => CredentialSource::Vault(secret),
+                WrittenSource::Key(key) => CredentialSource::Key(key.resolved(home)),
             },
             binding: self.binding,
-            variable: self.variable,
+            variables: self.variables,
         }
     }
 }
@@ -134,7 +161,7 @@ fn read_one(
     let paths = texts(document, &mut section, "paths", at, path);
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let place = read_place(document, &mut section);
-    let variable = document.text(&mut section, "variable", parse_variable);
+    let variables = read_variables(document, &mut section, at);
     document.end(section, &KEYS);
     if document.problem_count() > before {
         return None;
@@ -158,11 +185,17 @@ fn read_one(
             return None;
         }
     };
-    let Some(variable) = variable.map(|one| one.value).or_else(|| source.variable()) else {
+    let Some(variables) = variables.or_else(|| source.variables()) else {
         let what = format!("[credential.{name}] needs `variable`: what holds it inside");
         document.report(at, what, None);
         return None;
     };
+    let signs = matches!(place, Spot::SigV4(_));
+    let is_key = matches!(source, WrittenSource::Key(_));
+    if let Some((what, hint)) = signing::mismatch(is_key, signs, &variables) {
+        document.report(at, format!("[credential.{name}]: {what}"), Some(hint));
+        return None;
+    }
     let requests = Conditions {
         scheme: Some(scheme),
         methods: methods.unwrap_or_default(),
@@ -178,9 +211,22 @@ fn read_one(
     let written = Written {
         binding,
         source,
-        variable,
+        variables,
     };
     Some(Sourced::new(written, document.origin(at)))
+}
+
+/// The variables inside, where they are named.
+fn read_variables(
+    document: &mut Document,
+    section: &mut Section<'_>,
+    at: &Range<usize>,
+) -> Option<Vec<(Part, String)>> {
+    if section.holds_list("variable") {
+        return signing::read_variables(document, section, at);
+    }
+    let name = document.text(section, "variable", parse_variable)?;
+    Some(vec![(Part::Whole, name.value)])
 }
 
 /// A credential is for hosts that somebody has named, at ports of its scheme.
@@ -231,24 +277,30 @@ fn parse_variable(text: &str) -> Result<String, Complaint> {
 
 fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<WrittenSource> {
     let (at, mut section) = document.placed(within, "source", "credential.NAME.source")?;
+    let before = document.problem_count();
+    let key = signing::read_source(document, &mut section, &at);
     let variable = document.text(&mut section, "environment", parse_variable);
     let file = document.text(&mut section, "file", parse_place);
-    let secret = document.text(&mut section, "vault", |text| {
-        let secret = text.parse::<SecretName>();
-        secret.map_err(|error| Complaint::from(format!("{text:?}: {error}")))
-    });
-    document.end(section, &["environment", "file", "vault"]);
-    match (variable, file, secret) {
-        (Some(name), None, None) => Some(WrittenSource::Variable(name.value)),
-        (None, Some(place), None) => Some(WrittenSource::File(place.value)),
-        (None, None, Some(secret)) => Some(WrittenSource::Vault(secret.value)),
-        (_, _, _) => {
+    let secret = document.text(&mut section, "vault", parse_secret);
+    document.end(section, &["environment", "file", "vault", "aws-profile"]);
+    match (variable, file, secret, key) {
+        (Some(name), None, None, None) => Some(WrittenSource::Variable(name.value)),
+        (None, Some(place), None, None) => Some(WrittenSource::File(place.value)),
+        (None, None, Some(secret), None) => Some(WrittenSource::Vault(secret.value)),
+        (None, None, None, Some(key)) => Some(WrittenSource::Key(key)),
+        (None, None, None, None) if document.problem_count() > before => None,
+        (_, _, _, _) => {
             let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
-                        { vault = \"token\" }";
+                        { vault = \"token\" }, { aws-profile = \"default\" }";
             document.report(&at, what.to_owned(), None);
             None
         }
     }
+}
+
+fn parse_secret(text: &str) -> Result<SecretName, Complaint> {
+    let secret = text.parse::<SecretName>();
+    secret.map_err(|error| Complaint::from(format!("{text:?}: {error}")))
 }
 
 fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot> {
@@ -258,19 +310,22 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
     let form = document.text(&mut section, "form", parse_form);
     let basic = document.text(&mut section, "basic", parse_user);
     let query = document.text(&mut section, "query", parse_parameter);
-    document.end(section, &["header", "form", "basic", "query"]);
+    let scope = signing::read_scope(document, &mut section);
+    document.end(section, &["header", "form", "basic", "query", "sigv4"]);
     let form = form.map(|form| form.value);
-    match (header, basic, query, form) {
-        (Some(header), None, None, form) => Some(Spot::Header {
+    match (header, basic, query, form, scope) {
+        (Some(header), None, None, form, None) => Some(Spot::Header {
             name: header.value,
             form,
         }),
-        (None, Some(user), None, None) => Some(Spot::Basic(user.value)),
-        (None, None, Some(key), None) => Some(Spot::Query(key.value)),
+        (None, Some(user), None, None, None) => Some(Spot::Basic(user.value)),
+        (None, None, Some(key), None, None) => Some(Spot::Query(key.value)),
+        (None, None, None, None, Some(scope)) => Some(Spot::SigV4(scope)),
         _ if document.problem_count() > before => None,
         _ => {
             let what = "`place` is one of: { header = \"authorization\" }, { header = …, form = \
-                        \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }";
+                        \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { sigv4 = { region = \
+                        \"eu-west-1\", service = \"s3\" } }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -371,12 +426,13 @@ impl Rules {
     /// Why these cannot be used, if they cannot.
     pub(crate) fn credential_refusals(&self) -> Vec<(String, &'static str, Origin)> {
         let mut refused = Vec::new();
-        let mut variables = std::collections::BTreeSet::new();
+        let mut taken = std::collections::BTreeSet::new();
         for (index, one) in self.credentials.values().enumerate() {
             let what = format!("credential {}", one.value.binding.name);
+            let variables = &one.value.variables;
             if index >= CREDENTIALS_MAX {
                 refused.push((what, "a run has 16 of them at most", one.origin.clone()));
-            } else if !variables.insert(&one.value.variable) {
+            } else if !variables.iter().all(|(_, name)| taken.insert(name)) {
                 let why = "another one has the same variable inside";
                 refused.push((what, why, one.origin.clone()));
             }
@@ -394,9 +450,15 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
             true => "; `methods` and `paths` bind it to some requests",
             false => "",
         };
+        let kind = match &binding.place {
+            Spot::SigV4(_) => {
+                "; what its services answer the program has, also keys that they give out"
+            }
+            Spot::Header { .. } | Spot::Basic(_) | Spot::Query(_) => "",
+        };
         let text = format!(
             "credential {} is used as it is: Atoll holds it to {binding}, and cannot ask the \
-             target for a narrower one{further}",
+             target for a narrower one{further}{kind}",
             binding.name
         );
         (one.origin.line(), text)
@@ -422,6 +484,7 @@ impl Credential {
             CredentialSource::Vault(secret) => {
                 format!("{{ vault = {} }}", quoted(secret.as_str()))
             }
+            CredentialSource::Key(key) => key.line(),
         };
         let to = to.iter().map(|to| quoted(&to.to_string())).collect();
         let mut lines = vec![format!("source = {source}"), format!("to = [{}]", list(to))];
@@ -446,9 +509,18 @@ impl Credential {
             } => format!("header = {}, form = {}", quoted(name), quoted(form)),
             Spot::Basic(user) => format!("basic = {}", quoted(user)),
             Spot::Query(key) => format!("query = {}", quoted(key)),
+            Spot::SigV4(scope) => signing::scope_line(scope),
         };
         lines.push(format!("place = {{ {place} }}"));
-        lines.push(format!("variable = {}", quoted(&self.variable)));
+        let names: Vec<_> = self
+            .variables
+            .iter()
+            .map(|(_, name)| quoted(name))
+            .collect();
+        lines.push(match &names[..] {
+            [name] => format!("variable = {name}"),
+            names => format!("variable = [{}]", names.join(", ")),
+        });
         lines
     }
 }

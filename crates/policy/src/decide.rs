@@ -3,7 +3,6 @@ use std::path::Path;
 
 use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind, WorkspaceMode};
 
-use crate::credential::CredentialSource;
 use crate::environment;
 use crate::grant::{Grant, Notice};
 use crate::network;
@@ -116,7 +115,7 @@ fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> 
         .collect();
     for one in rules.credentials.values() {
         let name = &one.value.binding.name;
-        if let CredentialSource::File(file) = &one.value.source
+        if let Some(file) = one.value.source.file()
             && rules.shows(file, &call.workspace)
         {
             let what = format!("credential {name}");

@@ -43,7 +43,7 @@ mod variables;
 
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
-pub use credential::{Credential, CredentialSource};
+pub use credential::{Credential, CredentialSource, KEY_PARTS, KeySource};
 pub use decide::decide;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};

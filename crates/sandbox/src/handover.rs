@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName, Placeholder};
+use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName, Part, Placeholder};
 use atoll_sys::{environment, memory, socket};
 use rustix::fs::OFlags;
 
@@ -54,6 +54,9 @@ pub enum SourceError {
     /// It could not stand in a request.
     #[error("it has other characters in it than the printable ones of ASCII")]
     Unprintable,
+    /// No request could name it.
+    #[error("it is no id of a key that signs, which has 16 to 128 letters and digits")]
+    KeyId,
     /// Nothing can stand for it.
     #[error("{0}")]
     Unfit(String),
@@ -76,21 +79,21 @@ impl Handover {
         })
     }
 
-    /// Takes credentials out of one variable of this process's environment, where it is not
-    /// any more then.
+    /// Takes values of credentials out of one variable of this process's environment, where
+    /// it is not any more then.
     /// No other thread may use the environment meanwhile.
     ///
     /// # Errors
     /// [`SourceError`].
     pub fn take_variable(
         &mut self,
-        names: &[&CredentialName],
+        names: &[(&CredentialName, Part)],
         variable: &str,
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
         let taken = environment::take(OsStr::new(variable), |value| {
             let mut names = names.iter();
-            names.try_for_each(|name| self.put(name, value, disguise))
+            names.try_for_each(|(name, part)| self.take_part(name, *part, value, disguise))
         });
         taken.unwrap_or_else(|| Err(SourceError::Unset(variable.to_owned())))
     }
@@ -115,7 +118,7 @@ impl Handover {
             let value = buffer.get(..got).unwrap_or_default();
             let value = value.strip_suffix(b"\n").unwrap_or(value);
             let value = value.strip_suffix(b"\r").unwrap_or(value);
-            self.put(name, value, disguise).map(|()| is_open)
+            self.take_value(name, value, disguise).map(|()| is_open)
         });
         memory::erase(&mut buffer);
         put
@@ -131,12 +134,17 @@ impl Handover {
         value: &[u8],
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
-        self.put(name, value, disguise)
+        self.take_part(name, Part::Whole, value, disguise)
     }
 
-    fn put(
+    /// The same for one value of several.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn take_part(
         &mut self,
         name: &CredentialName,
+        part: Part,
         value: &[u8],
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
@@ -149,11 +157,16 @@ impl Handover {
         if !value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
             return Err(SourceError::Unprintable);
         }
+        let is_of_id = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let is_id = (16..=128).contains(&value.len()) && value.iter().all(is_of_id);
+        if part == Part::KeyId && !is_id {
+            return Err(SourceError::KeyId);
+        }
         let made = disguise(value).map_err(SourceError::Unfit)?;
         let text = String::from_utf8(made).map_err(|_| SourceError::Unprintable)?;
         socket::send(self.sender.as_fd(), value, &[])?;
         let name = name.clone();
-        self.placeholders.push(Placeholder { name, text });
+        self.placeholders.push(Placeholder { name, part, text });
         Ok(())
     }
 
@@ -161,6 +174,13 @@ impl Handover {
     #[must_use]
     pub fn placeholders(&self) -> &[Placeholder] {
         &self.placeholders
+    }
+
+    /// Whether a value of a credential is there.
+    #[must_use]
+    pub fn has(&self, name: &CredentialName, part: Part) -> bool {
+        let mut all = self.placeholders.iter();
+        all.any(|one| one.name == *name && one.part == part)
     }
 
     /// Where their values are read.

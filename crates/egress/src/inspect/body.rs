@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use super::brake::{self, Brake, Pieces};
 use super::exchange::Exchange;
 use super::expectation::{Unwanted, Waiting};
+use super::upload::Upload;
 use crate::limits::{Excess, Way};
 
 /// Why a body comes to no end.
@@ -33,7 +34,7 @@ pub(crate) enum Broken {
 /// A request's body on its way to the server.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    incoming: Option<Incoming>,
+    incoming: Option<Upload>,
     exchange: Arc<Exchange>,
     /// Until the server wants it.
     waiting: Option<Waiting>,
@@ -43,7 +44,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     /// None is an empty one. It waits until it is wanted, where that was asked.
-    pub(crate) fn new(incoming: Option<Incoming>, exchange: Arc<Exchange>) -> Self {
+    pub(crate) fn new(incoming: Option<Upload>, exchange: Arc<Exchange>) -> Self {
         if incoming.as_ref().is_none_or(Body::is_end_stream) {
             exchange.is_over(Way::Up);
         }
@@ -57,7 +58,7 @@ impl Sent {
     }
 
     /// What was not sent, to be sent otherwise.
-    pub(crate) fn into_incoming(mut self) -> Option<Incoming> {
+    pub(crate) fn into_incoming(mut self) -> Option<Upload> {
         self.incoming.take()
     }
 }
@@ -224,8 +225,8 @@ impl Body for Received {
 }
 
 /// The next piece of a body, which is counted.
-fn poll(
-    incoming: &mut Incoming,
+fn poll<B: Body<Data = Bytes, Error = hyper::Error> + Unpin>(
+    incoming: &mut B,
     exchange: &Exchange,
     way: Way,
     context: &mut Context<'_>,

@@ -1,6 +1,7 @@
 //! One request and its answer: judged, recorded, sent on, carried back.
 
 mod dates;
+mod proof;
 mod releases;
 mod unanswered;
 
@@ -22,6 +23,7 @@ use super::expectation::{self, ENDLESS, Early, Gate};
 use super::head::{self, Head};
 use super::injection::{self, Injection, Outgoing};
 use super::room::Room;
+use super::upload::Upload;
 use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
 use super::web_socket;
 use crate::Egress;
@@ -58,7 +60,7 @@ struct State {
     /// Kept for the next request.
     server: Option<Server>,
     /// What nobody reads of the request any more.
-    unread: Option<Incoming>,
+    unread: Option<Upload>,
 }
 
 impl std::fmt::Debug for Exchange {
@@ -131,13 +133,13 @@ impl Exchange {
     }
 
     /// Holds what nobody reads of the request, until its answer is over.
-    pub(crate) fn hold(&self, unread: Incoming) {
+    pub(crate) fn hold(&self, unread: Upload) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unread = Some(unread);
     }
 
     /// Gives it back.
-    fn release(&self) -> Option<Incoming> {
+    fn release(&self) -> Option<Upload> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unread.take()
     }
@@ -230,7 +232,9 @@ pub(crate) async fn answer(
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
         is_2: parts.version == Version::HTTP_2,
-        body: Some(body).filter(|body| !body.is_end_stream()),
+        body: Some(body)
+            .filter(|body| !body.is_end_stream())
+            .map(Upload::from),
         parts,
         head,
         flow: injection.flow(&egress.credentials, &flow),
@@ -242,7 +246,8 @@ pub(crate) async fn answer(
         Ok(Err(unanswered)) => unanswered,
         Err(excess) => Unanswered::Failed(excess.why()),
     };
-    let unread = unread(&outgoing.parts, outgoing.body.take()).await;
+    let body = outgoing.body.take().map(Upload::into_rest);
+    let unread = unread(&outgoing.parts, body).await;
     if let Some(excess) = room.excess() {
         return Ok(answers::beyond(excess, what, unread));
     }
@@ -251,6 +256,10 @@ pub(crate) async fn answer(
         Unanswered::Refused(refusal) => {
             egress.line.refuse(flow, refusal.why);
             let denial = what.refused(refusal.inside, refusal.how_to_ask);
+            answers::denied(StatusCode::FORBIDDEN, &denial, unread)
+        }
+        Unanswered::Misused(misuse) => {
+            let denial = misuse.told(&egress, &asked, &outgoing.parts, flow);
             answers::denied(StatusCode::FORBIDDEN, &denial, unread)
         }
         Unanswered::Failed(why) => answers::failed(&what.because(why), unread),
@@ -299,6 +308,7 @@ async fn send_on(
     outgoing: &mut Outgoing,
 ) -> Result<Response<Received>, Unanswered> {
     releases::check(egress, asked, outgoing, SystemTime::now).await?;
+    proof::check(egress, asked, outgoing).await?;
     let key = asked.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {

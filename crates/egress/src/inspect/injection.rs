@@ -5,15 +5,18 @@
 //! has one anywhere else is not sent. What comes back of a real value in an answer's head
 //! becomes the placeholder again.
 
+mod claim;
+mod signing;
+mod sigv4;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use atoll_model::network::{CredentialName, Flow, HOLE, Place, Request as Judged};
+use atoll_model::network::{CredentialName, Flow, HOLE, Part, Place, Request as Judged};
 use atoll_sys::memory;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use hyper::Uri;
-use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::http::request::Parts;
 
@@ -21,12 +24,19 @@ use super::Asked;
 use super::answers::Denial;
 use super::head::{self, Head};
 use super::room::Room;
+use super::upload::Upload;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, holds, holds_in_any_case};
+pub(crate) use signing::{Needed, Signing};
 
-/// Which credentials are put into a request, by their place among all.
+/// Which credentials are put into a request.
 #[derive(Debug, Default)]
-pub(crate) struct Injection(Vec<usize>);
+pub(crate) struct Injection {
+    /// By their place among all.
+    found: Vec<usize>,
+    /// The signature that is made anew.
+    signing: Option<Signing>,
+}
 
 /// A placeholder that is elsewhere.
 #[derive(Debug)]
@@ -68,19 +78,9 @@ impl Injection {
         judged: &Judged<'_>,
         parts: &Parts,
     ) -> Result<Self, Misuse> {
-        let mut found = Vec::new();
+        let mut made = Self::default();
         for (index, held) in credentials.iter().enumerate() {
-            let misuse = |why: String| {
-                let name = held.name();
-                Misuse {
-                    name: name.clone(),
-                    why: format!("the placeholder of credential {name} {why}"),
-                    instead: format!(
-                        "credential {name} is put in for {}: write its placeholder nowhere else",
-                        held.binding
-                    ),
-                }
-            };
+            let misuse = |why: String| misuse(held, &why);
             let mut spots = spots(held, judged, parts).into_iter();
             let Some(first) = spots.next() else { continue };
             if let Spot::Elsewhere(place) = first {
@@ -96,13 +96,35 @@ impl Injection {
             if !held.binding.holds(judged) {
                 return Err(misuse("is in a request that it is not for".to_owned()));
             }
-            found.push(index);
+            if held.part == Part::KeyId {
+                let query = judged.target.as_written().split_once('?');
+                let signing = Signing::read(held, parts, query.map_or("", |(_, query)| query));
+                let signing =
+                    signing.map_err(|why| misuse(format!("is in a signature that {why}")));
+                made.signing = Some(signing?);
+            }
+            made.found.push(index);
         }
-        Ok(Self(found))
+        for held in made.held(credentials) {
+            let signs = made.signing.as_ref();
+            if held.part == Part::Token && !signs.is_some_and(|signing| signing.is_of(held.name()))
+            {
+                return Err(misuse(
+                    held,
+                    "is in a request that is not signed with its key",
+                ));
+            }
+        }
+        Ok(made)
+    }
+
+    /// The signature that is made anew.
+    pub(crate) fn signing(&mut self) -> Option<&mut Signing> {
+        self.signing.as_mut()
     }
 
     fn held<'a>(&'a self, credentials: &'a Credentials) -> impl Iterator<Item = &'a Held> {
-        let is_one = |index: &usize| self.0.contains(index);
+        let is_one = |index: &usize| self.found.contains(index);
         let all = credentials.iter().enumerate();
         all.filter(move |(index, _)| is_one(index))
             .map(|(_, held)| held)
@@ -112,8 +134,10 @@ impl Injection {
     /// none: it would be an alert.
     pub(crate) fn flow(&self, credentials: &Credentials, flow: &Flow) -> Flow {
         let names = self.held(credentials).map(|held| held.name().clone());
+        let mut names: Vec<_> = names.collect();
+        names.dedup();
         Flow {
-            credentials: names.collect(),
+            credentials: names,
             ..flow.clone()
         }
     }
@@ -140,7 +164,7 @@ impl Injection {
 /// A request that is on its way.
 pub(crate) struct Outgoing {
     pub(crate) parts: Parts,
-    pub(super) body: Option<Incoming>,
+    pub(super) body: Option<Upload>,
     pub(crate) head: Head,
     pub(crate) injection: Injection,
     pub(super) flow: Flow,
@@ -160,12 +184,31 @@ impl Outgoing {
         is_2: bool,
     ) -> Option<(Uri, HeaderMap)> {
         let target = self.head.target.as_written();
-        let target = self.injection.target(&egress.credentials, target);
-        let uri = head::uri(asked, &target, is_2)?;
+        let mut target = self.injection.target(&egress.credentials, target);
         let mut headers = self.parts.headers.clone();
         head::prepare(asked, &self.head, &mut headers, is_2);
-        let is_whole = self.injection.put(&egress.credentials, &mut headers);
-        is_whole.then_some((uri, headers))
+        if !self.injection.put(&egress.credentials, &mut headers) {
+            return None;
+        }
+        // At last, since it is of what is sent.
+        if let Some(signing) = &self.injection.signing {
+            let whose = (asked, self.parts.method.as_str());
+            let signed = signing.sign(&egress.credentials, whose, &target, &mut headers)?;
+            target = Cow::Owned(signed);
+        }
+        Some((head::uri(asked, &target, is_2)?, headers))
+    }
+}
+
+fn misuse(held: &Held, why: &str) -> Misuse {
+    let name = held.name();
+    Misuse {
+        name: name.clone(),
+        why: format!("the placeholder of credential {name} {why}"),
+        instead: format!(
+            "credential {name} is put in for {}: write its placeholder nowhere else",
+            held.binding
+        ),
     }
 }
 
@@ -174,7 +217,7 @@ fn put(held: &Held, headers: &mut HeaderMap) -> Option<()> {
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
-        Place::Query(_) => return Some(()),
+        Place::Query(_) | Place::SigV4(_) => return Some(()),
     };
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound
@@ -224,7 +267,12 @@ fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot> {
             (Place::Query(key), Some((name, value))) => {
                 name == key && value.as_bytes() == placeholder
             }
-            (Place::Query(_) | Place::Header { .. } | Place::Basic(_), _) => false,
+            (Place::SigV4(_), Some((name, value))) => {
+                signing::is_bound_parameter(held, name, value)
+            }
+            (Place::Query(_) | Place::Header { .. } | Place::Basic(_) | Place::SigV4(_), _) => {
+                false
+            }
         };
         spots.push(match is_bound {
             true => Spot::Bound,
@@ -249,6 +297,7 @@ fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<Spot> {
             Place::Header { name: bound, form } => {
                 name == bound.as_str() && is_of_form(value, placeholder, form.as_deref())
             }
+            Place::SigV4(_) => signing::is_bound_header(held, name, value),
             Place::Basic(_) | Place::Query(_) => false,
         };
         return match is_bound {
@@ -275,7 +324,7 @@ fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<Spot> {
         {
             Some(Spot::Bound)
         }
-        Place::Basic(_) | Place::Header { .. } | Place::Query(_) => elsewhere(),
+        Place::Basic(_) | Place::Header { .. } | Place::Query(_) | Place::SigV4(_) => elsewhere(),
     }
 }
 

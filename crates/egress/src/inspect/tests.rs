@@ -264,6 +264,7 @@ impl Outside {
             credentials: Credentials::default(),
             visitors: Visitors::new(Vec::new()).unwrap(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
+            ahead: Arc::new(super::upload::room()),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),
             over,
         });

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::Unrecorded;
+use crate::inspect::injection::Misuse;
 
 /// Why a request has no answer by the server.
 pub(super) enum Unanswered {
@@ -10,6 +11,8 @@ pub(super) enum Unanswered {
     Unrecorded(Unrecorded),
     /// It may not go where its name leads, or what it is for is not old enough.
     Refused(Refusal),
+    /// It has a credential's placeholder in what it is not for.
+    Misused(Misuse),
     /// It did not get there.
     Failed(String),
     /// Its body cannot be read.
@@ -41,6 +44,7 @@ impl Unanswered {
         match self {
             Self::Unrecorded(unrecorded) => unrecorded.to_string(),
             Self::Refused(refusal) => refusal.inside.clone(),
+            Self::Misused(misuse) => misuse.why.clone(),
             Self::Failed(why) | Self::Broken(why) => why.clone(),
         }
     }
