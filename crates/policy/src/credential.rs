@@ -1,5 +1,6 @@
 //! `[credential.NAME]`: what a sandbox never holds, and where it is put in outside.
 
+mod lines;
 mod signing;
 
 use std::ops::Range;
@@ -17,7 +18,6 @@ use crate::origin::{Origin, Sourced};
 use crate::places::{Place, parse_place};
 use crate::rules::Rules;
 use crate::settings::check_variable;
-use crate::show::quoted;
 use crate::variables::is_for_something_else;
 pub use signing::{KEY_PARTS, KeySource};
 
@@ -464,63 +464,4 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
         (one.origin.line(), text)
     };
     written.iter().map(remark).collect()
-}
-
-impl Credential {
-    /// Its lines in a profile, without its header.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let Binding {
-            name: _,
-            to,
-            requests,
-            place,
-        } = &self.binding;
-        let list = |texts: Vec<String>| texts.join(", ");
-        let source = match &self.source {
-            CredentialSource::Variable(name) => format!("{{ environment = {} }}", quoted(name)),
-            CredentialSource::File(path) => {
-                format!("{{ file = {} }}", quoted(&path.to_string_lossy()))
-            }
-            CredentialSource::Vault(secret) => {
-                format!("{{ vault = {} }}", quoted(secret.as_str()))
-            }
-            CredentialSource::Key(key) => key.line(),
-        };
-        let to = to.iter().map(|to| quoted(&to.to_string())).collect();
-        let mut lines = vec![format!("source = {source}"), format!("to = [{}]", list(to))];
-        if !requests.methods.is_empty() {
-            let methods = requests.methods.iter().map(|one| quoted(one)).collect();
-            lines.push(format!("methods = [{}]", list(methods)));
-        }
-        if !requests.paths.is_empty() {
-            let paths = requests.paths.iter().map(|one| quoted(one.as_str()));
-            lines.push(format!("paths = [{}]", list(paths.collect())));
-        }
-        lines.extend(
-            requests
-                .scheme
-                .map(|scheme| format!("scheme = \"{scheme}\"")),
-        );
-        let place = match place {
-            Spot::Header { name, form: None } => format!("header = {}", quoted(name)),
-            Spot::Header {
-                name,
-                form: Some(form),
-            } => format!("header = {}, form = {}", quoted(name), quoted(form)),
-            Spot::Basic(user) => format!("basic = {}", quoted(user)),
-            Spot::Query(key) => format!("query = {}", quoted(key)),
-            Spot::SigV4(scope) => signing::scope_line(scope),
-        };
-        lines.push(format!("place = {{ {place} }}"));
-        let names: Vec<_> = self
-            .variables
-            .iter()
-            .map(|(_, name)| quoted(name))
-            .collect();
-        lines.push(match &names[..] {
-            [name] => format!("variable = {name}"),
-            names => format!("variable = [{}]", names.join(", ")),
-        });
-        lines
-    }
 }

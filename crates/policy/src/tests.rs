@@ -4,6 +4,7 @@ mod credentials;
 mod decisions;
 mod environment;
 mod files;
+mod keys;
 mod layers;
 mod monotonic;
 mod network;

@@ -35,10 +35,11 @@ pub(super) struct Scope {
 impl Scope {
     /// Reads one, as it follows the id of a key.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('/');
-        let mut part = || parts.next().filter(|part| !part.is_empty());
-        let (day, region, service) = (part()?, part()?, part()?);
-        let is_scope = part() == Some(TERMINATOR) && part().is_none();
+        let parts: Vec<&str> = text.split('/').collect();
+        let [day, region, service, TERMINATOR] = parts[..] else {
+            return None;
+        };
+        let is_scope = ![day, region, service].contains(&"");
         is_scope.then(|| Self {
             day: day.to_owned(),
             region: region.to_owned(),

@@ -10,11 +10,11 @@ use super::*;
 use crate::tunnel::Wanted;
 
 const ID: &str = "AKIAPLACEHOLDER00001";
-const SECRET: &str = "a-placeholder-secret-of-forty-characters";
-const TOKEN: &str = "FwoGplaceholder/token+of+some+length==";
+const SECRET: &str = "aPlaceholderSecret/OfForty+CharactersInA";
+const TOKEN: &str = "FwoGPlaceholder/token+thatIsNotReal1==";
 const REAL_ID: &str = "AKIAREALREALREAL0001";
-const REAL_SECRET: &str = "the-real-secret/of+forty-characters-here";
-const REAL_TOKEN: &str = "FwoGrealrealrea/token+of+some+length==";
+const REAL_SECRET: &str = "ThRealVeryOwnSecre/tThatIs+KeptAwayFromU";
+const REAL_TOKEN: &str = "FwoGqX81zLmN0pQ/8vWxY+3kJ5hG7fD9sA2b==";
 const HOST_NAME: &str = "s3.eu-west-1.amazonaws.com";
 
 fn credentials() -> Credentials {
