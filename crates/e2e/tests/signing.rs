@@ -41,7 +41,7 @@ place = { sigv4 = { region = "eu-west-1", service = ["s3", "dynamodb"] } }
 "#;
 /// AWS's programs inside.
 const AWS: &str = "export PYTHONDONTWRITEBYTECODE=1 AWS_CONFIG_FILE=$PWD/config; \
-    printf '[default]\\ns3 =\\n  addressing_style = path\\n' >config; \
+    printf '[default]\\ns3 =\\n  addressing_style = path\\n  signature_version = s3v4\\n' >config; \
     aws() { python3 -m awscli \"$@\"; }; ";
 
 /// A world where a profile says this of credentials, with AWS's programs, if there can be one.
