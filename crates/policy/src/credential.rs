@@ -185,17 +185,7 @@ fn read_one(
             return None;
         }
     };
-    let Some(variables) = variables.or_else(|| source.variables()) else {
-        let what = format!("[credential.{name}] needs `variable`: what holds it inside");
-        document.report(at, what, None);
-        return None;
-    };
-    let signs = matches!(place, Spot::SigV4(_));
-    let is_key = matches!(source, WrittenSource::Key(_));
-    if let Some((what, hint)) = signing::mismatch(is_key, signs, &variables) {
-        document.report(at, format!("[credential.{name}]: {what}"), Some(hint));
-        return None;
-    }
+    let variables = settle_variables(document, at, (&name, variables), (&source, &place))?;
     let requests = Conditions {
         scheme: Some(scheme),
         methods: methods.unwrap_or_default(),
@@ -214,6 +204,27 @@ fn read_one(
         variables,
     };
     Some(Sourced::new(written, document.origin(at)))
+}
+
+/// The variables inside, named or not, where the source has what the place takes.
+fn settle_variables(
+    document: &mut Document,
+    at: &Range<usize>,
+    (name, named): (&CredentialName, Option<Vec<(Part, String)>>),
+    (source, place): (&WrittenSource, &Spot),
+) -> Option<Vec<(Part, String)>> {
+    let Some(variables) = named.or_else(|| source.variables()) else {
+        let what = format!("[credential.{name}] needs `variable`: what holds it inside");
+        document.report(at, what, None);
+        return None;
+    };
+    let signs = matches!(place, Spot::SigV4(_));
+    let is_key = matches!(source, WrittenSource::Key(_));
+    if let Some((what, hint)) = signing::mismatch(is_key, signs, &variables) {
+        document.report(at, format!("[credential.{name}]: {what}"), Some(hint));
+        return None;
+    }
+    Some(variables)
 }
 
 /// The variables inside, where they are named.

@@ -251,22 +251,7 @@ pub(crate) async fn answer(
     if let Some(excess) = room.excess() {
         return Ok(answers::beyond(excess, what, unread));
     }
-    Ok(match unanswered {
-        Unanswered::Unrecorded(unrecorded) => return Err(unrecorded),
-        Unanswered::Refused(refusal) => {
-            egress.line.refuse(flow, refusal.why);
-            let denial = what.refused(refusal.inside, refusal.how_to_ask);
-            answers::denied(StatusCode::FORBIDDEN, &denial, unread)
-        }
-        Unanswered::Misused(misuse) => {
-            let denial = misuse.told(&egress, &asked, &outgoing.parts, flow);
-            answers::denied(StatusCode::FORBIDDEN, &denial, unread)
-        }
-        Unanswered::Failed(why) => answers::failed(&what.because(why), unread),
-        Unanswered::Broken(why) => {
-            answers::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
-        }
-    })
+    unanswered.answer((&egress, &asked), &outgoing.parts, flow, what, unread)
 }
 
 /// Tells of a head that is none. What the program is told.

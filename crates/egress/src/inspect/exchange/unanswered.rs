@@ -2,7 +2,16 @@
 
 use std::io;
 
+use atoll_model::network::Flow;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+
 use super::Unrecorded;
+use crate::Egress;
+use crate::inspect::Asked;
+use crate::inspect::answers::{self, Denial};
+use crate::inspect::body::Received;
 use crate::inspect::injection::Misuse;
 
 /// Why a request has no answer by the server.
@@ -36,6 +45,33 @@ impl Unanswered {
             why,
             inside,
             how_to_ask: None,
+        })
+    }
+
+    /// What a program is told, to a request of which this is unread.
+    pub(super) fn answer(
+        self,
+        (egress, asked): (&Egress, &Asked),
+        parts: &Parts,
+        flow: Flow,
+        what: Denial,
+        unread: Option<Incoming>,
+    ) -> Result<Response<Received>, Unrecorded> {
+        Ok(match self {
+            Self::Unrecorded(unrecorded) => return Err(unrecorded),
+            Self::Refused(refusal) => {
+                egress.line.refuse(flow, refusal.why);
+                let denial = what.refused(refusal.inside, refusal.how_to_ask);
+                answers::denied(StatusCode::FORBIDDEN, &denial, unread)
+            }
+            Self::Misused(misuse) => {
+                let denial = misuse.told(egress, asked, parts, flow);
+                answers::denied(StatusCode::FORBIDDEN, &denial, unread)
+            }
+            Self::Failed(why) => answers::failed(&what.because(why), unread),
+            Self::Broken(why) => {
+                answers::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
+            }
         })
     }
 

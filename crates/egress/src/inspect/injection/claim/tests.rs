@@ -139,7 +139,8 @@ fn what_can_be_read_in_two_ways_is_refused() {
     let one = authorization();
     let one = ("authorization", &one[..]);
     let beside = ("authorization", "Bearer other");
-    let rows: &[(&[(&str, &str)], &str, &str)] = &[
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+    let rows: &[(Headers<'_>, &str, &str)] = &[
         (&[one], "", "no X-Amz-Date"),
         (&[one, DATED, DATED], "", "more than once"),
         (&[one, beside, DATED], "", "more than once"),
