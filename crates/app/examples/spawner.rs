@@ -159,6 +159,7 @@ impl Many {
             ledger: &self.ledger,
             terminal: None,
             handover: None,
+            signing: None,
             scratch: true,
             resume: None,
             now,

@@ -7,11 +7,13 @@ use std::path::Path;
 use atoll_frame::Stage;
 use atoll_gateway::{CallError, PlaceError};
 use atoll_layer::{CheckpointError, SealError};
+use atoll_model::network::LockFile;
 use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{
-    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, StateError, VaultError,
+    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, SigningError,
+    StateError, VaultError,
 };
 
 use crate::delegation;
@@ -107,6 +109,11 @@ impl About<'_> {
             SandboxError::Roots { .. } => {
                 "name files in PEM under [network] upstream-roots".to_owned()
             }
+            SandboxError::Lock { registry, .. } => format!(
+                "make it with the package manager outside, or name another one beneath the \
+                 workspace with `lock` of the rule for {registry} under [network]: {}",
+                LockFile::understood(*registry)
+            ),
             SandboxError::Publish { port, inside, .. } => format!(
                 "--publish {}:{inside} takes another port of this host",
                 another_port(*port)
@@ -228,6 +235,7 @@ impl About<'_> {
                 format!("run it without --live; or {ANOTHER_WORKSPACE}")
             }
             PlaceError::Pipe(_) => ANOTHER_WORKSPACE.to_owned(),
+            PlaceError::LongSocket(_) => STATE_ELSEWHERE.to_owned(),
             PlaceError::GivenBack(_) => GC.to_owned(),
             PlaceError::System(..) => "atoll run without --root shows it read-only".to_owned(),
             PlaceError::Unmapped { .. } => "atoll run -- … without --live".to_owned(),
@@ -263,6 +271,26 @@ pub fn ledger(error: &LedgerError) -> String {
         LedgerError::Broken(_) => {
             "df and dmesg tell about the disk; then start the run again".to_owned()
         }
+    }
+}
+
+/// What to do next about the ledger's key and its checkpoints.
+pub fn signing(error: &SigningError) -> String {
+    match error {
+        SigningError::Private(PrivateFault::Open { path, .. }) => {
+            format!("chmod go= {}", path.display())
+        }
+        SigningError::Private(other) => private(other),
+        SigningError::Key { path, .. } => format!(
+            "put back {} from a backup; without it, move the directories ledger and \
+             ledger-key away together, which begins a new ledger",
+            path.display()
+        ),
+        SigningError::NoRandom => REPORT.to_owned(),
+        SigningError::File(fault) => file(fault),
+        SigningError::Ledger(error) => ledger(error),
+        SigningError::Empty => "atoll run -- COMMAND starts a run".to_owned(),
+        SigningError::Unfit(_) => "atoll ledger verify tells what is wrong".to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@
 //! users: each option says its unit, its default and shows an example.
 
 mod authority;
+mod ledger;
 mod review;
 mod run;
 mod secret;
@@ -22,6 +23,11 @@ use clap::{Args as _, CommandFactory, Parser, Subcommand};
 pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
 };
+pub use ledger::{
+    CheckProofArguments, ExportLedgerArguments, LedgerAction, LedgerArguments, ProveAction,
+    ProveConsistencyArguments, ProveInclusionArguments, ProveLedgerArguments, QueryLedgerArguments,
+    ShowLedgerArguments, TailLedgerArguments, VerifyLedgerArguments, WitnessLedgerArguments,
+};
 pub use review::{
     ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,
 };
@@ -31,10 +37,9 @@ pub use secret::{
     SetSecretArguments, UnlockArguments, VaultKeyArguments,
 };
 pub use upkeep::{
-    CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments, LedgerAction,
-    LedgerArguments, ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction,
-    ProfileArguments, Requirement, ShowLedgerArguments, ShowProfileArguments, TailLedgerArguments,
-    TrustArguments,
+    CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments,
+    ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction, ProfileArguments,
+    Requirement, ShowProfileArguments, TrustArguments,
 };
 
 /// The status of every error of Atoll's own, wrong usage included.

@@ -28,8 +28,9 @@ use crate::live;
 use crate::not_started;
 use crate::output::Output;
 use crate::question;
-use crate::reached::{alert, network_json, traffic, unreached};
+use crate::reached::{alert, network_json, signed, traffic, unreached};
 use crate::render::{self, Afterwards, Denied};
+use crate::used;
 
 /// Whether nothing of the run is kept, and nobody asks what it changed. In a fence
 /// there is a checkpoint to go back to.
@@ -103,8 +104,12 @@ impl Conclusion<'_> {
             outcome,
             mut record,
             flows,
+            notices,
             ..
         } = called;
+        for notice in notices {
+            self.output.warn(&notice.to_string());
+        }
         let mut cut = attachment.cut().map(cut_output).collect();
         let removed_sequences = attachment.finish();
         let all = if is_scratch(self.arguments, self.mode) {
@@ -218,6 +223,7 @@ impl Conclusion<'_> {
             denied: &went.denied,
             attempts: &went.outcome.attempts,
             network: traffic(&went.flows),
+            credentials: &used::lines(&went.flows.used),
             failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
@@ -241,6 +247,9 @@ impl Conclusion<'_> {
         if let Some(alert) = alert(&went.flows) {
             self.output.warn(&alert);
         }
+        for line in signed(&went.flows) {
+            self.output.say(&format!("atoll: {line}\n"));
+        }
         if let Some(why) = &went.flows.failure {
             let why = printable(why.as_bytes());
             self.output.warn(&format!(
@@ -262,7 +271,9 @@ impl Conclusion<'_> {
         let could_reach = has_failed && !self.rules.reaches_outside();
         let nests = could_nest.then(|| hints::nesting_hint(record));
         let reaches = could_reach.then(|| hints::network_hint(record));
-        for hint in [nests, reaches].into_iter().flatten().flatten() {
+        let network = self.rules.network();
+        let is_aged = has_failed.then(|| hints::age_hint(record, &network));
+        for hint in [nests, reaches, is_aged].into_iter().flatten().flatten() {
             self.output.warn(&hint);
         }
         if !went.planted.is_empty() && record.state != RunState::Discarded {

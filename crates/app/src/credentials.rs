@@ -2,11 +2,12 @@
 
 mod keys;
 
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
-use atoll_model::network::{CredentialName, Part};
-use atoll_policy::{CredentialSource, KEY_PARTS, KeySource, Rules};
-use atoll_sandbox::{Handover, SourceError};
+use atoll_model::network::{CredentialName, Part, Shape};
+use atoll_policy::{CommandProgram, Credential, CredentialSource, KEY_PARTS, KeySource, Rules};
+use atoll_sandbox::{CredentialCommand, Handover, SourceError};
 
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
@@ -27,57 +28,168 @@ pub fn read(
     let mut handover = Handover::new().doing("credentials cannot be handed on")?;
     let mut taken: Vec<&str> = Vec::new();
     for credential in rules.credentials() {
-        let name = &credential.binding.name;
-        for (variable, part) in variables(&credential.source) {
+        let read = match &credential.source {
             // Once, for all that it is for: afterwards it is empty.
-            if taken.contains(&variable) {
-                continue;
+            CredentialSource::Variable(variable) if taken.contains(&variable.as_str()) => Ok(()),
+            CredentialSource::Variable(variable) => {
+                taken.push(variable);
+                let names = served(rules, variable);
+                handover.take_variable(&names, variable, &atoll_egress::disguise)
             }
-            taken.push(variable);
-            let names = served(rules, variable);
-            match handover.take_variable(&names, variable, &atoll_egress::disguise) {
-                // Not every key has one.
-                Err(SourceError::Unset(_)) if part == Part::Token => {}
-                taken => taken.map_err(|error| {
-                    let text = format!("the variable {variable}");
-                    unread(name.as_str(), &text, &error)
-                })?,
+            CredentialSource::Key(KeySource::Variables(names)) => {
+                keys::take(&mut handover, rules, credential, names, &mut taken)?;
+                Ok(())
             }
-        }
-        match &credential.source {
-            CredentialSource::Variable(_) => {}
             CredentialSource::Key(source) => {
-                keys::read(
-                    &mut handover,
-                    rules,
-                    places,
-                    (name, source),
-                    workspace,
-                    output,
-                )?;
+                let inside = |file: &Path| refuse_shown(rules, credential, file, workspace);
+                keys::read(&mut handover, places, (credential, source), &inside, output)?;
+                Ok(())
             }
             CredentialSource::File(path) => {
-                let text = path.display().to_string();
-                unseen(rules, name, path, workspace)?;
-                let is_open = handover
-                    .read_file(name, path, &atoll_egress::disguise)
-                    .map_err(|error| unread(name.as_str(), &text, &error))?;
-                if is_open {
-                    warn_of_open(output, name, path);
-                }
+                refuse_shown(rules, credential, path, workspace)?;
+                read_file(&mut handover, credential, path, output)
             }
             CredentialSource::Vault(wanted) => {
                 let value = secret::open(places, wanted)?;
-                handover
-                    .take_value(name, &value, &atoll_egress::disguise)
-                    .map_err(|error| {
-                        let text = format!("the vault's secret {wanted}");
-                        unread(name.as_str(), &text, &error)
-                    })?;
+                let name = &credential.binding.name;
+                handover.take_value(name, &value, &atoll_egress::disguise)
             }
+            CredentialSource::Command(command) => {
+                let name = &credential.binding.name;
+                let command = CredentialCommand {
+                    program: program_of(name, &command.program, workspace)?,
+                    arguments: command.arguments.clone(),
+                    patience: command.patience,
+                };
+                handover.promise(name, standing(credential)?, command);
+                Ok(())
+            }
+        };
+        read.or_else(|error| left_out(rules, credential, error, output))?;
+    }
+    refuse_halves(&handover, rules)?;
+    let is_any = !handover.placeholders().is_empty();
+    Ok(is_any.then_some(handover))
+}
+
+/// What can be read inside by its own name, whatever leads to it: what policy sees is what is
+/// written.
+fn refuse_shown(
+    rules: &Rules,
+    credential: &Credential,
+    path: &Path,
+    workspace: &Path,
+) -> Result<(), Failure> {
+    let real = path.canonicalize();
+    if !real.is_ok_and(|real| rules.shows(&real, workspace)) {
+        return Ok(());
+    }
+    let (name, text) = (&credential.binding.name, path.display());
+    Err(
+        Failure::new(format!("credential {name}: {text} can be read inside"))
+            .because("a program is to hold what stands for it alone")
+            .advise("keep it where no sandbox looks, or in the vault: atoll secret set NAME"),
+    )
+}
+
+fn read_file(
+    handover: &mut Handover,
+    credential: &Credential,
+    path: &Path,
+    output: &Output,
+) -> Result<(), SourceError> {
+    let name = &credential.binding.name;
+    if handover.read_file(name, path, &atoll_egress::disguise)? {
+        warn_of_open(output, name, path);
+    }
+    Ok(())
+}
+
+/// Goes on without an optional credential whose source is not there. What is there and can
+/// be none is left out too, so that it does not go in as it is, and told of.
+fn left_out(
+    rules: &Rules,
+    credential: &Credential,
+    error: SourceError,
+    output: &Output,
+) -> Result<(), Failure> {
+    let name = &credential.binding.name;
+    let same = rules
+        .credentials()
+        .filter(|one| one.source == credential.source);
+    let from = match &credential.source {
+        CredentialSource::Variable(variable) => format!("the variable {variable}"),
+        CredentialSource::File(path) => path.display().to_string(),
+        CredentialSource::Vault(wanted) => format!("the vault's secret {wanted}"),
+        CredentialSource::Key(_) => "its key".to_owned(),
+        CredentialSource::Command(_) => "its command".to_owned(),
+    };
+    if let Some(required) = same.into_iter().find(|one| !one.optional) {
+        return Err(unread(required.binding.name.as_str(), &from, &error));
+    }
+    match error {
+        SourceError::Unset(_) | SourceError::Empty => Ok(()),
+        SourceError::File { error, .. } if error.kind() == ErrorKind::NotFound => Ok(()),
+        SourceError::Unfit(_) | SourceError::TooLong | SourceError::Unprintable => {
+            output.warn(&format!(
+                "credential {name} is left out, it cannot be what {from} holds: {error}"
+            ));
+            Ok(())
+        }
+        SourceError::File { .. } | SourceError::KeyId | SourceError::Kernel(_) => {
+            Err(unread(name.as_str(), &from, &error))
         }
     }
-    Ok(Some(handover))
+}
+
+/// What stands inside for a value that nobody knows yet.
+fn standing(credential: &Credential) -> Result<String, Failure> {
+    let opaque = Shape::opaque();
+    let shape = credential.shape.as_ref().unwrap_or(&opaque);
+    atoll_egress::placeholder_of(shape).doing("a placeholder cannot be made")
+}
+
+/// Where a program is that prints a credential: of this host, and none that a program inside
+/// could have written.
+fn program_of(
+    name: &CredentialName,
+    program: &CommandProgram,
+    workspace: &Path,
+) -> Result<PathBuf, Failure> {
+    let is_program = |path: &Path| {
+        let is_file = path.metadata().is_ok_and(|facts| facts.is_file());
+        is_file && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    let found = match program {
+        CommandProgram::At(path) => Some(path.clone()).filter(|path| is_program(path)),
+        CommandProgram::Named(named) => {
+            let places = std::env::var_os("PATH").unwrap_or_default();
+            let mut places = std::env::split_paths(&places).filter(|place| place.is_absolute());
+            places.find_map(|place| Some(place.join(named)).filter(|path| is_program(path)))
+        }
+    };
+    let shown = match program {
+        CommandProgram::At(path) => path.display().to_string(),
+        CommandProgram::Named(named) => named.clone(),
+    };
+    let Some(found) = found else {
+        return Err(Failure::new(format!(
+            "credential {name} cannot be fetched: {shown} is no program here"
+        ))
+        .because("its command is looked for before anything starts")
+        .advise("name it by its path, as command = [\"/usr/bin/…\"]"));
+    };
+    let real = found.canonicalize();
+    let lies = |path: &Path| path.starts_with(workspace);
+    if lies(&found) || real.is_ok_and(|real| lies(&real)) {
+        return Err(Failure::new(format!(
+            "credential {name}: {} is in the workspace",
+            found.display()
+        ))
+        .because("it runs outside, and a program inside may have written it")
+        .advise("name a program that nobody inside has written"));
+    }
+    Ok(found)
 }
 
 /// The variables of a source, and which value each has.
@@ -88,10 +200,32 @@ fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
             let names = names.iter().map(String::as_str);
             names.zip(KEY_PARTS).collect()
         }
-        CredentialSource::File(_) | CredentialSource::Vault(_) | CredentialSource::Key(_) => {
-            Vec::new()
+        CredentialSource::File(_)
+        | CredentialSource::Vault(_)
+        | CredentialSource::Command(_)
+        | CredentialSource::Key(_) => Vec::new(),
+    }
+}
+
+/// Whatever a credential's variables were taken for: one is there with all that it has to
+/// have, or not at all where it is optional. A half of a key would be a mistake.
+fn refuse_halves(handover: &Handover, rules: &Rules) -> Result<(), Failure> {
+    for credential in rules.credentials() {
+        let name = &credential.binding.name;
+        let (there, missing): (Vec<_>, Vec<_>) = variables(&credential.source)
+            .into_iter()
+            .partition(|(_, part)| handover.has(name, *part));
+        let goes_without = credential.optional && there.is_empty();
+        let mut missing = missing.into_iter();
+        // Not every key has a session token.
+        let missing = missing.find(|(_, part)| *part != Part::Token);
+        if let Some((variable, _)) = missing.filter(|_| !goes_without) {
+            let error = SourceError::Unset(variable.to_owned());
+            let from = format!("the variable {variable}");
+            return Err(unread(name.as_str(), &from, &error));
         }
     }
+    Ok(())
 }
 
 /// The credentials that a variable has values of.
@@ -103,24 +237,6 @@ fn served<'a>(rules: &'a Rules, variable: &str) -> Vec<(&'a CredentialName, Part
         found.extend(its.map(|(_, part)| (&credential.binding.name, part)));
     }
     found
-}
-
-/// A file that can be read inside is none: by its own name, whatever leads to it; what
-/// policy sees is what is written.
-fn unseen(
-    rules: &Rules,
-    name: &CredentialName,
-    path: &Path,
-    workspace: &Path,
-) -> Result<(), Failure> {
-    let real = path.canonicalize();
-    if !real.is_ok_and(|real| rules.shows(&real, workspace)) {
-        return Ok(());
-    }
-    let what = format!("credential {name}: {} can be read inside", path.display());
-    Err(Failure::new(what)
-        .because("a program is to hold what stands for it alone")
-        .advise("keep it where no sandbox looks, or in the vault: atoll secret set NAME"))
 }
 
 fn warn_of_open(output: &Output, name: &CredentialName, path: &Path) {

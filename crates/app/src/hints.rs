@@ -1,6 +1,7 @@
 //! What to say where a program that failed needs what its boundary has not: a sandbox of
 //! its own, or somebody outside.
 
+use atoll_model::network::{Network, Registry, age_words};
 use atoll_store::RunRecord;
 
 /// Programs that make a sandbox of their own, or fail.
@@ -71,6 +72,35 @@ pub fn network_hint(record: &RunRecord) -> Option<String> {
     Some(format!(
         "nothing outside can be reached here; if {named} was to fetch something, \
          atoll run {option} lets it (docs/network.md)"
+    ))
+}
+
+/// Programs that are told from when on releases are too young, and what they say where they
+/// find none.
+const CHOOSING: [(Registry, &[&str], &str); 2] = [
+    (
+        Registry::Npm,
+        &["npm", "npx"],
+        "ETARGET, no matching version with a date before",
+    ),
+    (
+        Registry::Pip,
+        &["pip", "pip3", "uv", "uvx"],
+        "no matching distribution, or no version of a package",
+    ),
+];
+
+/// Why a program finds no release, where it is shown old ones alone.
+pub fn age_hint(record: &RunRecord, network: &Network) -> Option<String> {
+    let said: Vec<String> = words(record).collect();
+    let (registry, named, message) = CHOOSING.iter().find_map(|(registry, names, message)| {
+        let named = said.iter().find(|word| names.contains(&word.as_str()))?;
+        Some((*registry, named, message))
+    })?;
+    let age = age_words(network.minimum_age(registry)?);
+    Some(format!(
+        "{named} chooses among releases of at least {age} ago, by minimum-age in a rule for \
+         {registry}; where it finds none ({message}) ask for an older release, or change that rule"
     ))
 }
 

@@ -21,6 +21,7 @@ mod failure;
 mod finding;
 mod hints;
 mod learnt;
+mod ledger;
 mod live;
 mod not_started;
 mod output;
@@ -30,14 +31,16 @@ pub mod render;
 mod review;
 mod run;
 mod secret;
+mod ssh;
 mod upkeep;
+mod used;
 mod why;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use arguments::Command;
-use atoll_sandbox::{OUTSIDE, RECLAIM, reclaim_inside};
+use atoll_sandbox::{OUTSIDE, RECLAIM, SIGNER, reclaim_inside};
 use failure::Failure;
 use output::Output;
 
@@ -65,6 +68,12 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     }
     if arguments.first().is_some_and(is_outside) {
         return atoll_egress::program();
+    }
+    if arguments
+        .first()
+        .is_some_and(|name| name.as_bytes() == SIGNER.to_bytes())
+    {
+        return atoll_egress::ssh::signer_program();
     }
     let command = match arguments::read(&arguments) {
         Ok(command) => command,
@@ -98,7 +107,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Trust(arguments) => upkeep::trust(&arguments, output),
         Command::Authority(arguments) => authority::authority(arguments, output),
         Command::Secret(arguments) => secret::secret(arguments, output),
-        Command::Ledger(arguments) => upkeep::ledger(arguments, output),
+        Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => upkeep::completions(&arguments),
         Command::Man(arguments) => upkeep::man(&arguments, output),

@@ -26,6 +26,10 @@ pub(crate) fn unreached(refused: &Refused) -> Denied {
         (None, port) if flow.kind == FlowKind::Published => {
             format!("a visit to port {port} inside")
         }
+        (None, 0) if is_signature(flow.kind) => "a signature".to_owned(),
+        (None, _) if is_signature(flow.kind) => {
+            format!("a signature by a key for {}", flow.host)
+        }
         (None, 0) => format!("reaching {}", flow.host),
         (None, port) => format!("reaching {}:{port}", flow.host),
     };
@@ -41,6 +45,34 @@ pub(crate) fn unreached(refused: &Refused) -> Denied {
         times: if is_name { 1 } else { refused.count },
         limit: None,
     }
+}
+
+fn is_signature(kind: FlowKind) -> bool {
+    match kind {
+        FlowKind::SshLogin | FlowKind::CommitSignature => true,
+        FlowKind::Name | FlowKind::Tunnel | FlowKind::Request | FlowKind::Published => false,
+    }
+}
+
+/// What keys of SSH have signed, a line for each.
+pub(crate) fn signed(flows: &Flows) -> Vec<String> {
+    let line = |(kind, whom, count): &(FlowKind, String, u64)| {
+        let times = match count {
+            1 => "once".to_owned(),
+            count => format!("{count} times"),
+        };
+        match kind {
+            FlowKind::CommitSignature => {
+                format!("ssh: signed commits with the key for {whom} {times}")
+            }
+            FlowKind::SshLogin
+            | FlowKind::Name
+            | FlowKind::Tunnel
+            | FlowKind::Request
+            | FlowKind::Published => format!("ssh: signed in to {whom} {times}"),
+        }
+    };
+    flows.signed.iter().map(line).collect()
 }
 
 /// Where a rule is written, of how it is told.
@@ -153,6 +185,7 @@ pub(crate) fn network_json(
         "requests": flows.requests,
         "published": published(&network.publish),
         "visits": flows.published,
+        "signed": flows.signed.iter().map(signature).collect::<Vec<_>>(),
         "up-bytes": flows.up_bytes,
         "down-bytes": flows.down_bytes,
         "refused": flows.refused.iter().map(refused).collect::<Vec<_>>(),
@@ -160,6 +193,10 @@ pub(crate) fn network_json(
         "failure": flows.failure,
         "learnt": learnt,
     })
+}
+
+fn signature((kind, whom, times): &(FlowKind, String, u64)) -> serde_json::Value {
+    json!({ "kind": kind, "key-for": whom, "times": times })
 }
 
 fn published(ports: &[Published]) -> Vec<serde_json::Value> {

@@ -26,6 +26,7 @@ use crate::credentials;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::reached;
+use crate::ssh;
 use crate::upkeep::requested_profile;
 
 /// Runs a command in a boundary; returns its exit status.
@@ -55,6 +56,7 @@ fn carry_out(
     let rules = compiled(arguments, &files, &host)?;
     tell(rules.notices(), output);
     let handover = credentials::read(&rules, &places, &workspace, output)?;
+    let signing = ssh::read(&rules, &places, &host.home, &workspace)?;
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);
@@ -76,6 +78,7 @@ fn carry_out(
         state: &state,
         ledger: &ledger,
         handover: handover.as_ref(),
+        signing: signing.as_ref(),
         terminal: if terminal { terminal_size() } else { None },
         scratch: is_scratch(arguments, mode),
         resume: resume.as_ref(),
@@ -86,23 +89,26 @@ fn carry_out(
         tell_granted(grant, &ledger, &rules, &environment, output);
         console(grant, &state, &asked, arguments.discard, signals)
     };
-    let called = call(&request, starting, attach).map_err(|error| {
-        tell_losses(&ledger, output);
-        explain(error, &rules, &asked)
-    })?;
-    tell(&called.notices, output);
-    Conclusion {
-        arguments,
-        mode,
-        rules: &rules,
-        state: &state,
-        ledger: &ledger,
-        output,
-        json,
-        asked_for: &rules.limits_asked_for(),
-    }
-    .draw(called)
-    .map_err(|failure| failure.about(&asked.run, rules.profile()))
+    let ended = match call(&request, starting, attach) {
+        Err(error) => {
+            tell_losses(&ledger, output);
+            Err(explain(error, &rules, &asked))
+        }
+        Ok(called) => Conclusion {
+            arguments,
+            mode,
+            rules: &rules,
+            state: &state,
+            ledger: &ledger,
+            output,
+            json,
+            asked_for: &rules.limits_asked_for(),
+        }
+        .draw(called)
+        .map_err(|failure| failure.about(&asked.run, rules.profile())),
+    };
+    crate::ledger::sign_end(&ledger, &state, output);
+    ended
 }
 
 /// What is asked for, from now on a run.

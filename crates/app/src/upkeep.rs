@@ -1,4 +1,4 @@
-//! Commands about Atoll itself: `gc`, `profile`, `trust`, `ledger`, `doctor`,
+//! Commands about Atoll itself: `gc`, `profile`, `trust`, `doctor`,
 //! `completions`, `man`.
 
 mod doctor;
@@ -13,16 +13,16 @@ use atoll_policy::{
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
-    CollectPolicy, Durability, Event, Filter, Ledger, StateDir, VerifyError, collect, host_text,
-    plan_collection, run_disk_usage,
+    CollectPolicy, Durability, Ledger, StateDir, collect, host_text, plan_collection,
+    run_disk_usage,
 };
 use serde_json::json;
 
 use crate::advice;
 use crate::arguments::{
-    CheckProfileArguments, CompletionsArguments, GcArguments, LedgerAction, LedgerArguments,
-    ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction, ProfileArguments,
-    ShowLedgerArguments, ShowProfileArguments, TailLedgerArguments, TrustArguments, definition,
+    CheckProfileArguments, CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments,
+    PresetsArguments, ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments,
+    definition,
 };
 use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::escape::printable;
@@ -34,8 +34,6 @@ pub use doctor::doctor;
 
 /// For how long an applied run can be undone, unless told otherwise.
 const APPLIED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How often `ledger tail --follow` looks for more.
-const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Removes what is no longer needed.
 pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
@@ -367,85 +365,6 @@ fn write_trust(places: &Places, text: &str) -> Result<(), Failure> {
         .and_then(|()| std::fs::write(&new, text))
         .and_then(|()| std::fs::rename(&new, &path))
         .doing(&format!("{} cannot be written", path.display()))
-}
-
-/// Verifies, shows or follows the ledger.
-pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure> {
-    let state = Places::read()?.read_state()?;
-    match arguments.action {
-        LedgerAction::Verify => verify(&state, output),
-        LedgerAction::Tail(arguments) => tail(&state, &arguments, output),
-        LedgerAction::Show(arguments) => show(&state, &arguments, output),
-    }
-}
-
-fn verify(state: &StateDir, output: &Output) -> Result<u8, Failure> {
-    match Ledger::verify(state) {
-        Ok(verified) => {
-            output.result(&format!(
-                "The ledger is whole: {} in {}.\nroot {}\n",
-                render::counted(verified.events, "event", "events"),
-                render::counted(verified.segments, "segment", "segments"),
-                verified.root
-            ));
-            Ok(0)
-        }
-        Err(VerifyError::Damaged(report)) => {
-            for damage in &report.damage {
-                output.result(&format!("{}\n", printable(damage.to_string().as_bytes())));
-            }
-            let more = match report.more {
-                0 => String::new(),
-                more => format!(" and {} more", render::grouped(more)),
-            };
-            let found = report.damage.len() as u64;
-            let found = render::counted(found, "place is named above", "places are named above");
-            Err(Failure::new("the ledger is damaged")
-                .because(format!("{found}{more}"))
-                .advise(format!(
-                    "keep a copy of {}/ledger; it is evidence",
-                    state.path().display()
-                ))
-                .advise("atoll ledger show prints what can still be read")
-                .with_status(1))
-        }
-        Err(VerifyError::Unreadable(error)) => {
-            Err(Failure::new("the ledger cannot be read").because(error))
-        }
-    }
-}
-
-fn tail(state: &StateDir, arguments: &TailLedgerArguments, output: &Output) -> Result<u8, Failure> {
-    let count = usize::try_from(arguments.number).unwrap_or(usize::MAX);
-    let mut events = Ledger::tail(state, count).doing("the ledger cannot be read")?;
-    loop {
-        for event in events.by_ref() {
-            write_event(&event.doing("the ledger is damaged there")?, output);
-        }
-        if !arguments.follow {
-            return Ok(0);
-        }
-        std::thread::sleep(FOLLOW_INTERVAL);
-    }
-}
-
-fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> Result<u8, Failure> {
-    let run = match &arguments.run {
-        None => None,
-        Some(text) => Some(crate::finding::find_in_ledger(state, text)?),
-    };
-    let events =
-        Ledger::events(state, Filter { run, kind: None }).doing("the ledger cannot be read")?;
-    for event in events {
-        write_event(&event.doing("the ledger is damaged there")?, output);
-    }
-    Ok(0)
-}
-
-/// One event on one line: its canonical form, which holds no control characters.
-fn write_event(event: &Event, output: &Output) {
-    let line = event.canonical().unwrap_or_default();
-    output.result(&format!("{}\n", printable(&line)));
 }
 
 /// Writes what a shell needs to complete commands.

@@ -9,6 +9,7 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::event;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -24,6 +25,7 @@ use crate::finding;
 use crate::learnt;
 use crate::output::Output;
 use crate::render::{self, Paint, Report, Style};
+use crate::used;
 
 /// Tells a run's story from the ledger.
 pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
@@ -108,6 +110,19 @@ impl Story<'_> {
         denied.filter_map(|line| text(Some(line))).collect()
     }
 
+    /// Which credentials were put into requests, how often and where.
+    fn used(&self) -> Vec<String> {
+        let mut used = BTreeMap::new();
+        for event in self.events.iter().filter(|one| one.kind == "flow.opened") {
+            let names = text(event.body.get("credential")).unwrap_or_default();
+            let host = text(event.body.get("host")).unwrap_or_default();
+            for name in names.split(',').filter(|name| !name.is_empty()) {
+                *used.entry((name.to_owned(), host.clone())).or_default() += 1;
+            }
+        }
+        used::lines(&used)
+    }
+
     /// What was decided, by which profile.
     fn decided(&self) -> String {
         let by = self.chosen();
@@ -135,6 +150,9 @@ impl Story<'_> {
                 report.line("boundary", &line);
             }
             report.styled("outcome", &self.ended(), self.ended_style());
+            for used in self.used() {
+                report.line("used", &used);
+            }
             self.tell_attempts(&mut report);
             self.tell_denied(&mut report);
             for failed in self.failed() {

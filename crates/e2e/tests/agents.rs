@@ -1,5 +1,6 @@
-//! Agents at work, with a model that has its answers ready under the name of a real one:
-//! one turn runs a command, which makes a file and tries to reach somebody else.
+//! Agents at work, with a model that demands its key and has its answers ready under the name
+//! of a real one: a turn runs a command, which makes a file and tries to reach somebody else;
+//! another one tries to get hold of the key, or to send it away.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,10 +18,26 @@ use e2e::{Avoidable, Outcome, World, cache, is_root};
 
 const LONG: Duration = Duration::from_secs(300);
 const MODEL: &str = include_str!("agents/servers.py");
-const KEY: &str = "key-of-this-test";
+const SEARCH: &str = include_str!("credentials/search.py");
+const ATTACK: &str = include_str!("agents/attack.sh");
+const NAMES: &[&str] = &[
+    "api.openai.com",
+    "api.anthropic.com",
+    "generativelanguage.googleapis.com",
+    "example.com",
+    "other.example",
+];
+/// What the model demands.
+const KEY: &str = "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 /// What the model has the agent do.
 const COMMAND: &str = "echo made by an agent > made.txt; cat made.txt; \
                        curl -sS -m 60 http://example.com/ 2>&1 || echo kept in";
+
+/// What attacks meanwhile, and what waits for its end.
+const BEGIN: &str = "setsid sh attack.sh >/dev/null 2>&1 </dev/null & echo made by an agent > made.txt; \
+     cat made.txt; curl -sS -m 60 http://other.example/ 2>&1 || echo kept in";
+const WAIT: &str = "for one in $(seq 1 80); do tail -n 1 attack.out | grep -q OVER && break; \
+                    sleep 0.3; done; tail -n 1 attack.out";
 
 /// Where a package of npm lies in the cache, if this file of it is there.
 fn package(world: &World, file: &str) -> Option<PathBuf> {
@@ -43,20 +60,29 @@ enum Mode {
 }
 
 /// Runs an agent by a shell script, where the model is.
-fn at_work(world: &World, mode: Mode, options: &[&str], script: &str) -> Outcome {
+fn at_work(
+    world: &World,
+    mode: Mode,
+    commands: &[&str],
+    options: &[&str],
+    script: &str,
+) -> Outcome {
     let npm = cache().unwrap().join("npm");
-    let command = match mode {
-        Mode::Full => "\"$ATOLL\" run --keep \"$@\"".to_owned(),
-        Mode::Fence => {
-            let path = without_namespaces(world);
-            format!("'{}' run --keep \"$@\"", path.display())
-        }
+    world.write(world.top().join("real"), KEY);
+    world.write(world.top().join("search.py"), SEARCH);
+    let atoll = match mode {
+        Mode::Full => "$ATOLL".to_owned(),
+        Mode::Fence => without_namespaces(world).display().to_string(),
     };
-    let run = on_servers(world, MODEL, &["api.openai.com"], &command);
-    let run = run.env("COMMAND", COMMAND).env("OPENAI_API_KEY", KEY);
-    let run = run
-        .within(LONG)
-        .args(["sh", "--env", "OPENAI_API_KEY", "--ro"]);
+    // Nobody but Atoll has the key in its environment.
+    let command = format!(
+        "sh -c 'OPENAI_API_KEY=$(cat \"$REAL\"); export OPENAI_API_KEY; exec \"{atoll}\" run --keep \"$@\"' sh \"$@\""
+    );
+    let run = on_servers(world, MODEL, NAMES, &command);
+    let commands = serde_json::to_string(commands).unwrap();
+    let run = run.env("COMMANDS", commands);
+    let run = run.env("REAL", world.top().join("real"));
+    let run = run.within(LONG).args(["sh", "--ro"]);
     run.arg(npm)
         .args(options)
         .args(["--", "sh", "-c", script])
@@ -68,7 +94,7 @@ fn check(world: &World, mode: Mode, outcome: &Outcome) {
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
     assert!(outcome.out().contains("ALL IS DONE"), "{what}");
-    // The model was asked with the key, by its own name, and heard what the command said.
+    // The model was asked with the real key, by its own name, and heard what the command said.
     let asked = format!("Bearer {KEY}");
     assert!(
         requests
@@ -96,16 +122,134 @@ fn check(world: &World, mode: Mode, outcome: &Outcome) {
         "{opened:?}"
     );
     let refused = events(world, "flow.refused");
+    let kept_in = ["example.com", "other.example"].map(serde_json::Value::from);
     assert!(
-        refused.iter().any(|one| one["host"] == "example.com"),
+        refused.iter().any(|one| kept_in.contains(&one["host"])),
         "{refused:?}"
     );
+    assert!(!what.contains(KEY) || requests.contains(KEY), "{what}");
+    assert!(
+        !outcome.out().contains(KEY) && !outcome.err().contains(KEY),
+        "{what}"
+    );
+}
+
+/// What holds besides after an attack on the key.
+fn check_attack(world: &World, mode: Mode, outcome: &Outcome) {
+    check(world, mode, outcome);
+    let top = world.top();
+    let read = |name: &str| {
+        let whole = fs::read(top.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&whole).into_owned()
+    };
+    let requests = read("internet/requests");
+    assert!(requests.contains("ATTACK OVER"), "{outcome}\n{requests}");
+    let recorded = read("internet/recorded");
+    let searched = read("searched");
+    let what = format!("{outcome}\nRECORDED\n{recorded}\nSEARCHED\n{searched}");
+    // Who records was reached by what may reach it, and by nothing with the key.
+    assert!(recorded.contains("control-was-heard"), "{what}");
+    let placeholder = searched_placeholder(world);
+    assert!(placeholder.starts_with("sk-proj-") && placeholder.len() == KEY.len());
+    for form in forms(world, KEY) {
+        assert!(!recorded.contains(&form), "{form}\n{what}");
+    }
+    for line in recorded
+        .lines()
+        .filter(|line| line.contains(": ") || line.contains("HTTP/1"))
+    {
+        assert!(!line.contains(&placeholder), "{line}\n{what}");
+    }
+    let asked = read("internet/asked").to_ascii_lowercase();
+    assert!(asked.contains("example.com"), "{asked}");
+    assert!(!asked.contains("sk-proj-"), "{asked}");
+    // Nobody but the process that puts it in holds it, of all that the run consists of.
+    let has = |line: &str| searched.lines().any(|one| one == line);
+    for process in ["atoll", "atoll-egress", "atoll-jail"] {
+        assert!(has(&format!("read {process}")), "{process}: {what}");
+    }
+    let holders = searched.lines().filter(|line| line.starts_with("real "));
+    let of_carrier = match is_root() {
+        true => vec!["real atoll-egress memory"],
+        false => Vec::new(),
+    };
+    assert_eq!(holders.collect::<Vec<_>>(), of_carrier, "{what}");
+    assert!(is_root() || has("unread atoll-egress memory"), "{what}");
+    let of_agent = |line: &&str| line.starts_with("inside-key") && line.ends_with(" environment");
+    assert!(searched.lines().any(|line| of_agent(&line)), "{what}");
+    let mut find = world.host("grep").arg("-rlaF");
+    for form in forms(world, KEY) {
+        find = find.args(["-e", &form]);
+    }
+    let found = find.arg(top).run().out();
+    let own = ["/real", "/internet/requests"].map(|name| format!("{}{name}", top.display()));
+    let others = found
+        .lines()
+        .filter(|line| !own.iter().any(|own| own == line));
+    assert_eq!(others.collect::<Vec<_>>(), Vec::<&str>::new(), "{what}");
+    tells_the_story(world, outcome);
+}
+
+/// What the run's end and `atoll why` say of an attack.
+fn tells_the_story(world: &World, outcome: &Outcome) {
+    assert!(
+        outcome.err().contains("alert: the program tried"),
+        "{outcome}"
+    );
+    let why = world.atoll(["why", "last"]).run().success();
+    let told = why.out();
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "the placeholder of credential openai is in the header authorization",
+        "the placeholder of credential openai is in its query",
+        "the placeholder of credential openai is in its path",
+        "the placeholder of credential openai is in its name",
+        "the placeholder of credential openai is in a request that it is not for",
+        "its TLS names api.openai.com",
+        "reaching other.example: no rule allows it",
+    ] {
+        assert!(told.contains(said), "{said}: {why}");
+    }
+    let refused = events(world, "flow.refused");
+    let alerts = refused.iter().filter(|one| one["credential"] == "openai");
+    assert!(alerts.count() >= 10, "{refused:?}");
+}
+
+/// What stood for the key inside, as the attack found it.
+fn searched_placeholder(world: &World) -> String {
+    let shown = world.atoll(["diff", "last"]).run().success();
+    let at = shown
+        .out()
+        .find("sk-proj-")
+        .expect("it is among the changes");
+    let rest = shown.out()[at..].to_owned();
+    let is_of_it = |one: char| one.is_ascii_alphanumeric() || one == '-';
+    let end = rest.find(|one| !is_of_it(one)).unwrap_or(rest.len());
+    rest[..end].to_owned()
+}
+
+/// The forms in which a text is looked for; escaped for a URL or in JSON this one is as it is.
+fn forms(world: &World, text: &str) -> Vec<String> {
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut forms = vec![text.to_owned(), hex.clone(), hex.to_uppercase()];
+    for skip in 0..3 {
+        // What is the same wherever the text stands in what is encoded.
+        let part = &text[skip..skip + (text.len() - skip) / 3 * 3];
+        let encoded = world
+            .host("sh")
+            .args(["-c", "printf %s \"$1\" | base64 -w 0", "sh", part]);
+        forms.push(encoded.run().success().out().trim().to_owned());
+    }
+    assert!(forms.iter().all(|form| form.len() > 40), "{forms:?}");
+    forms
 }
 
 #[test]
 fn codex_works_with_a_model_that_its_profile_lets_it_reach() {
     let world = World::new("codex_works_with_a_model_that_its_profile_lets_it_reach");
-    codex(&world, Mode::Full);
+    if let Some(outcome) = codex(&world, Mode::Full, &[COMMAND], &[]) {
+        check(&world, Mode::Full, &outcome);
+    }
 }
 
 #[test]
@@ -114,19 +258,232 @@ fn codex_works_in_a_fence_too() {
     if is_root() {
         return world.skip("root always has namespaces", Avoidable::No);
     }
-    codex(&world, Mode::Fence);
+    if let Some(outcome) = codex(&world, Mode::Fence, &[COMMAND], &[]) {
+        check(&world, Mode::Fence, &outcome);
+        assert!(
+            outcome.err().contains(".codex can be read and not changed"),
+            "{outcome}"
+        );
+    }
 }
 
-fn codex(world: &World, mode: Mode) {
+/// The turns of an attack.
+fn attack(world: &World) -> Vec<&'static str> {
+    world.write("attack.sh", ATTACK);
+    [vec![BEGIN], vec![WAIT; 8]].concat()
+}
+
+const ALLOWED: [&str; 2] = ["--allow", "example.com"];
+
+#[test]
+fn codex_gets_hold_of_no_key_and_sends_none_away() {
+    let world = World::new("codex_gets_hold_of_no_key_and_sends_none_away");
+    if let Some(outcome) = codex(&world, Mode::Full, &attack(&world), &ALLOWED) {
+        check_attack(&world, Mode::Full, &outcome);
+    }
+}
+
+#[test]
+fn codex_gets_hold_of_no_key_in_a_fence() {
+    let world = World::new("codex_gets_hold_of_no_key_in_a_fence");
+    if is_root() {
+        return world.skip("root always has namespaces", Avoidable::No);
+    }
+    if let Some(outcome) = codex(&world, Mode::Fence, &attack(&world), &ALLOWED) {
+        check_attack(&world, Mode::Fence, &outcome);
+    }
+}
+
+#[test]
+fn opencode_gets_hold_of_no_key_and_sends_none_away() {
+    let world = World::new("opencode_gets_hold_of_no_key_and_sends_none_away");
+    if let Some(outcome) = opencode(&world, Mode::Full, &attack(&world), &ALLOWED) {
+        check_attack(&world, Mode::Full, &outcome);
+    }
+}
+
+/// The blocks of a page that begin like this.
+fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
+    let blocks = page.split(kind).skip(1);
+    blocks
+        .map(|block| block.split("```").next().unwrap())
+        .collect()
+}
+
+/// What the page on an agent tells people to type, where the model is; and its profile.
+fn page_works(world: &World, agent: &str, program: &str) {
     if !is_possible(world, &["openssl", "node"]) {
         return;
     }
-    let Some(codex) = package(world, "@openai/codex/bin/codex.js") else {
+    let Some(installed) = package(world, program) else {
         return;
     };
+    let project = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../..");
+    let page = fs::read_to_string(project.join(format!("docs/agents/{agent}.md"))).unwrap();
+    for block in blocks(&page, "```toml") {
+        world.profile("example", block);
+        let shown = world.atoll(["profile", "show", "example"]).run().success();
+        assert!(
+            shown
+                .out()
+                .contains(&format!("extends: rust, python, node, {agent}")),
+            "{shown}"
+        );
+        std::fs::remove_file(world.config().join("atoll/profiles/example.toml")).unwrap();
+    }
+    // It is installed where programs of the person are.
+    let npm = cache().unwrap().join("npm");
+    let shown =
+        format!("extends = [\"{agent}\"]\ncommands = [\"{agent}\"]\n[files]\nread = [{npm:?}]\n");
+    world.profile(agent, &shown);
+    world.write(world.top().join("real"), KEY);
+    let typed = blocks(&page, "```console").concat();
+    let lines = typed.lines().filter_map(|line| line.strip_prefix("$ "));
+    let lines: Vec<String> = lines
+        .map(|line| match line.strip_suffix("=sk-…") {
+            Some(export) => format!("{export}=$(cat \"$REAL\")"),
+            None => line.to_owned(),
+        })
+        .collect();
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    let script = format!(
+        "set -e; atoll() {{ \"$ATOLL\" \"$@\"; }}; PATH='{}':$PATH; {}",
+        installed.parent().unwrap().display(),
+        lines.join("; ")
+    );
+    world.write(world.top().join("typed"), script);
+    let command = format!("sh '{}'", world.top().join("typed").display());
+    let run = on_servers(world, MODEL, NAMES, &command)
+        .env("COMMANDS", serde_json::to_string(&[COMMAND]).unwrap())
+        .env("REAL", world.top().join("real"))
+        .within(LONG);
+    let ended = run.run();
+    let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
+    let what = format!("{ended}\n{requests}");
+    assert_eq!(ended.code(), 0, "{what}");
+    for said in [
+        "ALL IS DONE",
+        "+made by an agent",
+        "reaching example.com: no rule allows it",
+    ] {
+        assert!(
+            ended.out().contains(said) || ended.err().contains(said),
+            "{said}: {what}"
+        );
+    }
+    assert!(
+        requests
+            .lines()
+            .any(|line| line.starts_with("POST ") && line.ends_with(KEY)),
+        "{what}"
+    );
+    assert_eq!(world.read("made.txt"), "made by an agent\n", "{what}");
+}
+
+#[test]
+fn the_page_on_codex_works() {
+    let world = World::new("the_page_on_codex_works");
+    // Its own models have tools of their own.
+    world.write(
+        world.home().join(".codex/config.toml"),
+        "model = \"scripted\"\n",
+    );
+    page_works(&world, "codex", ".bin/codex");
+}
+
+#[test]
+fn the_page_on_opencode_works() {
+    let world = World::new("the_page_on_opencode_works");
+    page_works(&world, "opencode", &opencode_program());
+}
+
+#[test]
+fn the_page_on_gemini_works() {
+    let world = World::new("the_page_on_gemini_works");
+    page_works(&world, "gemini", ".bin/gemini");
+}
+
+/// Its licence lets nobody hand it on: who runs the tests puts it into the cache, or does
+/// without this one.
+#[test]
+fn the_page_on_claude_code_works() {
+    let world = World::new("the_page_on_claude_code_works");
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x64",
+    };
+    let file = format!("@anthropic-ai/claude-code-linux-{architecture}/claude");
+    let installed = cache().map(|cache| cache.join("npm/node_modules").join(&file));
+    if !installed.is_some_and(|installed| installed.is_file()) {
+        let reason = "Claude Code is not in ATOLL_TEST_CACHE, and is not to be handed on";
+        return world.skip(reason, Avoidable::No);
+    }
+    page_works(&world, "claude", &file);
+}
+
+#[test]
+fn the_key_of_an_agent_need_not_be_there_and_never_goes_in() {
+    let world = World::new("the_key_of_an_agent_need_not_be_there_and_never_goes_in");
+    let script =
+        "echo \"key=${OPENAI_API_KEY-none}\"; cat /proc/*/environ | grep -c r3alK3yOf; true";
+    let run = [
+        "run",
+        "--discard",
+        "--profile",
+        "codex",
+        "--env",
+        "OPENAI_API_KEY",
+    ];
+    let run = || world.atoll(run).args(["--", "sh", "-c", script]);
+    let real = run().env("OPENAI_API_KEY", KEY).run().success();
+    assert!(real.out().starts_with("key=sk-proj-"), "{real}");
+    assert!(real.out().ends_with("\n0\n"), "{real}");
+    for unset in [run(), run().env("OPENAI_API_KEY", "")] {
+        let unset = unset.run().success();
+        assert_eq!(unset.out(), "key=none\n0\n", "{unset}");
+        assert!(!unset.err().contains("credential"), "{unset}");
+    }
+    let short = run().env("OPENAI_API_KEY", "a-short-one").run().success();
+    assert_eq!(short.out(), "key=none\n0\n", "{short}");
+    let _ = short.says([
+        "credential openai is left out",
+        "OPENAI_API_KEY",
+        "shorter than 16",
+    ]);
+    // Without `optional` it has to be there; with it, all else still has to be right.
+    for (further, said) in [("", "~/key cannot be read"), ("optional = true\n", "")] {
+        let text = format!(
+            "[credential.a]\nsource = {{ file = \"~/key\" }}\nto = \"example.com\"\n\
+             place = {{ header = \"x-key\" }}\nvariable = \"KEY\"\n{further}"
+        );
+        world.profile("of-a-file", &text);
+        let run = || {
+            let run = world.run(
+                ["--discard", "--profile", "of-a-file"],
+                "echo \"${KEY-none}\"",
+            );
+            run.run()
+        };
+        if said.is_empty() {
+            assert_eq!(run().success().out(), "none\n");
+            std::fs::create_dir(world.home().join("key")).unwrap();
+        }
+        let failed = run();
+        let said = said.replace('~', &world.home().display().to_string());
+        assert!(!failed.out().contains("none"), "{failed}");
+        assert!(failed.err().contains(&said), "{failed}");
+    }
+}
+
+fn codex(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Option<Outcome> {
+    if !is_possible(world, &["openssl", "node"]) {
+        return None;
+    }
+    let codex = package(world, "@openai/codex/bin/codex.js")?;
     let settings = "model = \"scripted\"\nmodel_provider = \"openai-by-key\"\n\
                     [model_providers.openai-by-key]\nname = \"openai\"\nbase_url = \"https://api.openai.com/v1\"\n\
-                    env_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\nsupports_websockets = false\n";
+                    env_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\nsupports_websockets = false\n\
+                    [shell_environment_policy]\ninherit = \"all\"\nignore_default_excludes = true\n";
     world.write(world.home().join(".codex/config.toml"), settings);
     // In a fence what a profile gives in a layer can only be read, and Codex writes there.
     let own = match mode {
@@ -137,16 +494,14 @@ fn codex(world: &World, mode: Mode) {
         "{own}node '{}' exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox 'do the work'",
         codex.display()
     );
-    let outcome = at_work(world, mode, &["--profile", "codex"], &script);
-    check(world, mode, &outcome);
-    let is_told = outcome.err().contains(".codex can be read and not changed");
-    assert_eq!(is_told, mode == Mode::Fence, "{outcome}");
+    let options = [&["--profile", "codex"], further].concat();
+    Some(at_work(world, mode, commands, &options, &script))
 }
 
 #[test]
 fn opencode_works_with_a_model_that_its_profile_lets_it_reach() {
     let world = World::new("opencode_works_with_a_model_that_its_profile_lets_it_reach");
-    if let Some(outcome) = opencode(&world, Mode::Full) {
+    if let Some(outcome) = opencode(&world, Mode::Full, &[COMMAND], &[]) {
         check(&world, Mode::Full, &outcome);
     }
 }
@@ -157,7 +512,7 @@ fn opencode_aborts_in_a_fence_and_it_is_told_why() {
     if is_root() {
         return world.skip("root always has namespaces", Avoidable::No);
     }
-    let Some(outcome) = opencode(&world, Mode::Fence) else {
+    let Some(outcome) = opencode(&world, Mode::Fence, &[COMMAND], &[]) else {
         return;
     };
     assert!(!outcome.out().contains("ALL IS DONE"), "{outcome}");
@@ -169,16 +524,11 @@ fn opencode_aborts_in_a_fence_and_it_is_told_why() {
     ]);
 }
 
-fn opencode(world: &World, mode: Mode) -> Option<Outcome> {
+fn opencode(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Option<Outcome> {
     if !is_possible(world, &["openssl"]) {
         return None;
     }
-    let architecture = match std::env::consts::ARCH {
-        "aarch64" => "arm64",
-        _ => "x64",
-    };
-    let file = format!("opencode-linux-{architecture}/bin/opencode");
-    let opencode = package(world, &file)?;
+    let opencode = package(world, &opencode_program())?;
     let settings = r#"{"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted",
         "options": {"baseURL": "https://api.openai.com/v1", "apiKey": "{env:OPENAI_API_KEY}"},
         "models": {"model": {"name": "model"}}}}, "permission": {"bash": "allow"}}"#;
@@ -195,5 +545,15 @@ fn opencode(world: &World, mode: Mode) -> Option<Outcome> {
         "--env",
         "OPENCODE_DISABLE_AUTOUPDATE=1",
     ];
-    Some(at_work(world, mode, &options, &script))
+    let options = [&options, further].concat();
+    Some(at_work(world, mode, commands, &options, &script))
+}
+
+/// Where OpenCode's program lies among the packages of npm.
+fn opencode_program() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x64",
+    };
+    format!("opencode-linux-{architecture}/bin/opencode")
 }

@@ -340,6 +340,14 @@ fn npm_takes_a_release_that_is_old_enough() {
         let versions: Vec<String> = outcome.out().lines().map(str::to_owned).collect();
         assert_eq!(versions.join(" "), expected, "{network}: {outcome}");
     }
+    // What npm itself leaves out is told of where it fails.
+    let install = "npm install --no-audit --no-fund --cache cache aged@1.1.0";
+    let outcome = online(&world, DENIED, &[], install);
+    assert_ne!(outcome.code(), 0, "{outcome}");
+    assert!(outcome.err().contains("ETARGET"), "{outcome}");
+    let _ = outcome.says(["npm chooses among releases of at least 7 days ago"]);
+    let outcome = online(&world, FREE, &[], install).success();
+    assert!(!outcome.err().contains("npm chooses"), "{outcome}");
 }
 
 #[test]

@@ -248,6 +248,15 @@ fn what_the_page_on_the_network_writes_is_a_profile() {
         let run = format!("atoll run --discard {option} '{host}' -- echo fine");
         assert_eq!(shell(&world, &run), "fine\n", "{host}");
     }
+    // What else stands there is a profile as well.
+    let blocks = text.split("```toml").skip(3);
+    let blocks: Vec<_> = blocks.filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() >= 4, "{blocks:?}");
+    for block in blocks {
+        world.profile("further", block);
+        let told = shell(&world, "atoll profile show further");
+        assert!(told.contains("[network]"), "{block}: {told}");
+    }
 }
 
 #[test]
@@ -259,6 +268,16 @@ fn the_commands_about_credentials_work() {
     world.profile("example", block);
     let told = shell(&world, "atoll profile show example");
     for line in ["[credential.github]", "paths = [\"/repos/**\"]"] {
+        assert!(told.contains(line), "{line} is not in {told}");
+    }
+    let block = text
+        .split("```toml")
+        .nth(2)
+        .expect("it has one of an agent");
+    let block = block.split("```").next().expect("it ends");
+    world.profile("of-an-agent", block);
+    let told = shell(&world, "atoll profile show of-an-agent");
+    for line in ["to = [\"models.example.com:443\"]", "[credential.codex]"] {
         assert!(told.contains(line), "{line} is not in {told}");
     }
     let block = text.split("```console").nth(1).expect("it has commands");
@@ -280,6 +299,28 @@ fn the_commands_about_credentials_work() {
 }
 
 #[test]
+fn what_the_page_on_git_writes_is_a_profile() {
+    let world = World::new("what_the_page_on_git_writes_is_a_profile");
+    let text = document("docs/git.md");
+    let blocks: Vec<&str> = text.split("```toml").skip(1).collect();
+    assert_eq!(blocks.len(), 2);
+    for (block, lines) in blocks.into_iter().zip([
+        &["[credential.github]", "https-for-ssh = ["][..],
+        &["[ssh.github]", "sign-commits = true", "host-keys = ["],
+    ]) {
+        let block = block.split("```").next().expect("it ends");
+        world.profile("example", block);
+        let told = shell(&world, "atoll profile show example");
+        for line in lines {
+            assert!(told.contains(line), "{line} is not in {told}");
+        }
+        // What is shown can be pasted.
+        world.profile("pasted", &told);
+        assert!(shell(&world, "atoll profile show pasted").contains(lines[0]));
+    }
+}
+
+#[test]
 fn every_command_that_documents_name_exists() {
     let world = World::new("every_command_that_documents_name_exists");
     let mut seen = std::collections::BTreeSet::new();
@@ -296,6 +337,11 @@ fn every_command_that_documents_name_exists() {
         "docs/trust.md",
         "docs/secrets.md",
         "docs/credentials.md",
+        "docs/git.md",
+        "docs/agents/codex.md",
+        "docs/agents/claude.md",
+        "docs/agents/opencode.md",
+        "docs/agents/gemini.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();

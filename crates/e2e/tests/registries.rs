@@ -73,14 +73,10 @@ fn further(world: &World, host: &str) -> Option<Vec<String>> {
 /// The same by the age of its release, which its registry tells: old enough, and not.
 fn aged(world: &World, registry: &Registry, options: &[String], script: &str) {
     let preset = registry.preset;
-    if preset == "cargo" {
-        let config = ["-sS", "-m", "20", "https://index.crates.io/config.json"];
-        let told = world.host("curl").args(config).run().out();
-        if !told.contains("\"https://static.crates.io/crates\"") {
-            // No part of what this test is about: ages.rs has an index of its own.
-            println!("crates come from a mirror here, whose files have no known age");
-            return;
-        }
+    if preset == "cargo" && is_mirrored(world) {
+        // No part of what this test is about: ages.rs has an index of its own.
+        println!("crates come from a mirror here, whose files have no known age");
+        return;
     }
     for (age, expected) in [("7d", registry.version), ("36500d", "")] {
         let rule = format!("{{ registry = \"{preset}\", minimum-age = \"{age}\" }}");
@@ -100,6 +96,69 @@ fn aged(world: &World, registry: &Registry, options: &[String], script: &str) {
         };
         let count = refused.iter().filter(|one| is_young(one)).count();
         assert_eq!(count > 0, expected.is_empty(), "{preset} {age}: {outcome}");
+    }
+}
+
+/// Whether crates come from elsewhere than their registry's own host.
+fn is_mirrored(world: &World) -> bool {
+    let config = ["-sS", "-m", "20", "https://index.crates.io/config.json"];
+    let told = world.host("curl").args(config).run().out();
+    !told.contains("\"https://static.crates.io/crates\"")
+}
+
+/// The same by a lock file of the workspace: one that names its release, and one that names
+/// another one.
+fn locked(world: &World, registry: &Registry, options: &[String], script: &str) {
+    let Registry {
+        preset, version, ..
+    } = registry;
+    if *preset == "cargo" && is_mirrored(world) {
+        println!("crates come from a mirror here, whose files are of no known release");
+        return;
+    }
+    for (named, expected) in [(*version, *version), ("0.0.1", "")] {
+        let (file, text) = match *preset {
+            "pip" => ("requirements.txt", format!("six=={named}\n")),
+            "npm" => (
+                "npm-shrinkwrap.json",
+                format!(
+                    "{{\"lockfileVersion\":3,\"packages\":{{\"node_modules/left-pad\":{{\"version\":\"{named}\"}}}}}}"
+                ),
+            ),
+            _ => (
+                "Cargo.lock",
+                format!(
+                    "[[package]]\nname = 'itoa'\nversion = '{named}'\nsource = 'registry+https://github.com/rust-lang/crates.io-index'\n"
+                ),
+            ),
+        };
+        world.write(file, text);
+        let rule = format!("{{ registry = \"{preset}\", lock = \"{file}\" }}");
+        world.profile("locked", &format!("[network]\nallow = [{rule}]\n"));
+        let of_profile = ["--profile".to_owned(), "locked".to_owned()];
+        // What is tried is a download, whatever the program makes of the file.
+        let script = format!("rm {file}; {script}; true");
+        let outcome = world
+            .run([options, &of_profile].concat(), &script)
+            .within(LONG)
+            .run();
+        assert_eq!(
+            outcome.out().trim(),
+            expected,
+            "{preset} {named}: {outcome}"
+        );
+        let refused = events(world, "flow.refused");
+        let is_unlocked = |one: &serde_json::Value| {
+            let why = one["why"].as_str().unwrap_or_default();
+            why.contains(version) && why.contains(&format!("by the lock file {file}"))
+        };
+        let count = refused.iter().filter(|one| is_unlocked(one)).count();
+        assert_eq!(
+            count > 0,
+            expected.is_empty(),
+            "{preset} {named}: {outcome}"
+        );
+        std::fs::remove_file(world.path(file)).unwrap();
     }
 }
 
@@ -142,6 +201,7 @@ fn packages_come_from_their_registries_and_nothing_is_published_slow() {
             options.extend(["--ro".to_owned(), toolchain]);
         }
         aged(&world, registry, &options, &script);
+        locked(&world, registry, &options, &script);
         options.extend(["--preset".to_owned(), (*preset).to_owned()]);
         let script = format!(
             "{script}; curl -sS -o /dev/null -w '%{{http_code}}\\n' -X PUT -d x https://{}/a",

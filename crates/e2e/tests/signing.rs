@@ -39,6 +39,14 @@ source = { environment = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SES
 to = ["s3.eu-west-1.amazonaws.com", "dynamodb.eu-west-1.amazonaws.com"]
 place = { sigv4 = { region = "eu-west-1", service = ["s3", "dynamodb"] } }
 "#;
+/// One for a field of bodies at one of those hosts.
+const FIELD: &str = r#"
+[credential.field]
+source = { environment = "FIELD_KEY" }
+to = "dynamodb.eu-west-1.amazonaws.com"
+place = { body = "key" }
+"#;
+const REAL_FIELD: &str = "f13ldK3yOfTh1sT3stWh1chN0bodyM4yS33";
 /// AWS's programs inside.
 const AWS: &str = "export PYTHONDONTWRITEBYTECODE=1 AWS_CONFIG_FILE=$PWD/config; \
     printf '[default]\\ns3 =\\n  addressing_style = path\\n  signature_version = s3v4\\n' >config; \
@@ -83,6 +91,7 @@ fn online(world: &World, script: &str) -> Outcome {
          export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
     let run = on_servers(world, SERVERS, NAMES, command);
     let run = run.env("KEYS", world.top().join("keys"));
+    let run = run.env("FIELD_KEY", REAL_FIELD);
     let script = format!("export PYTHONPATH='{site}'; {AWS}{script}");
     run.args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
         .arg(script)
@@ -103,6 +112,7 @@ fn programs_of_aws_sign_with_placeholders_and_are_served() {
     let boto = "import boto3, sys; s3 = boto3.client('s3'); \
         s3.put_object(Bucket='bucket', Key='a b+c/\\u00e9', Body=b'from boto3' * 1000); \
         print(len(s3.get_object(Bucket='bucket', Key='a b+c/\\u00e9')['Body'].read())); \
+        print('range', len(s3.get_object(Bucket='bucket', Key='a b+c/\\u00e9', Range='bytes=0-3')['Body'].read())); \
         big = 'x' * 300000; \
         print(boto3.client('dynamodb').list_tables(ExclusiveStartTableName=big)['TableNames'])";
     let script = format!(
@@ -120,6 +130,7 @@ fn programs_of_aws_sign_with_placeholders_and_are_served() {
         "03:04:05 welcome",
         "\"welcome\"",
         "10000\n",
+        "range 10000\n",
         "['welcome', '3000",
     ] {
         assert!(out.contains(said), "{said}: {outcome}\n{reached}");
@@ -152,7 +163,7 @@ fn programs_of_aws_sign_with_placeholders_and_are_served() {
 #[test]
 fn a_signature_of_anything_else_reaches_nobody() {
     let name = "a_signature_of_anything_else_reaches_nobody";
-    let Some(world) = world(name, KEY) else {
+    let Some(world) = world(name, &format!("{KEY}{FIELD}")) else {
         return;
     };
     let attacks = world.top().join("attacks.py");
@@ -160,11 +171,10 @@ fn a_signature_of_anything_else_reaches_nobody() {
     let script = "python3 attacks.py; aws sts get-caller-identity --region us-east-1; echo over";
     let outcome = online(&world, script).success();
     let (out, reached) = (outcome.out(), requests(&world));
-    let rows: Vec<&str> = ATTACKS
-        .lines()
-        .filter_map(|line| line.strip_prefix("send(\"")?.split('"').next())
-        .collect();
-    assert!(rows.len() > 30, "{rows:?}");
+    let sent = |line: &'static str| line.split_once("send(\"")?.1.split('"').next();
+    let mut rows: Vec<&str> = ATTACKS.lines().filter_map(sent).collect();
+    assert!(rows.len() > 35, "{rows:?}");
+    rows.extend(["id-in-body", "secret-in-body", "token-in-body"]);
     for row in &rows {
         let line = out
             .lines()
@@ -172,21 +182,39 @@ fn a_signature_of_anything_else_reaches_nobody() {
         let line = line.unwrap_or_else(|| panic!("{row}: {outcome}"));
         let is_control = row.starts_with("control-");
         assert_eq!(line.contains(" 200 "), is_control, "{line}\n{reached}");
+        let name = match *row {
+            "field-in-body" => "field is in the body of a request that is signed",
+            _ => "aws",
+        };
         assert_eq!(
-            line.contains("403 the placeholder of credential aws"),
+            line.contains(&format!("403 the placeholder of credential {name}")),
             !is_control,
             "{line}\n{reached}"
         );
         let was_there = reached.contains(&format!("/{row}"));
         assert_eq!(was_there, is_control, "{row}: {reached}");
     }
+    // What is dropped is not signed, and each value of the key is masked.
+    let mut lines = reached.lines();
+    let whole = lines.find(|line| line.contains("/control-range"));
+    assert!(!whole.unwrap().contains("bytes=0-3"), "{reached}");
+    assert!(out.contains("comes-back True True"), "{outcome}");
+    for real in [REAL[0], REAL[1], REAL[2], REAL_FIELD] {
+        assert!(!out.contains(real), "{outcome}");
+    }
+    assert!(!reached.contains(REAL_FIELD), "{reached}");
     // Another service, though its host may be reached.
     assert!(!reached.contains("sts."), "{reached}\n{outcome}");
     assert!(!reached.contains("WRONG "), "{reached}");
     assert!(out.contains("over"), "{outcome}");
     let refused = events(&world, "flow.refused");
-    let alerts = refused.iter().filter(|one| one["credential"] == "aws");
-    assert!(alerts.count() > rows.len() - 5, "{refused:?}");
+    let names = ["aws", "field"];
+    let is_alert = |one: &&serde_json::Value| names.iter().any(|name| one["credential"] == *name);
+    let attacks = rows.iter().filter(|row| !row.starts_with("control-"));
+    assert!(
+        refused.iter().filter(is_alert).count() >= attacks.count(),
+        "{refused:?}"
+    );
     assert!(outcome.err().contains("alert"), "{outcome}");
 }
 
@@ -241,4 +269,36 @@ fn a_key_that_signs_comes_from_a_profile_of_aws_and_from_the_vault() {
     let reached = requests(&world);
     assert!(outcome.out().contains("welcome"), "{outcome}\n{reached}");
     assert!(!outcome.out().contains(id), "{outcome}");
+}
+
+#[test]
+fn half_a_key_lets_nothing_start_and_an_optional_one_need_not_be_there() {
+    let name = "half_a_key_lets_nothing_start_and_an_optional_one_need_not_be_there";
+    let world = World::new(name);
+    world.profile("bound", &format!("{RULES}{KEY}optional = true\n"));
+    let script = "echo \"id ${AWS_ACCESS_KEY_ID-none} ${AWS_SECRET_ACCESS_KEY-none}\"";
+    let [id, secret, token] = REAL;
+    let run = |there: &[(&str, &str)]| {
+        let run = world.run(["--discard", "--profile", "bound"], script);
+        let with = |run: e2e::Invocation, (name, value): &(&str, &str)| run.env(name, value);
+        there.iter().fold(run, with).run()
+    };
+    let key = [("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", secret)];
+    assert_eq!(run(&[]).success().out(), "id none none\n");
+    let there = run(&key).success();
+    assert!(there.out().starts_with("id ASIA"), "{there}");
+    assert!(
+        !there.out().contains(id) && !there.out().contains("none"),
+        "{there}"
+    );
+    for half in [&key[..1], &key[1..], &[("AWS_SESSION_TOKEN", token)]] {
+        let failed = run(half).expect_status(125);
+        failed.is_clear_error(["credential aws cannot be read from", "is not set"]);
+    }
+    let unfit = run(&[
+        ("AWS_ACCESS_KEY_ID", secret),
+        ("AWS_SECRET_ACCESS_KEY", secret),
+    ]);
+    let unfit = unfit.expect_status(125);
+    unfit.is_clear_error(["it is no id of a key that signs"]);
 }

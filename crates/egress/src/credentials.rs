@@ -1,24 +1,52 @@
 //! What no sandbox holds: the values of credentials, what stands inside for each, and
 //! where they are put in.
 
+mod answer;
+mod command;
+pub(crate) mod fetch;
+
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use atoll_model::network::{
-    Binding, CREDENTIAL_BYTES_MAX, CredentialName, HostPart, Network, Part, Place, Placeholder,
+    Binding, CREDENTIAL_BYTES_MAX, CredentialName, Fetched, HostPart, Network, Part, Place,
+    Placeholder, Request as Judged,
 };
 use atoll_sys::socket;
 use hyper::HeaderMap;
+use zeroize::Zeroizing;
 
-use crate::secret::{self, Masks, Secret};
+use self::fetch::Source;
+use crate::secret::{self, Masks, Placeholders, Secret};
+
+/// How many values of one credential are masked: the one in use, and those before it.
+const MASKED_MAX: usize = 4;
 
 /// The credentials of one sandbox.
 #[derive(Default)]
 pub(crate) struct Credentials {
     held: Vec<Held>,
-    /// What makes of their values in answers the placeholders again.
+    masked: RwLock<Masked>,
+    /// What stands for them, to be found in what leaves; numbered as they are held.
+    placeholders: Option<Placeholders>,
+}
+
+/// What is masked.
+#[derive(Default)]
+struct Masked {
+    values: Vec<MaskedValue>,
+    /// What makes of these in answers what stands for each.
     masks: Option<Masks>,
+}
+
+/// A real value: whose, and what is shown in its place.
+struct MaskedValue {
+    index: usize,
+    secret: Arc<Secret>,
+    standing: Vec<u8>,
 }
 
 /// One of them.
@@ -28,7 +56,15 @@ pub(crate) struct Held {
     pub(crate) part: Part,
     /// What stands for it inside: printable ASCII.
     pub(crate) placeholder: String,
-    real: Secret,
+    value: Value,
+}
+
+/// What it is: printable ASCII.
+enum Value {
+    /// Known from the beginning.
+    Given(Arc<Secret>),
+    /// Fetched when it is needed.
+    Fetched(Source),
 }
 
 impl fmt::Debug for Credentials {
@@ -48,37 +84,48 @@ impl Held {
         &self.binding.name
     }
 
-    /// What it is: printable ASCII.
-    pub(crate) fn real(&self) -> &[u8] {
-        self.real.expose()
+    /// Whether it is put into the body of this request.
+    pub(crate) fn is_for_body(&self, judged: &Judged<'_>) -> bool {
+        matches!(self.binding.place, Place::Body(_)) && self.binding.holds(judged)
+    }
+
+    /// What it is, where that is known from the beginning.
+    pub(crate) fn given(&self) -> Option<&Arc<Secret>> {
+        match &self.value {
+            Value::Given(secret) => Some(secret),
+            Value::Fetched(_) => None,
+        }
     }
 }
 
 impl Credentials {
-    /// Takes the values that wait on a socket, a message for each of these, in their order.
+    /// Takes the values that wait on a socket, a message for each of these that is there
+    /// already, in their order.
     pub(crate) fn receive(
         network: &Network,
         placeholders: Vec<Placeholder>,
+        fetched: &[Fetched],
         values: Option<OwnedFd>,
     ) -> io::Result<Self> {
         let mut held = Vec::with_capacity(placeholders.len());
         let missing = || io::Error::from(io::ErrorKind::InvalidData);
         for placeholder in placeholders {
-            let values = values.as_ref().ok_or_else(missing)?;
             let mut bindings = network.credentials.iter();
             let binding = bindings.find(|one| one.name == placeholder.name);
-            let mut real = vec![0_u8; CREDENTIAL_BYTES_MAX];
-            let (got, _) = socket::receive(values.as_fd(), &mut real)?;
-            real.truncate(got);
-            let real = Secret::new(real)?;
+            let value = match fetched.iter().find(|one| one.name == placeholder.name) {
+                Some(fetched) => Value::Fetched(Source::new(fetched.by.clone())),
+                None => Value::Given(Arc::new(taken(values.as_ref().ok_or_else(missing)?)?)),
+            };
             let one = Held {
                 binding: binding.ok_or_else(missing)?.clone(),
                 part: placeholder.part,
                 placeholder: placeholder.text,
-                real,
+                value,
             };
             let signs = matches!(one.binding.place, Place::SigV4(_));
-            if one.real().is_empty() || one.placeholder.is_empty() || signs == one.part.is_whole() {
+            // What signs has to be there for each of its values.
+            let is_fit = one.part.is_whole() != signs && (one.given().is_some() || !signs);
+            if one.placeholder.is_empty() || !is_fit {
                 return Err(missing());
             }
             held.push(one);
@@ -90,23 +137,108 @@ impl Credentials {
         if held.is_empty() {
             return Ok(Self::default());
         }
-        let mut pairs = Vec::with_capacity(held.len());
-        for one in &held {
-            let secret = Secret::new(one.real().to_vec())?;
-            pairs.push((secret, one.placeholder.as_bytes().to_vec()));
-        }
-        let masks = Masks::new(pairs).map_err(io::Error::other)?;
+        let texts = held.iter().map(|one| one.placeholder.clone().into_bytes());
+        let placeholders = Placeholders::new(texts.collect()).map_err(io::Error::other)?;
+        let given = held.iter().enumerate().filter_map(|(index, one)| {
+            Some(MaskedValue {
+                index,
+                secret: Arc::clone(one.given()?),
+                standing: one.placeholder.as_bytes().to_vec(),
+            })
+        });
+        let mut masked = Masked {
+            values: given.collect(),
+            masks: None,
+        };
+        masked.build().map_err(io::Error::other)?;
         Ok(Self {
             held,
-            masks: Some(masks),
+            masked: RwLock::new(masked),
+            placeholders: Some(placeholders),
         })
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// What finds their placeholders, where there are any.
+    pub(crate) fn placeholders(&self) -> Option<&Placeholders> {
+        self.placeholders.as_ref()
     }
 
     /// Makes of every real value in headers or trailers the placeholder again.
     pub(crate) fn mask(&self, headers: &mut HeaderMap) {
-        if let Some(masks) = &self.masks {
+        if let Some(masks) = self.masks() {
             masks.headers(headers);
         }
+    }
+
+    /// What makes of the real values that there are by now the placeholders again.
+    pub(crate) fn masks(&self) -> Option<Masks> {
+        let masked = self.masked.read().unwrap_or_else(PoisonError::into_inner);
+        masked.masks.clone()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn masked_count(&self) -> usize {
+        self.masked.read().unwrap().values.len()
+    }
+
+    /// The name and source of one that is fetched.
+    pub(crate) fn source(&self, index: usize) -> Option<(&CredentialName, &Source)> {
+        let held = self.held.get(index)?;
+        match &held.value {
+            Value::Fetched(source) => Some((held.name(), source)),
+            Value::Given(_) => None,
+        }
+    }
+
+    /// Hears that a host has refused a value that was put in.
+    pub(crate) fn doubt(&self, index: usize, secret: &Arc<Secret>) {
+        if let Some((_, source)) = self.source(index) {
+            source.doubt(secret, SystemTime::now());
+        }
+    }
+
+    /// Takes up a value that was fetched, where it can be one: from here on it is masked.
+    ///
+    /// # Errors
+    /// Why it cannot; nothing of it is in the words.
+    pub(crate) fn accept(
+        &self,
+        index: usize,
+        value: Zeroizing<Vec<u8>>,
+    ) -> Result<Arc<Secret>, String> {
+        let is_plain = value.iter().all(|byte| (b' '..=b'~').contains(byte));
+        if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
+            return Err(format!(
+                "what it gives is not one line of printable ASCII, {CREDENTIAL_BYTES_MAX} bytes at most"
+            ));
+        }
+        let held = self.held.get(index).ok_or("there is none")?;
+        let stands = |one: &Held| holds(&value, one.placeholder.as_bytes());
+        if self.held.iter().any(stands) {
+            return Err("what it gives has a placeholder in it".to_owned());
+        }
+        let standing = standing_for(&value, held.placeholder.as_bytes())?;
+        let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
+        let mut values = masked.values.iter();
+        if let Some(same) = values.find(|one| one.secret.expose() == &value[..]) {
+            return match same.index == index {
+                true => Ok(Arc::clone(&same.secret)),
+                false => Err("what it gives is the value of another credential".to_owned()),
+            };
+        }
+        let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
+        let secret = Arc::new(secret);
+        masked.add(MaskedValue {
+            index,
+            secret: Arc::clone(&secret),
+            standing,
+        })?;
+        Ok(secret)
     }
 
     #[cfg(test)]
@@ -121,13 +253,17 @@ impl Credentials {
             binding,
             part,
             placeholder: placeholder.to_owned(),
-            real: Secret::new(real.as_bytes().to_vec()).unwrap(),
+            value: Value::Given(Arc::new(Secret::new(real.as_bytes().to_vec()).unwrap())),
         };
         Self::masked(held.into_iter().map(one).collect()).unwrap()
     }
 
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Held> {
         self.held.iter()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&Held> {
+        self.held.get(index)
     }
 
     /// The one whose placeholder is part of a host's name, which servers of names would be
@@ -151,6 +287,61 @@ impl Credentials {
         let name = held.name();
         let why = format!("the placeholder of credential {name} is in its name");
         Some((name.clone(), why))
+    }
+}
+
+impl Masked {
+    fn build(&mut self) -> Result<(), secret::Unfit> {
+        let mut pairs = Vec::with_capacity(self.values.len());
+        for one in &self.values {
+            let secret = Secret::new(one.secret.expose().to_vec())?;
+            pairs.push((secret, one.standing.clone()));
+        }
+        self.masks = match pairs.is_empty() {
+            true => None,
+            false => Some(Masks::new(pairs)?),
+        };
+        Ok(())
+    }
+
+    /// Has one masked too, in the place of the oldest of its credential where those are many.
+    fn add(&mut self, value: MaskedValue) -> Result<(), String> {
+        let index = value.index;
+        self.values.push(value);
+        if let Err(unfit) = self.build() {
+            self.values.pop();
+            return Err(unfit.to_string());
+        }
+        let mut its = self.values.iter().filter(|one| one.index == index);
+        if its.clone().count() > MASKED_MAX
+            && let Some(oldest) = its.next().map(|one| Arc::clone(&one.secret))
+        {
+            self.values.retain(|one| !Arc::ptr_eq(&one.secret, &oldest));
+            self.build().map_err(|unfit| unfit.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// What is shown in the place of a value: its placeholder where that is alike, or else
+/// another text, as long as the value.
+fn standing_for(value: &[u8], placeholder: &[u8]) -> Result<Vec<u8>, String> {
+    let other = disguise(value)?;
+    let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
+    match Masks::new(vec![(secret, placeholder.to_vec())]) {
+        Ok(_) => Ok(placeholder.to_vec()),
+        Err(_) => Ok(other),
+    }
+}
+
+/// The next value that waits on a socket.
+fn taken(values: &OwnedFd) -> io::Result<Secret> {
+    let mut real = vec![0_u8; CREDENTIAL_BYTES_MAX];
+    let (got, _) = socket::receive(values.as_fd(), &mut real)?;
+    real.truncate(got);
+    match got {
+        0 => Err(io::ErrorKind::InvalidData.into()),
+        _ => Secret::new(real),
     }
 }
 
@@ -203,6 +394,89 @@ mod tests {
         let made = disguise(b"550e8400-e29b-41d4-a716-446655440000").unwrap();
         assert!(!made.starts_with(b"550e8400-"), "{made:?}");
         assert!(disguise(b"password").unwrap_err().contains("shorter"));
+    }
+
+    /// One that is given, and one that is fetched.
+    fn two() -> Credentials {
+        let binding = |name: &str| Binding {
+            name: name.parse().unwrap(),
+            to: vec!["example.com:443".parse().unwrap()],
+            requests: atoll_model::network::Conditions::default(),
+            place: atoll_model::network::Place::Query("key".to_owned()),
+        };
+        let given = Secret::new(b"given-0123456789abcdef".to_vec()).unwrap();
+        let by = atoll_model::network::Fetch::Command { patience_s: 1 };
+        let held = vec![
+            Held {
+                binding: binding("given"),
+                part: Part::Whole,
+                placeholder: "given-fedcba9876543210".to_owned(),
+                value: Value::Given(Arc::new(given)),
+            },
+            Held {
+                binding: binding("fetched"),
+                part: Part::Whole,
+                placeholder: "ghp_0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
+                value: Value::Fetched(Source::new(by)),
+            },
+        ];
+        Credentials::masked(held).unwrap()
+    }
+
+    #[test]
+    fn a_value_that_is_fetched_is_masked_from_then_on_with_those_before_it() {
+        let credentials = two();
+        let shown = |text: &str| {
+            let masks = credentials.masks().unwrap();
+            let masked = masks.whole(text.as_bytes());
+            masked.map(|masked| String::from_utf8(masked).unwrap())
+        };
+        let alike = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+        assert_eq!(shown(alike), None);
+        let accept = |value: &str| {
+            let value = Zeroizing::new(value.as_bytes().to_vec());
+            credentials
+                .accept(1, value)
+                .map(|secret| secret.expose().to_vec())
+        };
+        assert_eq!(accept(alike), Ok(alike.as_bytes().to_vec()));
+        let placeholder = &credentials.held[1].placeholder;
+        assert_eq!(shown(alike).as_ref(), Some(placeholder));
+        // Another one as long as it is stands for what has another length.
+        for number in 0..10 {
+            let other = format!("token-of-another-length-{number}-r3alK3yOfTh1s");
+            assert!(accept(&other).is_ok());
+            assert_eq!(shown(&other).unwrap().len(), other.len());
+            assert_ne!(shown(&other).unwrap(), other);
+            let before = format!("token-of-another-length-{}-r3alK3yOfTh1s", number - 1);
+            assert_eq!(shown(&before).is_some(), number > 0);
+        }
+        assert_eq!(credentials.masked_count(), 1 + MASKED_MAX);
+        assert_eq!(shown(alike), None, "it is long ago");
+        assert!(shown("given-0123456789abcdef").is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_the_value_is_not_taken_up() {
+        let credentials = two();
+        let before = credentials.masked_count();
+        for (value, why) in [
+            ("s3cret".to_owned(), "shorter than 16"),
+            ("aaaaaaaaaaaaaaaaaaaaaaaa\n".to_owned(), "one line"),
+            ("x".repeat(CREDENTIAL_BYTES_MAX + 1), "one line"),
+            ("given-0123456789abcdef".to_owned(), "the value of another"),
+            ("given-fedcba9876543210".to_owned(), "a placeholder in it"),
+            (
+                format!("a{}b", credentials.held[1].placeholder),
+                "a placeholder in it",
+            ),
+        ] {
+            let said = credentials.accept(1, Zeroizing::new(value.clone().into_bytes()));
+            let said = said.err().unwrap();
+            assert!(said.contains(why), "{value}: {said}");
+            assert!(!said.contains(&value), "{said}");
+        }
+        assert_eq!(credentials.masked_count(), before);
     }
 
     #[test]

@@ -76,16 +76,50 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_poll,
 ];
 
+/// What the process that signs may: read, write, and end.
+const ALLOWED_TO_SIGNER: &[libc::c_long] = &[
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_close,
+    libc::SYS_futex,
+    libc::SYS_restart_syscall,
+    libc::SYS_brk,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_getrandom,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+];
+
+/// The filter of the process that signs.
+pub(crate) fn of_signer() -> Vec<Instruction> {
+    let refused = Errno::ACCESS.raw_os_error() as u16;
+    assemble(&allowed(ALLOWED_TO_SIGNER), refused)
+}
+
+fn allowed(calls: &[libc::c_long]) -> Vec<Rule> {
+    let rule = |call: &libc::c_long| Rule {
+        call: *call as u32,
+        action: Action::Allow,
+    };
+    calls.iter().map(rule).collect()
+}
+
 /// The filter.
 pub(crate) fn filter() -> Vec<Instruction> {
     let refused = Errno::ACCESS.raw_os_error() as u16;
-    let mut rules: Vec<Rule> = ALLOWED
-        .iter()
-        .map(|call| Rule {
-            call: *call as u32,
-            action: Action::Allow,
-        })
-        .collect();
+    let mut rules = allowed(ALLOWED);
     rules.push(Rule {
         call: libc::SYS_socket as u32,
         action: Action::If(on(0, u32::MAX, Test::In(FAMILIES), refused)),

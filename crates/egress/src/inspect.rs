@@ -4,6 +4,7 @@
 //! and begins anew towards the server, whose certificate is checked.
 
 mod answers;
+mod bodies;
 mod body;
 mod brake;
 mod certificates;
@@ -39,6 +40,7 @@ use crate::arrival::Arrival;
 use crate::hello::{self, Hello};
 use crate::tunnel::Wanted;
 pub(crate) use answers::{failure, refusal, unclear};
+pub(crate) use bodies::Memory;
 pub(crate) use body::Received as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
 pub(crate) use ending::serve as serve_1;
@@ -48,7 +50,6 @@ use limits::{
     STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
 use limits::{HEAD_BYTES_MAX, SILENCE_MAX};
-pub(crate) use upload::room as upload_room;
 use upstream::Key;
 pub(crate) use upstream::{Upstream, why_not};
 

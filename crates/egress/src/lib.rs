@@ -15,6 +15,7 @@ mod credentials;
 mod dial;
 mod dns;
 mod filter;
+mod given;
 mod handed;
 mod hello;
 mod inspect;
@@ -28,11 +29,13 @@ mod publish;
 mod refusals;
 mod resolve;
 pub mod secret;
+pub mod ssh;
 mod tunnel;
 mod vault;
 mod visitors;
 
 pub use credentials::disguise;
+pub use secret::text_of as placeholder_of;
 pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
 
 use std::io;
@@ -41,7 +44,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Network};
+use atoll_model::network::{
+    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Locks, Network,
+};
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
@@ -58,11 +63,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::credentials::Credentials;
-use crate::inspect::{CertificateError, Certificates, Releases, Trust, Upstream};
+use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Upstream};
 use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
 use crate::resolve::Unnamed;
+use crate::ssh::agent::Asked;
 use crate::visitors::Visitors;
 
 /// How many threads carry.
@@ -77,8 +83,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 const CONNECTIONS_MAX: usize = 4096;
 /// How many requests can be on their way at once, over all connections.
 const REQUESTS_MAX: usize = 2048;
-/// How long certificates of further authorities can be, bytes.
-const ROOTS_BYTES_MAX: usize = 2 << 20;
 /// How much memory this process may take, bytes: it is in no limit of the run's.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
@@ -128,14 +132,16 @@ struct Egress {
     upstream: Upstream,
     /// When packages were released, where rules ask for an age.
     releases: Releases,
+    /// What lock files named when the run started, where rules are about them.
+    locks: Locks,
     /// What is put into requests.
     credentials: Credentials,
     /// Who may come to published ports.
     visitors: Visitors,
     /// For requests that are on their way.
     room: Arc<Semaphore>,
-    /// For bodies that are read before they are sent.
-    ahead: Arc<Semaphore>,
+    /// For bodies that are searched or masked.
+    bodies: Memory,
     /// For connections to the outside that have large buffers.
     wide: Arc<Semaphore>,
     /// Says when there is to be no more.
@@ -182,17 +188,24 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let received = socket::receive(line.as_fd(), &mut message);
     let (got, given) = received.map_err(at("waiting for a description"))?;
-    let (roots, mut listeners): (_, Vec<_>) = given.into_iter().partition(is_file);
+    let (mut roots, mut listeners): (Vec<_>, Vec<_>) = given.into_iter().partition(given::is_file);
     let message = message.get(..got).unwrap_or_default();
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
     descriptor::never_block(line.as_fd()).map_err(at("its line"))?;
     let values =
         (!carriage.placeholders.is_empty() && !listeners.is_empty()).then(|| listeners.remove(0));
-    let credentials = Credentials::receive(&carriage.network, carriage.placeholders, values);
+    let credentials = Credentials::receive(
+        &carriage.network,
+        carriage.placeholders,
+        &carriage.fetched,
+        values,
+    );
     let credentials = credentials.map_err(at("taking credentials"))?;
+    let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;
-    let roots = read_roots(roots).map_err(at("reading certificates"))?;
+    let locks = given::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
+    let roots = given::roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
     let visitors = Visitors::new(carriage.visitors).map_err(at("asking who comes"))?;
     // Before there are threads, which would be without it.
@@ -206,12 +219,13 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let judging = (carriage.network, credentials, visitors);
-    let serving = serve(judging, known, trust, line, listeners);
-    let ran = runtime.block_on(serving);
+    let judging = (carriage.network, locks, credentials, visitors);
+    let serving = serve(judging, known, trust, line, (listeners, signing));
+    // On the threads that carry: what is heard there wakes no other one.
+    let ran = runtime.block_on(runtime.spawn(serving));
     // What still waits for a name server is not waited for.
     runtime.shutdown_background();
-    ran
+    ran.unwrap_or_else(|error| Err(at("serving")(error.into())))
 }
 
 /// What a test hears of this process: something refused.
@@ -235,19 +249,6 @@ fn say(line: &OwnedFd, text: &[u8]) {
     };
     let message = serde_json::to_vec(&report).unwrap_or_default();
     let _ = socket::send(line.as_fd(), &message, &[]);
-}
-
-/// Certificates come as files; nothing else that comes is one.
-fn is_file(given: &OwnedFd) -> bool {
-    let kind = rustix::fs::fstat(given).map(|facts| facts.st_mode);
-    kind.is_ok_and(|mode| rustix::fs::FileType::from_raw_mode(mode).is_file())
-}
-
-/// What further authorities are trusted, as PEM.
-fn read_roots(files: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
-    let read = |file: OwnedFd| descriptor::read_from_start(file.as_fd(), ROOTS_BYTES_MAX);
-    let all: Vec<Vec<u8>> = files.into_iter().map(read).collect::<io::Result<_>>()?;
-    Ok(all.concat())
 }
 
 /// What is known of names without a question: how to ask, and what needs none.
@@ -304,11 +305,11 @@ fn confine() -> io::Result<()> {
 }
 
 async fn serve(
-    (network, credentials, visitors): (Network, Credentials, Visitors),
+    (network, locks, credentials, visitors): (Network, Locks, Credentials, Visitors),
     known: Known,
     trust: Trust,
     line: OwnedFd,
-    listeners: Vec<OwnedFd>,
+    (listeners, signing): (Vec<OwnedFd>, Option<Asked>),
 ) -> Result<(), EgressError> {
     let resolver = known.resolver()?;
     let (end, over) = watch::channel(false);
@@ -322,10 +323,11 @@ async fn serve(
         certificates: trust.certificates,
         upstream: trust.upstream,
         releases: Releases::default(),
+        locks,
         credentials,
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
-        ahead: Arc::new(inspect::upload_room()),
+        bodies: Memory::default(),
         wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
         over,
     });
@@ -338,6 +340,10 @@ async fn serve(
         async move { egress.upstream.forget().await }
     });
     let mut tasks = JoinSet::new();
+    if let Some(asked) = signing {
+        let accepting = asked.begin(&egress).map_err(at("listening for an agent"))?;
+        tasks.spawn(accepting);
+    }
     let listeners = publish::begin(&egress, &mut tasks, listeners).map_err(at("listening"))?;
     for listener in listeners {
         let egress = Arc::clone(&egress);

@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, Limit};
+use atoll_model::network::{
+    CommandEnd, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, Limit,
+};
 use atoll_sys::socket;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout_at;
 
 use crate::limits::Excess;
@@ -21,7 +23,7 @@ use crate::refusals::{Refusals, shown};
 
 /// How long reports that nobody waits for are gathered: with what the other side takes
 /// over them they are written down within 50 ms.
-const GATHERING: Duration = Duration::from_millis(20);
+const GATHERING: Duration = Duration::from_millis(5);
 /// From here on what is gathered is sent at once, bytes.
 const GATHERED_BYTES: usize = FLOW_MESSAGE_BYTES_MAX / 2;
 /// Nothing more opens while so much is unsent, bytes.
@@ -39,6 +41,7 @@ pub(crate) struct Line {
     socket: UnixDatagram,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
+    commands: Mutex<HashMap<u64, mpsc::Sender<Heard>>>,
     refusals: Mutex<Refusals>,
     unsent: Mutex<Unsent>,
     /// There is something to send.
@@ -60,6 +63,15 @@ struct Unsent {
     is_last: bool,
     /// Nobody listens.
     is_gone: bool,
+}
+
+/// What is heard of a command.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// It runs: where its output and its error output are read.
+    Running([OwnedFd; 2]),
+    /// It has ended.
+    Ran(CommandEnd),
 }
 
 /// A flow that is told of: it may go on. Its end is told by [`Line::close`].
@@ -127,6 +139,7 @@ impl Line {
             socket: UnixDatagram::from_std(socket.into())?,
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
+            commands: Mutex::default(),
             refusals: Mutex::default(),
             unsent: Mutex::default(),
             some: Notify::new(),
@@ -209,7 +222,7 @@ impl Line {
     /// Whoever waits learns that it is not recorded.
     fn is_gone(&self) {
         lock(&self.unsent).is_gone = true;
-        lock(&self.waiting).clear();
+        self.nobody_answers();
         self.room.notify_waiters();
     }
 
@@ -300,18 +313,55 @@ impl Line {
         loop {
             let receive = || socket::receive(self.socket.as_fd(), &mut buffer);
             let received = self.socket.async_io(Interest::READABLE, receive).await;
-            let got = match received {
+            let (got, given) = match received {
                 Ok((0, _)) | Err(_) => break,
-                Ok((got, _)) => got,
+                Ok(received) => received,
             };
             let message = buffer.get(..got).unwrap_or_default();
             match serde_json::from_slice(message) {
                 Ok(FlowOrder::Recorded { id }) => self.recorded(id),
+                Ok(FlowOrder::Running { id }) => match given.try_into() {
+                    Ok(outputs) => self.heard(id, Heard::Running(outputs)),
+                    Err(_) => break,
+                },
+                Ok(FlowOrder::Ran { id, end }) => self.heard(id, Heard::Ran(end)),
                 Ok(FlowOrder::End) | Err(_) => break,
             }
         }
-        // Whoever still waits learns that it is not recorded.
+        self.nobody_answers();
+    }
+
+    /// Whoever still waits learns that it is not recorded, and that no command runs.
+    fn nobody_answers(&self) {
         lock(&self.waiting).clear();
+        lock(&self.commands).clear();
+    }
+
+    /// Has the command of a credential run. What is heard of it, until nobody waits for that
+    /// any more.
+    ///
+    /// # Errors
+    /// When nobody could run it any more.
+    pub(crate) fn command(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (heard, hears) = mpsc::channel(2);
+        let credential = credential.clone();
+        lock(&self.commands).insert(id, heard);
+        let told = self.tell(&FlowReport::Command { id, credential }, true);
+        if told.is_err() {
+            lock(&self.commands).remove(&id);
+        }
+        told.map(|()| hears)
+    }
+
+    /// Passes on what is heard of a command, as long as somebody waits for it.
+    fn heard(&self, id: u64, heard: Heard) {
+        let mut commands = lock(&self.commands);
+        let is_last = matches!(heard, Heard::Ran(_));
+        let sent = commands.get(&id).map(|to| to.try_send(heard));
+        if is_last || !matches!(sent, Some(Ok(()))) {
+            commands.remove(&id);
+        }
     }
 
     fn recorded(&self, id: u64) {

@@ -18,6 +18,7 @@ pub(crate) struct Refusals {
     tunnels: Refused,
     requests: Refused,
     visits: Refused,
+    signatures: Refused,
     /// Those because of a credential's placeholder: nothing else takes their room, so that
     /// nobody keeps them from being told of.
     misuses: Refused,
@@ -43,6 +44,7 @@ impl Refusals {
             FlowKind::Tunnel => &mut self.tunnels,
             FlowKind::Request => &mut self.requests,
             FlowKind::Published => &mut self.visits,
+            FlowKind::SshLogin | FlowKind::CommitSignature => &mut self.signatures,
         };
         let key = (flow, why);
         if let Some(count) = of_kind.whole.get_mut(&key) {
@@ -64,9 +66,10 @@ impl Refusals {
         let tunnels = self.tunnels.rest(FlowKind::Tunnel);
         let requests = self.requests.rest(FlowKind::Request);
         let visits = self.visits.rest(FlowKind::Published);
+        let signatures = self.signatures.rest(FlowKind::SshLogin);
         let misuses = self.misuses.rest(FlowKind::Request);
         let all = names.chain(tunnels).chain(requests).chain(visits);
-        all.chain(misuses)
+        all.chain(signatures).chain(misuses)
     }
 }
 

@@ -35,17 +35,20 @@ mod held;
 mod mask;
 mod patterns;
 mod placeholder;
+mod shape;
 mod symbols;
 mod table;
 mod units;
 mod walk;
 
 pub use bodies::{Failed, MaskedBody, SearchedBody};
+pub(crate) use bodies::{HOLD, longer};
 pub use coding::{Coding, Decoder, Undecodable, narrow};
-pub use finder::{Finder, Found, Placeholders};
+pub use finder::{Finder, Found, Located, Placeholders};
 pub use held::Secret;
 pub use mask::{Mask, Masks};
 pub use placeholder::{Unfit, placeholder};
+pub use shape::text_of;
 pub use symbols::Form;
 
 /// The shortest secret, and the shortest line of one that is looked for by itself, bytes.

@@ -337,7 +337,9 @@ fn a_new_host_is_told_of_after_many_refusals_of_another() {
         .rest()
         .map(|report| match report {
             FlowReport::Refused { flow, count, .. } => (flow.host, flow.request.is_some(), count),
-            FlowReport::Open { .. } | FlowReport::Closed { .. } => panic!("{report:?}"),
+            FlowReport::Open { .. } | FlowReport::Closed { .. } | FlowReport::Command { .. } => {
+                panic!("{report:?}")
+            }
         })
         .collect();
     rest.sort();

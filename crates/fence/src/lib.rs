@@ -9,7 +9,7 @@
 //! What is allowed: connections to what the program itself listens on, listening on
 //! the loopback, changing the attributes of files that it may write; and where the run has
 //! a network, connections that somebody else judges and carries. It must never
-//! know policy: the two lists of places are all it goes by. Start reading at
+//! know policy: the lists of places are all it goes by. Start reading at
 //! [`Fence::judge`].
 
 mod attributes;
@@ -123,6 +123,9 @@ pub struct Places {
     pub readable: Vec<Vec<u8>>,
     /// It may change what is there.
     pub writable: Vec<Vec<u8>>,
+    /// It may connect to these sockets, which are not its own. Nobody inside can put others
+    /// in their place.
+    pub services: Vec<Vec<u8>>,
 }
 
 /// The judge of one program and of everything that it starts.

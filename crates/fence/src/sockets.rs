@@ -159,9 +159,11 @@ pub(crate) fn connect(
             let mut answering = answering.iter().filter(|one| one.file == file).peekable();
             let is_there = answering.peek().is_some();
             let place_of_it = whereabouts(&place)?;
+            let is_service = places.services.contains(&place_of_it);
             // It made its socket where it may write, and nowhere else.
-            if !answering.any(|one| own.has(one.cookie))
-                || !is_beneath(&place_of_it, &places.writable)
+            if !is_service
+                && (!answering.any(|one| own.has(one.cookie))
+                    || !is_beneath(&place_of_it, &places.writable))
             {
                 return match is_there && !is_asked_by_libraries(&place_of_it) {
                     true => attempt(ECONNREFUSED),

@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The form's version; another one is refused.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// The capabilities that root inside a sandbox can have, each for its reason, as bits
 /// of their numbers in capabilities(7). They count for the sandbox's own ids alone.
@@ -247,6 +247,8 @@ pub struct Permission {
     pub change: bool,
     /// Control devices.
     pub device: bool,
+    /// In a fence: connect to the socket that this is, which is not the program's own.
+    pub connect: bool,
 }
 
 /// One limit of each process.
@@ -325,6 +327,7 @@ impl Spec {
                 permission.execute,
                 permission.change,
                 permission.device,
+                permission.connect,
             ] {
                 out.u8(u8::from(flag));
             }
@@ -438,14 +441,13 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
                 execute: from.flag()?,
                 change: from.flag()?,
                 device: from.flag()?,
+                connect: from.flag()?,
             })
         })?,
         landlock_version: from.u32()?,
         resource_limits: from.list(|from| {
-            Ok(ResourceLimit {
-                resource: from.u32()?,
-                value: from.u64()?,
-            })
+            let (resource, value) = (from.u32()?, from.u64()?);
+            Ok(ResourceLimit { resource, value })
         })?,
         watch: Watch {
             memory_bytes: from.u64()?,

@@ -36,6 +36,7 @@ fn full_spec() -> Spec {
             execute: false,
             change: true,
             device: false,
+            connect: true,
         }],
         landlock_version: 7,
         resource_limits: vec![ResourceLimit {
@@ -825,12 +826,15 @@ fn operations() -> impl Strategy<Value = Operation> {
 }
 
 fn permissions() -> impl Strategy<Value = Permission> {
-    (texts(), any::<[bool; 4]>()).prop_map(|(path, [read, execute, change, device])| Permission {
-        path,
-        read,
-        execute,
-        change,
-        device,
+    (texts(), any::<[bool; 5]>()).prop_map(|(path, [read, execute, change, device, connect])| {
+        Permission {
+            path,
+            read,
+            execute,
+            change,
+            device,
+            connect,
+        }
     })
 }
 

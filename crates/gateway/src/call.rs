@@ -5,7 +5,7 @@ use atoll_model::{Attempt, Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
     Assembled, Attachment, Departing, Doors, FlowNews, Flows, Handover, Host, Native, Outside,
-    SandboxError, Size, Starting, assemble, detect_groups,
+    SandboxError, Size, SshHandover, Starting, assemble, detect_groups,
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::describe::describe;
 use crate::flows;
 use crate::place::{Placed, place};
+use crate::ssh::SshPlace;
 use crate::{PlaceError, ranged};
 
 /// Everything that one call needs.
@@ -37,6 +38,8 @@ pub struct Request<'a> {
     pub terminal: Option<Size>,
     /// Credentials for the process that carries its connections.
     pub handover: Option<&'a Handover>,
+    /// Keys of SSH for the process that signs.
+    pub signing: Option<&'a SshHandover>,
     /// Nothing of the run is kept but what the ledger says; not for live or
     /// resumed runs.
     pub scratch: bool,
@@ -122,7 +125,11 @@ pub fn call<A: Attachment>(
         (None, None) => Err(SandboxError::AnotherCall.into()),
     };
     let environment = request.facts.environment;
-    let doors = Doors::open(&armed.grant().boundary().network, environment);
+    let doors = Doors::open(
+        &armed.grant().boundary().network,
+        &request.call.workspace,
+        environment,
+    );
     let ready = prepared.and_then(|prepared| match doors {
         Ok(doors) => Ok((prepared, doors)),
         Err(error) => prepared.give_up(request).and(Err(error.into())),
@@ -221,7 +228,7 @@ impl Prepared {
     ) -> Result<Ran, CallError> {
         let Self {
             mut record,
-            placed,
+            mut placed,
             assembled,
         } = self;
         let run = record.run.clone();
@@ -238,13 +245,15 @@ impl Prepared {
         let mut witness = |attempt: &Attempt| noted(ledger.record_attempt(&run, attempt).map(drop));
         let mut record_flow = |news: &[FlowNews<'_>]| noted(flows::record(ledger, &run, news));
         let network = armed.grant().boundary().network.clone();
+        let listener = placed.ssh.as_mut().and_then(SshPlace::take_listener);
         let issue = || match &placed.trust {
             Some(trust) => trust.issue().map(Some),
             None => Ok(None),
         };
         let mut outside = Outside::new(&network, &issue, &mut record_flow)
             .with(doors)
-            .handing(request.handover);
+            .handing(request.handover)
+            .signing(request.signing.zip(listener));
         let attended = assembled
             .start(armed)
             .and_then(|running| running.attend(attachment, &mut witness, &mut outside));

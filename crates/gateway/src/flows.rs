@@ -99,6 +99,8 @@ fn kind(kind: FlowKind) -> &'static str {
         FlowKind::Tunnel => "tunnel",
         FlowKind::Request => "request",
         FlowKind::Published => "published",
+        FlowKind::SshLogin => "ssh-login",
+        FlowKind::CommitSignature => "commit-signature",
     }
 }
 

@@ -18,6 +18,7 @@ mod ranged;
 mod resuming;
 mod rooted;
 mod slug;
+mod ssh;
 mod trust;
 
 pub use call::{CallError, Called, Request, call};

@@ -15,6 +15,7 @@ use rustix::fs::FlockOperation;
 use crate::fallback::Offered;
 use crate::resuming::decided_about;
 use crate::slug::slug;
+use crate::ssh::SshPlace;
 use crate::trust::Trust;
 use crate::{PlaceError, Request, fencing, rooted};
 
@@ -29,6 +30,8 @@ pub(crate) struct Placed {
     pub(crate) notices: Vec<String>,
     /// Whom its programs trust.
     pub(crate) trust: Option<Trust>,
+    /// What its programs read to use keys of SSH.
+    pub(crate) ssh: Option<SshPlace>,
     /// Locks of layers that several runs share, held while this one runs.
     _locks: Vec<File>,
 }
@@ -59,14 +62,13 @@ pub(crate) fn place(
     let workspace = placing.workspace(boundary.workspace)?;
     let of_person = |(view, _): &(&View, Keep)| view.kind != ViewKind::System;
     let views = boundary.views.iter().filter_map(layered).filter(of_person);
-    let mut layers = Vec::new();
     let empty = make_empty(request.state.path())?;
     let (system, further) = rooted::place(&mut placing, boundary, &empty)?;
     let trust = Trust::of(request, boundary)?;
     if let Some(trust) = trust.as_ref().filter(|_| boundary.root) {
         furnish_trust(&system, trust.files(), placing.base)?;
     }
-    layers.extend(system);
+    let mut layers = system;
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, &boundary.profile)?);
     }
@@ -74,9 +76,9 @@ pub(crate) fn place(
         Mode::Full => None,
         Mode::Fence => Some(fencing::place(&mut placing, boundary.workspace)?),
     };
-    placing
-        .notices
-        .extend(placing.offered.notices(boundary, placing.base));
+    let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
+    let notices = placing.offered.notices(boundary, placing.base);
+    placing.notices.extend(notices);
     record.layers = placing.layers;
     record.base = placing.base;
     if !request.scratch {
@@ -98,10 +100,12 @@ pub(crate) fn place(
             unmapped: placing.offered.unmapped,
             empty,
             trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
+            ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             fence,
         },
         notices: placing.notices,
         trust,
+        ssh,
         _locks: placing.locks,
     })
 }

@@ -52,6 +52,13 @@ pub enum PlaceError {
         .0.display()
     )]
     Pipe(PathBuf),
+    /// Programs could not connect to a socket there.
+    #[error(
+        "{} is longer than the path of a socket can be, and without namespaces it is seen there: \
+         set XDG_STATE_HOME to a shorter directory",
+        .0.display()
+    )]
+    LongSocket(PathBuf),
     /// The earlier run has no layers to go on with.
     #[error("run {0} cannot be resumed: {1}")]
     NotResumable(RunId, &'static str),

@@ -35,5 +35,6 @@ pub(crate) fn places(spec: &Spec) -> Places {
     Places {
         readable: of(|one| one.read),
         writable: of(|one| one.change),
+        services: of(|one| one.connect),
     }
 }

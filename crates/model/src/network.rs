@@ -5,16 +5,19 @@
 
 mod block;
 mod credential;
+mod fetched;
 mod flow;
 mod host;
 mod http;
 mod limits;
+mod lock;
 mod meant;
 mod package;
 mod pattern;
 mod publish;
 mod release;
 mod rules;
+mod ssh;
 mod target;
 mod telling;
 mod this_host;
@@ -26,6 +29,10 @@ pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
     Part, Place, Placeholder, Reach, SignatureScope,
 };
+pub use fetched::{
+    COMMAND_OUTPUT_BYTES_MAX, COMMAND_PATIENCE, COMMAND_PATIENCE_MAX, CommandEnd, Fetch, Fetched,
+    InvalidShape, SHAPE_HOLE, Shape,
+};
 pub use flow::{
     Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow,
     FlowEnd, FlowKind, FlowOrder, FlowReport, FlowRequest, NO_RULE, UNNAMED,
@@ -33,13 +40,22 @@ pub use flow::{
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};
 pub use limits::{Frequency, InvalidFrequency, Limit, Per, RuleLimits};
+pub use lock::{
+    InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,
+    Unlocked, normal_version,
+};
 pub use meant::{InvalidRule, Meant};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
-pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables};
+pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
+};
+pub use ssh::{
+    SIGNING_BYTES_MAX, SSH_AGENT, SSH_CONFIGURATION, SSH_DIRECTORY, SSH_GRANTS_MAX,
+    SSH_KEY_BYTES_MAX, SSH_KEYS_MAX, Signed, Signer, Signing, SigningPurpose, SshAlgorithm,
+    SshGrant, SshHash, SshKey, SshKeys,
 };
 pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target};
 pub use telling::place;

@@ -1,3 +1,4 @@
+mod locks;
 mod network;
 mod packages;
 mod releases;

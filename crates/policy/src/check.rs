@@ -56,12 +56,22 @@ pub fn check(content: &[u8], file_name: &str) -> Vec<Problem> {
 #[must_use]
 pub fn remarks(content: &[u8], file_name: &str) -> Vec<(u32, String)> {
     let file = SourceFile::new(file_name, content);
-    match FileKind::of(file_name) {
-        FileKind::Profile => Profile::parse(&file)
-            .map(|profile| credential::remarks(&profile.settings.credentials))
-            .unwrap_or_default(),
-        FileKind::Project | FileKind::Organisation | FileKind::UserConfig => Vec::new(),
+    let mut told = match FileKind::of(file_name) {
+        FileKind::Profile => Profile::parse(&file).map(|profile| {
+            let credentials = credential::remarks(&profile.settings.credentials);
+            [credentials, profile.settings.network.remarks()].concat()
+        }),
+        // What it would allow is not allowed, and the run says so.
+        FileKind::Project => Project::parse(&file).map(|project| {
+            let (network, _) = project.settings.network.narrowed();
+            [network.remarks(), project.denials.remarks()].concat()
+        }),
+        FileKind::Organisation => Organisation::parse(&file).map(|one| one.denials.remarks()),
+        FileKind::UserConfig => Ok(Vec::new()),
     }
+    .unwrap_or_default();
+    told.sort_by_key(|(line, _)| *line);
+    told
 }
 
 /// One profile in a list.

@@ -91,7 +91,7 @@ pub fn compile(
     request::tell_nesting(&mut rules);
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
-    rules.tell_credentials();
+    rules.tell_unused();
     rules.network.record(&mut version);
     rules.digest = version.finish();
     Ok(rules)

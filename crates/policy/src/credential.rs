@@ -1,5 +1,6 @@
 //! `[credential.NAME]`: what a sandbox never holds, and where it is put in outside.
 
+mod command;
 mod lines;
 mod signing;
 
@@ -9,9 +10,10 @@ use std::path::{Path, PathBuf};
 use atoll_model::SecretName;
 use atoll_model::network::{
     Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern, Part,
-    PathPattern, Place as Spot, Ports, Reach, Scheme, parse_method,
+    PathPattern, Place as Spot, Placeholder, Ports, Reach, Scheme, Shape, parse_method,
 };
 
+use self::command::WrittenCommand;
 use crate::document::{Complaint, Document, Section};
 use crate::network::rule::{parse_destination, parse_scheme, said, texts};
 use crate::origin::{Origin, Sourced};
@@ -21,10 +23,12 @@ use crate::settings::check_variable;
 use crate::variables::is_for_something_else;
 pub use signing::{KEY_PARTS, KeySource};
 
+pub use self::command::{CommandProgram, CommandSource};
+
 /// The table of one.
 const TABLE: &str = "credential.NAME";
-const KEYS: [&str; 7] = [
-    "source", "to", "methods", "paths", "scheme", "place", "variable",
+const KEYS: [&str; 9] = [
+    "source", "to", "methods", "paths", "scheme", "place", "variable", "shape", "optional",
 ];
 
 /// Headers that are not a program's to choose, or that say where a request ends.
@@ -51,6 +55,8 @@ pub enum CredentialSource {
     Vault(SecretName),
     /// The values of a key that signs.
     Key(KeySource),
+    /// What a command prints when a request needs it.
+    Command(CommandSource),
 }
 
 impl CredentialSource {
@@ -59,7 +65,7 @@ impl CredentialSource {
         match self {
             Self::Variable(name) => std::slice::from_ref(name),
             Self::Key(key) => key.variables(),
-            Self::File(_) | Self::Vault(_) => &[],
+            Self::File(_) | Self::Vault(_) | Self::Command(_) => &[],
         }
     }
 
@@ -67,7 +73,16 @@ impl CredentialSource {
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) | Self::Key(KeySource::Profile { file, .. }) => Some(file),
-            Self::Variable(_) | Self::Vault(_) | Self::Key(_) => None,
+            Self::Variable(_) | Self::Vault(_) | Self::Key(_) | Self::Command(_) => None,
+        }
+    }
+
+    /// Whether its value is not there when a run starts.
+    #[must_use]
+    pub fn is_fetched(&self) -> bool {
+        match self {
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
+            Self::Command(_) => true,
         }
     }
 }
@@ -81,6 +96,10 @@ pub struct Credential {
     pub source: CredentialSource,
     /// The variables inside that hold its placeholders, with what each is for.
     pub variables: Vec<(Part, String)>,
+    /// What stands inside, where the value is fetched; [`Shape::opaque`] by default.
+    pub shape: Option<Shape>,
+    /// Whether a run goes without it where its source is not there.
+    pub optional: bool,
 }
 
 /// The same as written: a file's place may be in the home directory.
@@ -89,6 +108,8 @@ pub(crate) struct Written {
     binding: Binding,
     source: WrittenSource,
     variables: Vec<(Part, String)>,
+    shape: Option<Shape>,
+    optional: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +118,7 @@ enum WrittenSource {
     File(Place),
     Vault(SecretName),
     Key(signing::Written),
+    Command(WrittenCommand),
 }
 
 impl WrittenSource {
@@ -105,7 +127,15 @@ impl WrittenSource {
         match self {
             Self::Variable(name) => Some(vec![(Part::Whole, name.clone())]),
             Self::Key(key) => Some(key.variables()),
-            Self::File(_) | Self::Vault(_) => None,
+            Self::File(_) | Self::Vault(_) | Self::Command(_) => None,
+        }
+    }
+
+    /// Whether its value is not there when a run starts.
+    fn is_fetched(&self) -> bool {
+        match self {
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
+            Self::Command(_) => true,
         }
     }
 }
@@ -118,9 +148,14 @@ impl Written {
                 WrittenSource::File(place) => CredentialSource::File(place.resolve(home)),
                 WrittenSource::Vault(secret) => CredentialSource::Vault(secret),
                 WrittenSource::Key(key) => CredentialSource::Key(key.resolved(home)),
+                WrittenSource::Command(command) => {
+                    CredentialSource::Command(command.resolved(home))
+                }
             },
             binding: self.binding,
             variables: self.variables,
+            shape: self.shape,
+            optional: self.optional,
         }
     }
 }
@@ -162,20 +197,13 @@ fn read_one(
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let place = read_place(document, &mut section);
     let variables = read_variables(document, &mut section, at);
+    let shape = read_shape(document, &mut section, source.as_ref());
+    let optional = read_optional(document, &mut section, source.as_ref());
     document.end(section, &KEYS);
     if document.problem_count() > before {
         return None;
     }
-    let missing = match (&source, &to, &place) {
-        (None, _, _) => "`source`: where its value comes from, as { environment = \"TOKEN\" }",
-        (_, None, _) => "`to`: the host that it is for, as \"api.example.com\"",
-        (_, _, None) => "`place`: where it stands, as { header = \"authorization\" }",
-        (Some(_), Some(_), Some(_)) => "",
-    };
-    let (Some(source), Some(to), Some(place)) = (source, to, place) else {
-        document.report(at, format!("[credential.{name}] needs {missing}"), None);
-        return None;
-    };
+    let (source, to, place) = complete(document, at, &name, (source, to, place))?;
     let scheme = scheme.map_or(Scheme::Https, |scheme| scheme.value);
     let to = to.into_iter().map(|to| bound(to, scheme));
     let to = match to.collect::<Result<Vec<_>, _>>() {
@@ -192,16 +220,17 @@ fn read_one(
         paths: paths.unwrap_or_default(),
         packages: None,
     };
-    let binding = Binding {
-        name,
-        to,
-        requests,
-        place,
-    };
     let written = Written {
-        binding,
+        binding: Binding {
+            name,
+            to,
+            requests,
+            place,
+        },
         source,
         variables,
+        shape,
+        optional,
     };
     Some(Sourced::new(written, document.origin(at)))
 }
@@ -238,6 +267,70 @@ fn read_variables(
     }
     let name = document.text(section, "variable", parse_variable)?;
     Some(vec![(Part::Whole, name.value)])
+}
+
+/// What no credential is without, where it goes together.
+fn complete(
+    document: &mut Document,
+    at: &Range<usize>,
+    name: &CredentialName,
+    parts: (
+        Option<WrittenSource>,
+        Option<Vec<Destination>>,
+        Option<Spot>,
+    ),
+) -> Option<(WrittenSource, Vec<Destination>, Spot)> {
+    let missing = match &parts {
+        (None, _, _) => "`source`: where its value comes from, as { environment = \"TOKEN\" }",
+        (_, None, _) => "`to`: the host that it is for, as \"api.example.com\"",
+        (_, _, None) => "`place`: where it stands, as { header = \"authorization\" }",
+        (Some(_), Some(_), Some(_)) => "",
+    };
+    let (Some(source), Some(to), Some(place)) = parts else {
+        document.report(at, format!("[credential.{name}] needs {missing}"), None);
+        return None;
+    };
+    // A body is looked through before it is decided, and a command is run after that.
+    if let (true, Spot::Body(_)) = (source.is_fetched(), &place) {
+        let what = format!(
+            "[credential.{name}] has a command as its source, which no field of a body can have"
+        );
+        document.report(at, what, Some("use a header or a parameter".to_owned()));
+        return None;
+    }
+    if let (true, Spot::SigV4(_)) = (source.is_fetched(), &place) {
+        let what = format!(
+            "[credential.{name}] has a command as its source, which gives one value: `sigv4` signs with a key of \
+             two values or three, which are there when a run starts"
+        );
+        let hint = format!("write `source` as one of: {}", signing::SOURCES);
+        document.report(at, what, Some(hint));
+        return None;
+    }
+    Some((source, to, place))
+}
+
+/// Whether a run may go without it. A secret of the vault was put there by name, and a command
+/// is run when it is needed: where one is missing it is a mistake.
+fn read_optional(
+    document: &mut Document,
+    section: &mut Section<'_>,
+    source: Option<&WrittenSource>,
+) -> bool {
+    let Some((flag, at)) = document.flag(section, "optional") else {
+        return false;
+    };
+    let has_to_be = match source {
+        Some(WrittenSource::Vault(_) | WrittenSource::Command(_)) => true,
+        Some(WrittenSource::Key(key)) => key.is_of_vault(),
+        Some(WrittenSource::Variable(_) | WrittenSource::File(_)) | None => false,
+    };
+    if flag.value && has_to_be {
+        let what = "`optional` is for a variable or a file: a secret of the vault and a command \
+                    have to be there";
+        document.report(&at, what.to_owned(), None);
+    }
+    flag.value
 }
 
 /// A credential is for hosts that somebody has named, at ports of its scheme.
@@ -293,16 +386,33 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
     let variable = document.text(&mut section, "environment", parse_variable);
     let file = document.text(&mut section, "file", parse_place);
     let secret = document.text(&mut section, "vault", parse_secret);
-    document.end(section, &["environment", "file", "vault", "aws-profile"]);
-    match (variable, file, secret, key) {
-        (Some(name), None, None, None) => Some(WrittenSource::Variable(name.value)),
-        (None, Some(place), None, None) => Some(WrittenSource::File(place.value)),
-        (None, None, Some(secret), None) => Some(WrittenSource::Vault(secret.value)),
-        (None, None, None, Some(key)) => Some(WrittenSource::Key(key)),
-        (None, None, None, None) if document.problem_count() > before => None,
-        (_, _, _, _) => {
+    let command = command::read(document, &mut section);
+    document.end(
+        section,
+        &[
+            "environment",
+            "file",
+            "vault",
+            "aws-profile",
+            "command",
+            "timeout",
+        ],
+    );
+    let all = [
+        variable.map(|name| WrittenSource::Variable(name.value)),
+        file.map(|place| WrittenSource::File(place.value)),
+        secret.map(|secret| WrittenSource::Vault(secret.value)),
+        key.map(WrittenSource::Key),
+        command.map(WrittenSource::Command),
+    ];
+    let mut all = all.into_iter().flatten();
+    match (all.next(), all.next()) {
+        (Some(one), None) => Some(one),
+        (_, _) if document.problem_count() > before => None,
+        (_, _) => {
             let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
-                        { vault = \"token\" }, { aws-profile = \"default\" }";
+                        { vault = \"token\" }, { command = [\"PROGRAM\", …] }, { aws-profile = \
+                        \"default\" }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -314,6 +424,28 @@ fn parse_secret(text: &str) -> Result<SecretName, Complaint> {
     secret.map_err(|error| Complaint::from(format!("{text:?}: {error}")))
 }
 
+/// What stands inside for a value that is not known yet: of one that is, its own shape is
+/// taken.
+fn read_shape(
+    document: &mut Document,
+    within: &mut Section<'_>,
+    source: Option<&WrittenSource>,
+) -> Option<Shape> {
+    let is_known = source.is_some_and(|source| !source.is_fetched());
+    if is_known {
+        document.refuse(
+            within,
+            "shape",
+            "the value is known, and what stands for it has its shape",
+        );
+        return None;
+    }
+    let shape = document.text(within, "shape", |text| {
+        text.parse::<Shape>().map_err(|error| said(text, &error))
+    });
+    shape.map(|shape| shape.value)
+}
+
 fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot> {
     let (at, mut section) = document.placed(within, "place", "credential.NAME.place")?;
     let before = document.problem_count();
@@ -321,22 +453,34 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
     let form = document.text(&mut section, "form", parse_form);
     let basic = document.text(&mut section, "basic", parse_user);
     let query = document.text(&mut section, "query", parse_parameter);
+    let body = document.text(&mut section, "body", parse_parameter);
     let scope = signing::read_scope(document, &mut section);
-    document.end(section, &["header", "form", "basic", "query", "sigv4"]);
+    document.end(
+        section,
+        &["header", "form", "basic", "query", "body", "sigv4"],
+    );
     let form = form.map(|form| form.value);
-    match (header, basic, query, form, scope) {
-        (Some(header), None, None, form, None) => Some(Spot::Header {
-            name: header.value,
-            form,
-        }),
-        (None, Some(user), None, None, None) => Some(Spot::Basic(user.value)),
-        (None, None, Some(key), None, None) => Some(Spot::Query(key.value)),
-        (None, None, None, None, Some(scope)) => Some(Spot::SigV4(scope)),
-        _ if document.problem_count() > before => None,
-        _ => {
+    let is_formed = form.is_some();
+    let header = header.map(|header| Spot::Header {
+        name: header.value,
+        form,
+    });
+    let all = [
+        header,
+        basic.map(|user| Spot::Basic(user.value)),
+        query.map(|key| Spot::Query(key.value)),
+        body.map(|field| Spot::Body(field.value)),
+        scope.map(Spot::SigV4),
+    ];
+    let mut all = all.into_iter().flatten();
+    match (all.next(), all.next()) {
+        (Some(place @ Spot::Header { .. }), None) => Some(place),
+        (Some(place), None) if !is_formed => Some(place),
+        (_, _) if document.problem_count() > before => None,
+        (_, _) => {
             let what = "`place` is one of: { header = \"authorization\" }, { header = …, form = \
-                        \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { sigv4 = { region = \
-                        \"eu-west-1\", service = \"s3\" } }";
+                        \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { body = \"field\" }, \
+                        { sigv4 = { region = \"eu-west-1\", service = \"s3\" } }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -399,9 +543,19 @@ impl Rules {
     }
 
     /// Takes up a file's credentials: one of the same name stands in the place of an
-    /// extended profile's.
+    /// extended profile's, and so does one of the same variable where that was optional.
     pub(crate) fn add_credentials(&mut self, written: Vec<Sourced<Written>>) {
         let home = self.host.home.clone();
+        let shares = |one: &Written, other: &Credential| {
+            let mut its = one.variables.iter().map(|(_, name)| name);
+            its.any(|name| other.variables.iter().any(|(_, other)| other == name))
+        };
+        let is_new = |name: &CredentialName, other: &Credential| {
+            let mut all = written.iter().map(|one| &one.value);
+            all.any(|one| one.binding.name == *name || shares(one, other))
+        };
+        self.credentials
+            .retain(|name, one| !one.value.optional || !is_new(name, &one.value));
         for one in written {
             let credential = one.map(|written| written.resolved(&home));
             let name = credential.value.binding.name.clone();
@@ -414,6 +568,10 @@ impl Rules {
         let network = self.network.boundary();
         let mut notices = Vec::new();
         for Sourced { value, origin } in self.credentials.values() {
+            // One that need not be there need not be used either.
+            if value.optional {
+                continue;
+            }
             let name = &value.binding.name;
             for to in &value.binding.to {
                 let text = match network.reach_of(to) {
@@ -435,10 +593,13 @@ impl Rules {
     }
 
     /// Why these cannot be used, if they cannot.
-    pub(crate) fn credential_refusals(&self) -> Vec<(String, &'static str, Origin)> {
+    pub(crate) fn credential_refusals(
+        &self,
+        placeholders: &[Placeholder],
+    ) -> Vec<(String, &'static str, Origin)> {
         let mut refused = Vec::new();
         let mut taken = std::collections::BTreeSet::new();
-        for (index, one) in self.credentials.values().enumerate() {
+        for (index, one) in self.credentials_of(placeholders).enumerate() {
             let what = format!("credential {}", one.value.binding.name);
             let variables = &one.value.variables;
             if index >= CREDENTIALS_MAX {
@@ -465,7 +626,7 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
             Spot::SigV4(_) => {
                 "; what its services answer the program has, also keys that they give out"
             }
-            Spot::Header { .. } | Spot::Basic(_) | Spot::Query(_) => "",
+            Spot::Header { .. } | Spot::Basic(_) | Spot::Query(_) | Spot::Body(_) => "",
         };
         let text = format!(
             "credential {} is used as it is: Atoll holds it to {binding}, and cannot ask the \

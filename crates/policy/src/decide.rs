@@ -3,6 +3,7 @@ use std::path::Path;
 
 use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind, WorkspaceMode};
 
+use crate::credential::{CommandProgram, CredentialSource};
 use crate::environment;
 use crate::grant::{Grant, Notice};
 use crate::network;
@@ -26,7 +27,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_command(&call.command));
     reasons.extend(refusal::of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
-    let network = rules.boundary_network();
+    let network = rules.boundary_network(facts.placeholders);
     let environment = environment::build(rules, call, facts, &network);
     let mut boundary = Boundary {
         profile: rules.profile.value.clone(),
@@ -51,8 +52,13 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         nesting: rules.nesting.value,
         network,
     };
-    reasons.extend(network::refusals(rules, facts.mode));
+    reasons.extend(network::refusals(rules, &boundary.network, facts.mode));
     reasons.extend(of_credentials(rules, call, facts));
+    let refused = rules.ssh_refusals(&call.workspace).into_iter();
+    reasons.extend(refused.map(|(what, why, origin)| {
+        let instead = "leave it out, or keep its key in your agent or in the vault";
+        reason(what, why, &origin, instead)
+    }));
     reasons.extend(of_root(rules, facts.mode));
     reasons.extend(of_nesting(rules, facts.mode));
     let mut fenced = Vec::new();
@@ -109,11 +115,11 @@ fn fence_in(rules: &Rules, boundary: &mut Boundary, workspace: &Path) -> Vec<Rea
 /// without it, or find something else under its name.
 fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
     let instead = "leave one of them out";
-    let refused = rules.credential_refusals().into_iter();
+    let refused = rules.credential_refusals(facts.placeholders).into_iter();
     let mut reasons: Vec<Reason> = refused
         .map(|(what, why, origin)| reason(what, why, &origin, instead))
         .collect();
-    for one in rules.credentials.values() {
+    for one in rules.credentials_of(facts.placeholders) {
         let name = &one.value.binding.name;
         if let Some(file) = one.value.source.file()
             && rules.shows(file, &call.workspace)
@@ -121,6 +127,15 @@ fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> 
             let what = format!("credential {name}");
             let why = format!("{} can be read inside", file.display());
             let instead = "keep it where no sandbox looks, or in the vault: atoll secret set NAME";
+            reasons.push(reason(what, why, &one.origin, instead));
+        }
+        if let CredentialSource::Command(command) = &one.value.source
+            && let CommandProgram::At(program) = &command.program
+            && program.starts_with(&call.workspace)
+        {
+            let what = format!("credential {name}");
+            let why = format!("{} is in the workspace", program.display());
+            let instead = "name a program that nobody inside has written";
             reasons.push(reason(what, why, &one.origin, instead));
         }
         if facts

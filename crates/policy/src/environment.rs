@@ -9,9 +9,11 @@ use atoll_model::network::{Network, Part, TRUST_DIRECTORY, age_variables, trust_
 
 use crate::Notice;
 use crate::credential::Credential;
+use crate::git;
 use crate::origin::Origin;
 use crate::rules::Rules;
 use crate::source::Facts;
+use crate::ssh;
 use crate::variables::{RUN, needs_its_name};
 
 /// What the program gets, and what the person should know about it.
@@ -75,11 +77,21 @@ pub(crate) fn build(
             let variable = OsString::from(name);
             match placeholder(credential, *part, facts).filter(|_| !is_denied(&variable)) {
                 Some(text) => variables.insert(variable, text),
+                // What stands in its variable then is what somebody has set by name.
+                None if credential.optional => continue,
                 None => variables.remove(&variable),
             };
         }
     }
-    notices.extend(denied_placeholders(rules));
+    if !network.ssh.is_empty() {
+        for (name, value) in ssh::variables() {
+            if !is_denied(OsStr::new(name)) && !rules.environment.set.contains_key(name) {
+                variables.insert(OsString::from(name), OsString::from(value));
+            }
+        }
+    }
+    git::tell(rules, &mut variables, &is_denied);
+    notices.extend(denied_placeholders(rules, facts));
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
     Environment {
@@ -129,8 +141,9 @@ fn placeholder(credential: &Credential, part: Part, facts: &Facts<'_>) -> Option
 }
 
 /// Credentials whose variable inside somebody denies: their program goes without them.
-fn denied_placeholders(rules: &Rules) -> impl Iterator<Item = Notice> {
-    let all = rules.credentials().flat_map(|credential| {
+fn denied_placeholders(rules: &Rules, facts: &Facts<'_>) -> impl Iterator<Item = Notice> {
+    let all = rules.credentials_of(facts.placeholders).flat_map(|one| {
+        let credential = &one.value;
         let variables = credential.variables.iter();
         variables.map(move |(_, variable)| (credential, variable))
     });

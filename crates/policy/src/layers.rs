@@ -6,9 +6,9 @@ use atoll_model::{LimitKey, WorkspaceMode};
 use crate::SourceFile;
 use crate::document::{Document, Section};
 use crate::error::Problem;
-use crate::network::read_rules;
 use crate::network::rule::Effect;
 use crate::network::upstream::{self, UpstreamSettings};
+use crate::network::{read_rules, remarks};
 use crate::origin::Sourced;
 use crate::places::{Place, parse_denied as parse_denied_place, parse_in_home};
 use crate::profile::parse_profile_name;
@@ -102,6 +102,11 @@ pub(crate) struct Denials {
 }
 
 impl Denials {
+    /// What a person should know of its rules, each with its line.
+    pub(crate) fn remarks(&self) -> Vec<(u32, String)> {
+        remarks(self.network.iter())
+    }
+
     pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Self {
         let Some(mut section) = document.section(top, "deny", "deny") else {
             return Self::default();

@@ -20,6 +20,7 @@ mod digest;
 mod document;
 mod environment;
 mod error;
+mod git;
 mod grant;
 mod home;
 mod layers;
@@ -37,13 +38,16 @@ mod settings;
 mod shipped;
 mod show;
 mod source;
+mod ssh;
 mod suggest;
 mod trust;
 mod variables;
 
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
-pub use credential::{Credential, CredentialSource, KEY_PARTS, KeySource};
+pub use credential::{
+    CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource,
+};
 pub use decide::decide;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};
@@ -55,6 +59,7 @@ pub use rules::Rules;
 pub use source::{
     Facts, HostFacts, NoProfiles, ProfileSource, Requested, RequestedProfile, SourceFile, Sources,
 };
+pub use ssh::{SshKeySource, SshRule};
 pub use suggest::nearest;
 pub use trust::{TrustList, Trusted};
 

@@ -4,6 +4,7 @@ mod likely;
 mod limits;
 mod packages;
 pub(crate) mod preset;
+mod repositories;
 pub(crate) mod rule;
 pub(crate) mod upstream;
 
@@ -15,6 +16,7 @@ use atoll_model::{Mode, Reason};
 use crate::digest::PolicyDigest;
 use crate::document::{Complaint, Document, Section};
 use crate::error::ProfileError;
+pub(crate) use crate::network::packages::remarks;
 use crate::network::preset::Preset;
 use crate::network::rule::Effect;
 use crate::network::upstream::UpstreamSettings;
@@ -91,6 +93,11 @@ impl NetworkSettings {
             publish: publish.map(|list| list.value).unwrap_or_default(),
             upstream,
         }
+    }
+
+    /// What a person should know of its rules, each with its line.
+    pub(crate) fn remarks(&self) -> Vec<(u32, String)> {
+        remarks(self.allow.iter().chain(&self.deny))
     }
 
     /// Without what it would allow, which is returned beside.
@@ -260,6 +267,7 @@ impl NetworkRules {
             publish: self.publish.iter().map(published).collect(),
             upstream: self.upstream.boundary(),
             credentials: Vec::new(),
+            ssh: Vec::new(),
         }
     }
 
@@ -338,7 +346,7 @@ fn wrong(origin: &Origin, complaint: Complaint) -> ProfileError {
 }
 
 /// Why there is no such network.
-pub(crate) fn refusals(rules: &Rules, mode: Mode) -> Vec<Reason> {
+pub(crate) fn refusals(rules: &Rules, whole: &Network, mode: Mode) -> Vec<Reason> {
     let network = &rules.network;
     let Some((what, origin)) = network.first() else {
         return Vec::new();
@@ -352,8 +360,7 @@ pub(crate) fn refusals(rules: &Rules, mode: Mode) -> Vec<Reason> {
             "leave deny-sockets out, or what is allowed",
         ));
     }
-    let described =
-        serde_json::to_vec(&rules.boundary_network()).map_or(usize::MAX, |text| text.len());
+    let described = serde_json::to_vec(whole).map_or(usize::MAX, |text| text.len());
     if network.allow.len() + network.deny.len() > RULES_MAX || described > RULES_BYTES_MAX {
         reasons.push(reason(
             "so many rules for the network",

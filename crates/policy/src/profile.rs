@@ -7,7 +7,7 @@ use crate::origin::Sourced;
 use crate::settings::{Author, Settings};
 
 /// The keys at the top of a profile.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "description",
     "extends",
     "commands",
@@ -15,6 +15,8 @@ const KEYS: [&str; 16] = [
     "forbid-live",
     "network",
     "credential",
+    "git",
+    "ssh",
     "system",
     "home",
     "files",

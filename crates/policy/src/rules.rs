@@ -6,12 +6,13 @@ use atoll_model::{
     InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
 };
 
-use atoll_model::network::{CredentialName, Network};
+use atoll_model::network::{CredentialName, HostName, Network, Placeholder};
 
 use crate::credential::Credential;
 use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
 use crate::source::HostFacts;
+use crate::ssh::SshRule;
 use crate::variables::{PASSED, Pattern};
 use crate::{Notice, Problem};
 
@@ -44,6 +45,9 @@ pub struct Rules {
     pub(crate) programs: Vec<Sourced<PathBuf>>,
     pub(crate) network: NetworkRules,
     pub(crate) credentials: BTreeMap<CredentialName, Sourced<Credential>>,
+    /// Hosts whose remotes over SSH git asks by HTTPS.
+    pub(crate) git: Vec<Sourced<HostName>>,
+    pub(crate) ssh: BTreeMap<CredentialName, Sourced<SshRule>>,
     /// Why every call is denied; empty when it is not.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) notices: Vec<Notice>,
@@ -75,13 +79,27 @@ impl Rules {
         self.network.boundary()
     }
 
-    /// The same, with what credentials are put into.
-    pub(crate) fn boundary_network(&self) -> Network {
-        let bindings = self.credentials().map(|one| one.binding.clone());
+    /// The same, with what the credentials that these stand for are put into.
+    pub(crate) fn boundary_network(&self, placeholders: &[Placeholder]) -> Network {
+        let all = self.credentials_of(placeholders);
+        let bindings = all.map(|one| one.value.binding.clone());
         Network {
             credentials: bindings.collect(),
+            ssh: self.ssh().map(|one| one.grant.clone()).collect(),
             ..self.network.boundary()
         }
+    }
+
+    /// Those that a run with these placeholders has or has to have: an optional one that
+    /// nobody found is none.
+    pub(crate) fn credentials_of(
+        &self,
+        placeholders: &[Placeholder],
+    ) -> impl Iterator<Item = &Sourced<Credential>> {
+        self.credentials.values().filter(|one| {
+            let name = &one.value.binding.name;
+            !one.value.optional || placeholders.iter().any(|found| found.name == *name)
+        })
     }
 
     /// Whether programs are root inside.
@@ -175,6 +193,8 @@ impl Rules {
             programs: Vec::new(),
             network: NetworkRules::default(),
             credentials: BTreeMap::new(),
+            git: Vec::new(),
+            ssh: BTreeMap::new(),
             refusals: Vec::new(),
             notices: Vec::new(),
             digest: String::new(),

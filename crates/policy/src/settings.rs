@@ -3,14 +3,17 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use atoll_model::network::HostName;
 use atoll_model::{LimitKey, Limits, WorkspaceMode};
 
 use crate::credential::{self, Written};
 use crate::document::{Complaint, Document, Section};
+use crate::git;
 use crate::home::HomeSettings;
 use crate::network::NetworkSettings;
 use crate::origin::Sourced;
 use crate::places::{Place, parse_absolute, parse_place};
+use crate::ssh;
 use crate::suggest::nearest;
 use crate::variables::{self, Pattern};
 
@@ -31,6 +34,8 @@ pub(crate) enum Author {
 pub(crate) struct Settings {
     pub(crate) network: NetworkSettings,
     pub(crate) credentials: Vec<Sourced<Written>>,
+    pub(crate) git: Vec<Sourced<HostName>>,
+    pub(crate) ssh: Vec<Sourced<ssh::Written>>,
     pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
     pub(crate) forbid_live: Option<Sourced<bool>>,
     pub(crate) system_read: Option<Sourced<Vec<Sourced<PathBuf>>>>,
@@ -79,6 +84,16 @@ impl Settings {
             );
             document.refuse(
                 top,
+                "ssh",
+                "a project's file cannot use keys; write it into a profile of your own",
+            );
+            document.refuse(
+                top,
+                "git",
+                "a project's file cannot change what git asks; write it into a profile of your own",
+            );
+            document.refuse(
+                top,
                 "dangerous",
                 "a project's file cannot weaken the boundary",
             );
@@ -88,6 +103,8 @@ impl Settings {
         Self {
             network: NetworkSettings::read(document, top),
             credentials: credential::read(document, top),
+            git: git::read(document, top),
+            ssh: ssh::read(document, top),
             workspace: document.text(top, "workspace", parse_workspace),
             forbid_live: only_tightened(document, top, "forbid-live", author, true),
             system_read,

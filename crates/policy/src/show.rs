@@ -179,6 +179,14 @@ impl Rows {
             let said = one.value.lines().join("; ");
             self.text("credential", name.as_str(), &said, &one.origin);
         }
+        for (name, one) in &rules.ssh {
+            let said = one.value.lines().join("; ");
+            self.text("ssh", name.as_str(), &said, &one.origin);
+        }
+        for one in &rules.git {
+            let host = one.value.to_string();
+            self.text("git", "https-for-ssh", &host, &one.origin);
+        }
         if rules.network.learn {
             let learn = Origin::CommandLine("--learn");
             self.push("network", "learn", Value::from(true), &learn);

@@ -4,6 +4,7 @@ mod credentials;
 mod decisions;
 mod environment;
 mod files;
+mod git;
 mod keys;
 mod layers;
 mod monotonic;

@@ -1,4 +1,5 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 /// Which of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,10 @@ pub trait Carrier {
     fn take(&mut self, listeners: Vec<OwnedFd>);
     /// What becomes readable when there is something to do.
     fn waits_on(&self) -> Vec<BorrowedFd<'_>>;
+    /// When there is something to do though nothing has become readable.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
     /// Does it. Whether the program may go on.
     fn attend(&mut self) -> bool;
 }

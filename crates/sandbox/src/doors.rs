@@ -6,12 +6,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use atoll_model::network::{Network, PublishedPort};
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 
-use crate::{OUTSIDE, SandboxError, roots};
+use crate::{OUTSIDE, SandboxError, locks, roots};
 
 /// The listeners, and whose connections are taken. Nobody takes them yet.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub struct Doors {
     pub(crate) visitors: Vec<u32>,
     /// Whom else servers may be certified by.
     pub(crate) roots: Option<OwnedFd>,
+    /// What lock files name.
+    pub(crate) locks: Option<OwnedFd>,
 }
 
 impl Doors {
@@ -28,14 +31,18 @@ impl Doors {
     ///
     /// # Errors
     /// [`SandboxError::Publish`]: a port is taken, or may not be. [`SandboxError::Roots`].
+    /// [`SandboxError::Lock`].
     pub fn open(
         network: &Network,
+        workspace: &Path,
         environment: &[(OsString, OsString)],
     ) -> Result<Self, SandboxError> {
         let roots = roots::read(network)?;
+        let locks = locks::read(network, workspace)?;
         if network.publish.is_empty() {
             return Ok(Self {
                 roots,
+                locks,
                 ..Self::default()
             });
         }
@@ -53,6 +60,7 @@ impl Doors {
             listeners,
             visitors,
             roots,
+            locks,
         })
     }
 }

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use atoll_frame::Stage;
+use atoll_model::network::Registry;
 
 /// A sandbox could not be made or went wrong; nothing of it is left.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +66,16 @@ pub enum SandboxError {
         path: PathBuf,
         /// Why not.
         error: std::io::Error,
+    },
+    /// What may be fetched by a lock file is not known.
+    #[error("the lock file {} of a rule for {registry} names nothing: {why}", path.display())]
+    Lock {
+        /// The file.
+        path: PathBuf,
+        /// Of which registry the rule is.
+        registry: Registry,
+        /// Why not.
+        why: String,
     },
     /// A port cannot be published.
     #[error("port {port} of this host cannot be published: {why}")]

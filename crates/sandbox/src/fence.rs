@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_frame::Permission;
-use atoll_model::network::{TRUST_DIRECTORY, trust_variables};
+use atoll_model::network::{SSH_AGENT, SSH_DIRECTORY, TRUST_DIRECTORY, trust_variables};
 use atoll_model::{Boundary, ViewKind};
 
 use crate::{FencePlace, Placement, SandboxError, WorkspacePlace};
@@ -48,6 +48,7 @@ pub(crate) fn permissions(
                 execute,
                 change,
                 device,
+                connect: false,
             });
         }
     };
@@ -71,6 +72,17 @@ pub(crate) fn permissions(
     for program in &boundary.programs {
         give(program, true, false, false);
     }
+    if let Some(ssh) = &placement.ssh {
+        give(ssh, false, false, false);
+        permissions.push(Permission {
+            path: ssh.join(SSH_AGENT).as_os_str().as_bytes().to_vec(),
+            read: false,
+            execute: false,
+            change: false,
+            device: false,
+            connect: true,
+        });
+    }
     permissions
 }
 
@@ -93,6 +105,13 @@ pub(crate) fn environment(
             is_set.then(|| (OsString::from(name), OsString::from(here)))
         }));
     }
+    if let Some(ssh) = placement.ssh.as_deref().and_then(Path::to_str) {
+        own.extend(boundary.environment.iter().filter_map(|(name, value)| {
+            let text = value.to_str().filter(|_| tells_of_ssh(name))?;
+            let here = text.replace(SSH_DIRECTORY, ssh);
+            (here != text).then(|| (name.clone(), OsString::from(here)))
+        }));
+    }
     let is_own = |name: &OsString| own.iter().any(|(own, _)| name == own);
     let kept = boundary
         .environment
@@ -101,6 +120,13 @@ pub(crate) fn environment(
         .cloned()
         .collect::<Vec<_>>();
     kept.into_iter().chain(own).collect()
+}
+
+/// Whether a variable is one of those by which Atoll tells ssh and git of their files.
+fn tells_of_ssh(name: &OsString) -> bool {
+    let name = name.as_bytes();
+    [&b"SSH_AUTH_SOCK"[..], b"GIT_SSH_COMMAND"].contains(&name)
+        || name.starts_with(b"GIT_CONFIG_VALUE_")
 }
 
 /// Puts links to what the boundary shows of the person's home into the fence's.

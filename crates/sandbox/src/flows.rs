@@ -1,5 +1,7 @@
 //! What came of a run's connections, for its summary.
 
+use std::collections::BTreeMap;
+
 use atoll_model::network::{Flow, FlowEnd, FlowKind};
 
 /// How many refusals are kept: all that who carries tells apart, of four kinds.
@@ -7,6 +9,9 @@ const REFUSED_MAX: usize = 4 * 2 * 1024 + 4;
 
 /// How many failures are kept.
 const FAILED_MAX: usize = 256;
+
+/// Of how many credentials and hosts it is known how often they met.
+const USED_MAX: usize = 1024;
 
 /// Something that a program did not reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +33,14 @@ pub struct Flows {
     pub published: u64,
     /// How many requests were sent on, where they are looked into.
     pub requests: u64,
+    /// Into how many of them a credential was put, by its name and the host.
+    pub used: BTreeMap<(String, String), u64>,
     /// From the program, bytes.
     pub up_bytes: u64,
     /// To the program, bytes.
     pub down_bytes: u64,
+    /// What keys of SSH have signed, and how often: for a login `user@host`, in order.
+    pub signed: Vec<(FlowKind, String, u64)>,
     /// What was refused, in order.
     pub refused: Vec<Refused>,
     /// What was allowed and did not get there, in order: the first that differ.
@@ -42,9 +51,16 @@ pub struct Flows {
 
 impl Flows {
     /// One begins.
-    pub(crate) fn opened(&mut self, kind: FlowKind) {
-        if let Some(count) = self.number(kind) {
+    pub(crate) fn opened(&mut self, flow: &Flow) {
+        if let Some(count) = self.number(flow.kind) {
             *count = count.saturating_add(1);
+        }
+        for name in &flow.credentials {
+            let key = (name.to_string(), flow.host.clone());
+            if self.used.len() < USED_MAX || self.used.contains_key(&key) {
+                let count = self.used.entry(key).or_default();
+                *count = count.saturating_add(1);
+            }
         }
     }
 
@@ -52,6 +68,9 @@ impl Flows {
     pub(crate) fn closed(&mut self, flow: Flow, end: FlowEnd) {
         self.up_bytes = self.up_bytes.saturating_add(end.up_bytes);
         self.down_bytes = self.down_bytes.saturating_add(end.down_bytes);
+        if let (FlowKind::SshLogin | FlowKind::CommitSignature, None) = (flow.kind, &end.failure) {
+            self.sign(&flow);
+        }
         if let Some(why) = end.failure.filter(|_| end.is_unreached) {
             self.fail(flow, why);
         }
@@ -65,6 +84,17 @@ impl Flows {
             .iter()
             .filter(|one| !one.flow.credentials.is_empty());
         alerts.fold(0, |sum, one| sum.saturating_add(one.count))
+    }
+
+    /// Counts a signature that was given. Its rule says where it counts.
+    fn sign(&mut self, flow: &Flow) {
+        let rule = flow.rule.as_deref().unwrap_or_default();
+        let (whom, _) = rule.split_once(' ').unwrap_or((rule, ""));
+        let is_it = |one: &&mut (FlowKind, String, u64)| one.0 == flow.kind && one.1 == whom;
+        match self.signed.iter_mut().find(is_it) {
+            Some((_, _, count)) => *count = count.saturating_add(1),
+            None => self.signed.push((flow.kind, whom.to_owned(), 1)),
+        }
     }
 
     fn fail(&mut self, flow: Flow, why: String) {
@@ -90,7 +120,8 @@ impl Flows {
             FlowKind::Request => Some(&mut self.requests),
             FlowKind::Published => Some(&mut self.published),
             FlowKind::Tunnel => Some(&mut self.made),
-            FlowKind::Name => None,
+            // Those that were given are counted at their end.
+            FlowKind::Name | FlowKind::SshLogin | FlowKind::CommitSignature => None,
         }
     }
 }
@@ -142,10 +173,19 @@ mod tests {
             (FlowKind::Published, end(Some("nobody"), true, 0)),
             (FlowKind::Name, end(Some("unknown"), false, 0)),
         ] {
-            flows.opened(kind);
+            flows.opened(&flow(kind));
             flows.closed(flow(kind), end);
         }
         assert_eq!((flows.made, flows.requests, flows.published), (5, 1, 1));
+        assert!(flows.used.is_empty());
+        for _ in 0..2 {
+            flows.opened(&Flow {
+                credentials: vec!["one".parse().unwrap()],
+                ..flow(FlowKind::Request)
+            });
+        }
+        let key = ("one".to_owned(), "example.com".to_owned());
+        assert_eq!(flows.used, BTreeMap::from([(key, 2)]));
         let failed = flows.failed.iter().map(|one| (one.flow.kind, one.count));
         let told = [
             (FlowKind::Tunnel, 2),

@@ -13,9 +13,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName, Part, Placeholder};
+use atoll_model::network::{
+    CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Part, Placeholder,
+};
 use atoll_sys::{environment, memory, socket};
 use rustix::fs::OFlags;
+
+use crate::commands::CredentialCommand;
 
 /// Makes what stands inside for a value, or says why nothing can.
 pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, String>;
@@ -29,6 +33,8 @@ pub struct Handover {
     receiver: OwnedFd,
     sender: OwnedFd,
     placeholders: Vec<Placeholder>,
+    fetched: Vec<Fetched>,
+    commands: Vec<(CredentialName, CredentialCommand)>,
 }
 
 /// Why a credential is not there. Nothing of it is in the words.
@@ -76,6 +82,8 @@ impl Handover {
             receiver,
             sender,
             placeholders: Vec::new(),
+            fetched: Vec::new(),
+            commands: Vec::new(),
         })
     }
 
@@ -137,7 +145,25 @@ impl Handover {
         self.take_part(name, Part::Whole, value, disguise)
     }
 
-    /// The same for one value of several.
+    /// Takes a credential that a command prints once it is needed. What stands inside for it
+    /// is this text.
+    pub fn promise(&mut self, name: &CredentialName, text: String, command: CredentialCommand) {
+        let name = name.clone();
+        self.placeholders.push(Placeholder {
+            name: name.clone(),
+            part: Part::Whole,
+            text,
+        });
+        self.fetched.push(Fetched {
+            name: name.clone(),
+            by: Fetch::Command {
+                patience_s: command.patience.as_secs(),
+            },
+        });
+        self.commands.push((name, command));
+    }
+
+    /// The same as [`Self::take_value`] for one value of several.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -181,6 +207,17 @@ impl Handover {
     pub fn has(&self, name: &CredentialName, part: Part) -> bool {
         let mut all = self.placeholders.iter();
         all.any(|one| one.name == *name && one.part == part)
+    }
+
+    /// Those of them whose values are not there yet.
+    pub(crate) fn fetched(&self) -> &[Fetched] {
+        &self.fetched
+    }
+
+    /// What prints a credential.
+    pub(crate) fn command(&self, name: &CredentialName) -> Option<&CredentialCommand> {
+        let mut all = self.commands.iter();
+        all.find(|(one, _)| one == name).map(|(_, command)| command)
     }
 
     /// Where their values are read.

@@ -10,6 +10,7 @@
 //! no HTTP, no SQL and no ledger. Start reading at [`assemble`].
 
 mod attachment;
+mod commands;
 mod disk;
 mod doors;
 mod enforcement;
@@ -24,6 +25,7 @@ mod held;
 mod host;
 mod launcher;
 mod leftovers;
+mod locks;
 mod mountinfo;
 mod native;
 mod outside;
@@ -33,6 +35,7 @@ mod reclaim;
 mod roots;
 mod session;
 mod signals;
+mod signing;
 mod subordinate;
 mod system;
 mod tree;
@@ -43,6 +46,7 @@ mod unshown;
 mod without;
 
 pub use attachment::{Attachment, Carrier, Reaction, Stream};
+pub use commands::CredentialCommand;
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use error::{SandboxError, explain};
@@ -62,6 +66,7 @@ pub use placement::{
 pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size, Witness};
 pub use signals::{SIGWINCH, Signals};
+pub use signing::{SIGNER, SshHandover};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
 pub use trial::{Trial, try_namespaces};

@@ -11,12 +11,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crate::Carrier;
+use crate::commands::Commands;
 use crate::doors::{Doors, tells_of_comers};
 use crate::flows::{Flows, Refused};
 use crate::handover::Handover;
+use crate::signing::SshHandover;
 use atoll_model::network::{
-    Authority, CARRIAGE_BYTES_MAX, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder,
-    FlowReport, Network,
+    Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName, FLOW_MESSAGE_BYTES_MAX,
+    Flow, FlowEnd, FlowOrder, FlowReport, Network,
 };
 use atoll_sys::process::Change;
 use atoll_sys::{descriptor, process, socket};
@@ -76,21 +78,35 @@ pub type Issuer<'a> = &'a dyn Fn() -> io::Result<Option<Authority>>;
 
 /// What was told, in the words of those who record.
 enum Told {
-    Opened { id: u64, flow: Flow, waits: bool },
-    Closed { id: u64, flow: Flow, end: FlowEnd },
+    Opened {
+        id: u64,
+        flow: Flow,
+        waits: bool,
+    },
+    Closed {
+        id: u64,
+        flow: Flow,
+        end: FlowEnd,
+    },
     Refused(Refused),
+    /// The request that needs it is recorded by itself.
+    Needed {
+        id: u64,
+        credential: CredentialName,
+    },
 }
 
 impl Told {
-    fn news(&self) -> FlowNews<'_> {
+    fn news(&self) -> Option<FlowNews<'_>> {
         match self {
-            Self::Opened { id, flow, waits } => FlowNews::Opened {
+            Self::Opened { id, flow, waits } => Some(FlowNews::Opened {
                 id: *id,
                 flow,
                 waits: *waits,
-            },
-            Self::Closed { id, end, .. } => FlowNews::Closed { id: *id, end },
-            Self::Refused(refused) => FlowNews::Refused(refused),
+            }),
+            Self::Closed { id, end, .. } => Some(FlowNews::Closed { id: *id, end }),
+            Self::Refused(refused) => Some(FlowNews::Refused(refused)),
+            Self::Needed { .. } => None,
         }
     }
 }
@@ -102,6 +118,8 @@ pub struct Outside<'a> {
     issuer: Issuer<'a>,
     doors: Doors,
     handover: Option<&'a Handover>,
+    signing: Option<(&'a SshHandover, OwnedFd)>,
+    commands: Commands,
     state: State,
     open: HashMap<u64, Flow>,
     flows: Flows,
@@ -120,7 +138,12 @@ enum State {
     /// The first connection has not come yet.
     Listening(Vec<OwnedFd>),
     /// This process carries.
-    Carrying { line: OwnedFd, pid: u32 },
+    Carrying {
+        line: OwnedFd,
+        pid: u32,
+        /// And this one signs.
+        signer: Option<u32>,
+    },
 }
 
 impl<'a> Outside<'a> {
@@ -133,6 +156,8 @@ impl<'a> Outside<'a> {
             issuer,
             doors: Doors::default(),
             handover: None,
+            signing: None,
+            commands: Commands::default(),
             state: State::None,
             open: HashMap::new(),
             flows: Flows::default(),
@@ -156,6 +181,13 @@ impl<'a> Outside<'a> {
         self
     }
 
+    /// With keys of SSH for who signs, and where an agent is asked for.
+    #[must_use]
+    pub fn signing(mut self, signing: Option<(&'a SshHandover, OwnedFd)>) -> Self {
+        self.signing = signing;
+        self
+    }
+
     /// Starts the process that carries, with what the connections come to.
     fn start(&mut self, listeners: &[OwnedFd]) {
         let begun = (self.issuer)().and_then(|authority| {
@@ -166,17 +198,36 @@ impl<'a> Outside<'a> {
                 placeholders: self
                     .handover
                     .map_or_else(Vec::new, |one| one.placeholders().to_vec()),
+                has_locks: self.doors.locks.is_some(),
+                ssh: self
+                    .signing
+                    .as_ref()
+                    .map_or_else(Vec::new, |(keys, _)| keys.keys().to_vec()),
+                fetched: self
+                    .handover
+                    .map_or_else(Vec::new, |one| one.fetched().to_vec()),
             };
             // Their values come first of the sockets.
             let values = self.handover.map(Handover::receiver);
             let values = values.filter(|_| !carriage.placeholders.is_empty());
-            begin(
-                &carriage,
-                values.into_iter().chain(listeners).chain(&self.doors.roots),
-            )
+            let signer = match &self.signing {
+                Some((keys, _)) => Some(keys.start(self.network)?),
+                None => None,
+            };
+            let line = signer.iter().map(|(line, _)| line);
+            let agent = self.signing.iter().map(|(_, listener)| listener);
+            let before = values.into_iter().chain(line).chain(agent);
+            // What lock files name comes last of the files.
+            let files = self.doors.roots.iter().chain(&self.doors.locks);
+            let begun = begin(&carriage, before.chain(listeners).chain(files));
+            let signer = signer.map(|(_, pid)| pid);
+            if let (Err(_), Some(pid)) = (&begun, signer) {
+                end(pid);
+            }
+            begun.map(|(line, pid)| State::Carrying { line, pid, signer })
         });
         match begun {
-            Ok((line, pid)) => self.state = State::Carrying { line, pid },
+            Ok(carrying) => self.state = carrying,
             Err(error) => self.fail(format!("nobody could be started to carry them: {error}")),
         }
     }
@@ -203,6 +254,9 @@ impl<'a> Outside<'a> {
                 Ok(FlowReport::Refused { flow, why, count }) => {
                     reports.push(Told::Refused(Refused { flow, why, count }));
                 }
+                Ok(FlowReport::Command { id, credential }) => {
+                    reports.push(Told::Needed { id, credential });
+                }
                 Err(_) => self.fail("what carried them said something unknown".to_owned()),
             }
         }
@@ -210,7 +264,7 @@ impl<'a> Outside<'a> {
 
     /// Records what was told, then lets go on what waits for that.
     fn hear(&mut self, reports: Vec<Told>) {
-        let news: Vec<FlowNews<'_>> = reports.iter().map(Told::news).collect();
+        let news: Vec<FlowNews<'_>> = reports.iter().filter_map(Told::news).collect();
         if !self.recorded(&news) {
             for told in &reports {
                 if let Told::Opened { id, .. } = told {
@@ -224,19 +278,46 @@ impl<'a> Outside<'a> {
                 Told::Opened { id, flow, waits } => self.opened(id, &flow, waits),
                 Told::Closed { flow, end, .. } => self.flows.closed(flow, end),
                 Told::Refused(refused) => self.flows.refuse(refused),
+                Told::Needed { id, credential } => self.begin_command(id, &credential),
             }
         }
     }
 
-    fn opened(&mut self, id: u64, flow: &Flow, waits: bool) {
-        self.flows.opened(flow.kind);
+    /// Starts what prints a credential, and hands what it prints to who carries.
+    fn begin_command(&mut self, id: u64, credential: &CredentialName) {
+        let known = self.handover.and_then(|one| one.command(credential));
+        let begun = match known {
+            Some(command) => self.commands.begin(id, credential, command),
+            None => Err(CommandEnd::Unstarted(0)),
+        };
+        match begun {
+            Ok(outputs) => self.tell(FlowOrder::Running { id }, &outputs),
+            Err(end) => self.tell(FlowOrder::Ran { id, end }, &[]),
+        }
+    }
+
+    fn tell_of_commands(&mut self) {
+        for (id, end) in self.commands.ended() {
+            self.tell(FlowOrder::Ran { id, end }, &[]);
+        }
+    }
+
+    /// Says something to who carries.
+    fn tell(&mut self, said: FlowOrder, with: &[OwnedFd]) {
         let told = match &self.state {
-            State::Carrying { line, .. } if waits => order(line, FlowOrder::Recorded { id }),
-            State::Carrying { .. } | State::None | State::Listening(_) => true,
+            State::Carrying { line, .. } => order(line, said, with),
+            State::None | State::Listening(_) => true,
         };
         if !told {
             let _ = self.end_carrier();
             self.fail("what carried them did not listen any more".to_owned());
+        }
+    }
+
+    fn opened(&mut self, id: u64, flow: &Flow, waits: bool) {
+        self.flows.opened(flow);
+        if waits {
+            self.tell(FlowOrder::Recorded { id }, &[]);
         }
     }
 
@@ -300,7 +381,7 @@ impl<'a> Outside<'a> {
     /// Has who carries end, and hears what there is to tell by then.
     fn take_leave(&mut self) {
         if let State::Carrying { line, .. } = &self.state {
-            let _ = order(line, FlowOrder::End);
+            let _ = order(line, FlowOrder::End, &[]);
         }
         let until = Instant::now() + FAREWELL;
         while !self.is_unrecorded && self.hear_some() && Instant::now() < until {
@@ -316,15 +397,24 @@ impl<'a> Outside<'a> {
 
     /// Ends what carries. How it has ended, if it had by itself.
     fn end_carrier(&mut self) -> Option<Change> {
-        let State::Carrying { line, pid } = mem::replace(&mut self.state, State::None) else {
+        let State::Carrying { line, pid, signer } = mem::replace(&mut self.state, State::None)
+        else {
             return None;
         };
         drop(line);
-        // It leads a group of its own, whose number is nobody else's before the wait.
-        let _ = process::signal_group(pid, SIGKILL);
-        let waited = process::wait(Some(pid), true).ok().flatten();
-        waited.map(|waited| waited.change)
+        // Nobody waits for what they print any more.
+        self.commands = Commands::default();
+        signer.and_then(end);
+        end(pid)
     }
+}
+
+/// Ends a process of this side's own. How it has ended, if it had by itself.
+fn end(pid: u32) -> Option<Change> {
+    // It leads a group of its own, whose number is nobody else's before the wait.
+    let _ = process::signal_group(pid, SIGKILL);
+    let waited = process::wait(Some(pid), true).ok().flatten();
+    waited.map(|waited| waited.change)
 }
 
 /// How a process ended, in words.
@@ -353,10 +443,18 @@ impl Carrier for Outside<'_> {
             State::None => Vec::new(),
             State::Listening(listeners) => {
                 let listeners = listeners.iter().filter(tells_of_comers);
-                listeners.map(AsFd::as_fd).collect()
+                let agent = self.signing.iter().map(|(_, listener)| listener);
+                listeners.chain(agent).map(AsFd::as_fd).collect()
             }
-            State::Carrying { line, .. } => vec![line.as_fd()],
+            State::Carrying { line, .. } => {
+                let commands = self.commands.waits_on();
+                std::iter::once(line.as_fd()).chain(commands).collect()
+            }
         }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.commands.due()
     }
 
     fn attend(&mut self) -> bool {
@@ -370,7 +468,9 @@ impl Carrier for Outside<'_> {
                 if !self.hear_some() {
                     let ended = ending(self.end_carrier());
                     self.fail(format!("what carried them has ended{ended}"));
-                } else if self.told_bytes > TOLD_BYTES_MAX {
+                } else if self.told_bytes <= TOLD_BYTES_MAX {
+                    self.tell_of_commands();
+                } else {
                     self.take_leave();
                     let mebibytes = TOLD_BYTES_MAX >> 20;
                     self.fail(format!(
@@ -395,13 +495,29 @@ fn begin<'a>(
     carriage: &Carriage,
     with: impl Iterator<Item = &'a OwnedFd>,
 ) -> io::Result<(OwnedFd, u32)> {
-    let (line, far) = socket::pair()?;
     let message = serde_json::to_vec(carriage)?;
     if message.len() > CARRIAGE_BYTES_MAX {
         return Err(io::Error::other("there are too many destinations"));
     }
     let with: Vec<BorrowedFd<'_>> = with.map(AsFd::as_fd).collect();
-    socket::send(line.as_fd(), &message, &with)?;
+    #[cfg(not(feature = "without_defences"))]
+    let name = OUTSIDE;
+    #[cfg(feature = "without_defences")]
+    let name = &crate::without::name_of(OUTSIDE);
+    let (line, pid) = start(name, &message, &with)?;
+    descriptor::never_block(line.as_fd())?;
+    Ok((line, pid))
+}
+
+/// Starts this program under another name, with a message and descriptors that wait for it on
+/// its line. Our end of that, and its number.
+pub(crate) fn start(
+    name: &CStr,
+    message: &[u8],
+    with: &[BorrowedFd<'_>],
+) -> io::Result<(OwnedFd, u32)> {
+    let (line, far) = socket::pair()?;
+    socket::send(line.as_fd(), message, with)?;
     let program = OwnedFd::from(File::open("/proc/self/exe")?);
     let nothing = OwnedFd::from(File::options().read(true).write(true).open("/dev/null")?);
     let standard = [
@@ -410,24 +526,20 @@ fn begin<'a>(
         nothing.as_fd(),
         far.as_fd(),
     ];
-    #[cfg(not(feature = "without_defences"))]
-    let name = OUTSIDE;
-    #[cfg(feature = "without_defences")]
-    let name = &crate::without::name_of(OUTSIDE);
     let pid = process::spawn_from_memory(&program, name, &standard)?;
-    descriptor::never_block(line.as_fd())?;
     Ok((line, pid))
 }
 
 /// Whether an order was taken: whoever carries takes them at once, but for a moment when
 /// there are many. That it is gone is found by itself.
-fn order(line: &OwnedFd, order: FlowOrder) -> bool {
+fn order(line: &OwnedFd, order: FlowOrder, with: &[OwnedFd]) -> bool {
+    let with: Vec<BorrowedFd<'_>> = with.iter().map(AsFd::as_fd).collect();
     let Ok(message) = serde_json::to_vec(&order) else {
         return false;
     };
     let until = Instant::now() + ORDER_PATIENCE;
     loop {
-        match socket::send(line.as_fd(), &message, &[]) {
+        match socket::send(line.as_fd(), &message, &with) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Ok(()) | Err(_) => return true,
         }

@@ -28,6 +28,9 @@ pub struct Placement {
     /// Files by which programs trust Atoll's authority, where they are to: a directory of
     /// Atoll's own that nobody writes to.
     pub trust: Option<PathBuf>,
+    /// What ssh and git read, and the socket at which an agent is asked for: a directory of
+    /// the run's that nobody inside writes to.
+    pub ssh: Option<PathBuf>,
     /// In a fence: what stands in for a home and a /tmp of its own.
     pub fence: Option<FencePlace>,
 }

@@ -290,7 +290,8 @@ impl Session<'_> {
             if ready.line {
                 self.hear_launcher()?;
             }
-            if ready.outside && !self.carrier.attend() {
+            let is_due = self.carrier.due().is_some_and(|at| at <= Instant::now());
+            if (ready.outside || is_due) && !self.carrier.attend() {
                 self.order_end(Instant::now());
             }
             if ready.signals {
@@ -399,6 +400,7 @@ impl Session<'_> {
             self.kill_at.filter(|_| self.line.is_some()),
             self.abandon_at.filter(|_| self.line.is_some()),
             self.disk.next().filter(|_| running),
+            self.carrier.due(),
         ];
         let next = next.into_iter().flatten().min()?;
         // One millisecond more, so that a wait does not end just before its time.

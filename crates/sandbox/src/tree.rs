@@ -87,6 +87,9 @@ pub(crate) fn plan(
     if let Some(trust) = &placement.trust {
         plan.trust(trust, boundary, placement)?;
     }
+    if let Some(ssh) = &placement.ssh {
+        plan.ssh(ssh, boundary, placement)?;
+    }
     // The kernel knows files, not the links to them that lists usually name.
     let real = |program: &PathBuf| program.canonicalize().unwrap_or_else(|_| program.clone());
     let programs: Vec<PathBuf> = boundary.programs.iter().map(real).collect();
@@ -509,6 +512,19 @@ impl Plan {
         Ok(())
     }
 
+    /// A file in the sandbox's own memory.
+    pub(crate) fn memory_file(&mut self, path: &Path, content: Vec<u8>) {
+        if let Some(parent) = path.parent() {
+            self.directory(parent, true);
+        }
+        self.made.insert(path.to_path_buf());
+        self.operations.push(Operation::File {
+            path: relative(path),
+            mode: 0o600,
+            content,
+        });
+    }
+
     /// Makes a directory and those above it, unless they are there already.
     fn directory(&mut self, path: &Path, owned: bool) {
         let mut missing: Vec<&Path> = path
@@ -572,6 +588,7 @@ impl Plan {
                 execute,
                 change,
                 device,
+                connect: false,
             });
         };
         give(Path::new("/"), programs.is_empty(), false, false);

@@ -46,7 +46,17 @@ impl TreeHash {
         digits
     }
 
-    fn of_node(left: Self, right: Self) -> Self {
+    /// These 32 bytes.
+    pub(crate) const fn of_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The root over no events: the hash of nothing.
+    pub(crate) fn of_nothing() -> Self {
+        Self(Sha256::digest([]).into())
+    }
+
+    pub(crate) fn of_node(left: Self, right: Self) -> Self {
         let digest = Sha256::new()
             .chain_update([1])
             .chain_update(left.0)
@@ -161,6 +171,25 @@ impl Frontier {
             .flatten()
             .copied()
             .reduce(|right, left| TreeHash::of_node(left, right))
-            .unwrap_or_else(|| TreeHash(Sha256::digest([]).into()))
+            .unwrap_or_else(TreeHash::of_nothing)
+    }
+
+    /// The roots of the complete subtrees, largest first: all that there is to keep.
+    pub(crate) fn subtrees(&self) -> impl Iterator<Item = TreeHash> {
+        self.subtrees.iter().rev().flatten().copied()
+    }
+
+    /// That of so many leaves, from what [`Frontier::subtrees`] gave.
+    pub(crate) fn of_subtrees(size: u64, largest_first: &[TreeHash]) -> Option<Self> {
+        let mut given = largest_first.iter().rev();
+        let heights = u64::BITS - size.leading_zeros();
+        let mut subtrees = Vec::new();
+        for height in 0..heights {
+            subtrees.push(match size >> height & 1 {
+                0 => None,
+                _ => Some(*given.next()?),
+            });
+        }
+        given.next().is_none().then_some(Self { subtrees })
     }
 }

@@ -6,6 +6,7 @@ use atoll_model::{Attempt, Call, Outcome, RunId, Verdict};
 use serde_json::{Value, json};
 
 use crate::canonical::{CanonicalError, EventBody};
+use crate::checkpoint::{self, SigningError};
 use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
 use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
@@ -15,7 +16,7 @@ use crate::read::{Events, Filter};
 use crate::recovery::{InterruptedRun, recover};
 use crate::verify::verify;
 use crate::verify_report::{Verified, VerifyError};
-use crate::{Armed, Entry, FileFault, Position, StateDir};
+use crate::{Against, Armed, Checkpoint, Entry, FileFault, Position, StateDir, VerifierKey};
 
 /// Where the time of events comes from; `SystemTime::now` outside tests.
 pub type Clock = fn() -> SystemTime;
@@ -282,7 +283,34 @@ impl Ledger {
     /// [`VerifyError::Damaged`] with all that was found, or
     /// [`VerifyError::Unreadable`].
     pub fn verify(state: &StateDir) -> Result<Verified, VerifyError> {
-        verify(state)
+        verify(state, &Against::default())
+    }
+
+    /// The same, held against what is known of the ledger from elsewhere as well.
+    ///
+    /// # Errors
+    /// As those of [`Ledger::verify`].
+    pub fn verify_against(state: &StateDir, against: &Against) -> Result<Verified, VerifyError> {
+        verify(state, against)
+    }
+
+    /// Signs the ledger's size and root as far as it is on disk (C2SP tlog-checkpoint), in the
+    /// place of the newest checkpoint; where nothing came since, that one comes back. The key
+    /// is made where there is none.
+    ///
+    /// # Errors
+    /// [`SigningError`]; the checkpoint before is the newest still, and events are as they
+    /// were.
+    pub fn checkpoint(&self, state: &StateDir) -> Result<Checkpoint, SigningError> {
+        checkpoint::make(state, &self.journal)
+    }
+
+    /// What the ledger's checkpoints are checked with. It is made where there is none.
+    ///
+    /// # Errors
+    /// [`SigningError`].
+    pub fn key(state: &StateDir) -> Result<VerifierKey, SigningError> {
+        checkpoint::open_key(state)
     }
 
     /// All events that pass the filter, oldest first.

@@ -13,6 +13,7 @@
 
 mod authority;
 mod canonical;
+mod checkpoint;
 mod commit;
 mod entry;
 mod event;
@@ -24,8 +25,11 @@ mod journal;
 mod ledger;
 mod lines;
 mod lock;
+mod merkle;
+mod note;
 mod open_runs;
 mod private;
+mod proof;
 mod read;
 mod record;
 mod recovery;
@@ -39,22 +43,31 @@ mod scratch;
 mod segment;
 mod state;
 mod tail;
+mod tiles;
 mod tree;
 mod trust;
 mod usage;
 mod vault;
 mod verify;
 mod verify_report;
+mod walk;
+mod wanted;
+mod witness;
 
 pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority};
 pub use canonical::{CanonicalError, EventBody, NESTING_MAX};
+pub use checkpoint::SigningError;
 pub use entry::{Armed, Entry, Refusal, Refused};
 pub use event::{EVENT_BYTES_MAX, Event, LineFault, Position};
 pub use fault::FileFault;
 pub use hash::{InvalidHash, TreeHash};
 pub use host_text::{host_text, read_host_text};
 pub use ledger::{Clock, Durability, Ledger, LedgerError};
+pub use note::{CHECKPOINT_BYTES_MAX, Checkpoint, NoteFault, VerifierKey};
 pub use private::PrivateFault;
+pub use proof::{
+    ConsistencyProof, InclusionProof, PROOF_BYTES_MAX, ProofFault, Proven, Prover, check_proof,
+};
 pub use read::{Events, Filter};
 pub use record::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RECORD_VERSION, RunRecord,
@@ -70,10 +83,13 @@ pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
 pub use scratch::{create_scratch, remove_scratch};
 pub use state::{StateDir, StateError};
+pub use tiles::{ExportedTiles, export_tiles};
 pub use trust::TrustFiles;
 pub use usage::{DiskUsage, run_disk_usage};
 pub use vault::{KeyKept, SECRETS_MAX, SealedSecret, Vault, VaultError, VaultKeyFile};
 pub use verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};
+pub use wanted::Against;
+pub use witness::{Witness, WitnessFile, add_to_witness};
 
 #[cfg(test)]
 mod tests;

@@ -152,27 +152,37 @@ impl PrivateDirectory {
 
     /// Puts a file in the place of the one that there is. The caller holds the lock.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), PrivateFault> {
-        let directory: BorrowedFd<'_> = self.directory.as_fd();
-        let new_name = format!("{name}.new");
-        let path = self.path.join(&new_name);
-        // What a sudden end has left of another one, with whatever mode it has.
-        match rustix::fs::unlinkat(directory, &new_name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(FileFault::on("remove", &path)(errno).into()),
-        }
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(directory, &new_name, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(FileFault::on("make", &path))?;
-        let mut file = File::from(file);
-        file.write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .map_err(FileFault::on("write", &path))?;
-        rustix::fs::renameat(directory, &new_name, directory, name)
-            .and_then(|()| rustix::fs::fsync(directory))
-            .map_err(FileFault::on("replace", self.path.join(name)))?;
-        Ok(())
+        Ok(replace_file(&self.directory, &self.path, name, bytes)?)
     }
+}
+
+/// Puts a file in the place of the one that there is: written under another name, brought to
+/// disk, renamed, and the name brought to disk. Whoever looks finds the old one or the new
+/// one, whole.
+pub(crate) fn replace_file(
+    directory: impl AsFd,
+    path: &Path,
+    name: &str,
+    bytes: &[u8],
+) -> Result<(), FileFault> {
+    let directory: BorrowedFd<'_> = directory.as_fd();
+    let new_name = format!("{name}.new");
+    let new_path = path.join(&new_name);
+    // What a sudden end has left of another one, with whatever mode it has.
+    match rustix::fs::unlinkat(directory, &new_name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(FileFault::on("remove", &new_path)(errno)),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(directory, &new_name, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(FileFault::on("make", &new_path))?;
+    let mut file = File::from(file);
+    file.write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(FileFault::on("write", &new_path))?;
+    rustix::fs::renameat(directory, &new_name, directory, name)
+        .and_then(|()| rustix::fs::fsync(directory))
+        .map_err(FileFault::on("replace", path.join(name)))
 }
 
 /// Whoever can read a key has what it opens; whoever can write there chooses it.

@@ -176,6 +176,7 @@ impl StateDir {
 
 /// Names of the directories directly below the state directory.
 pub(crate) const LEDGER: &str = "ledger";
+pub(crate) const LEDGER_KEY: &str = "ledger-key";
 pub(crate) const OPEN_RUNS: &str = "open";
 pub(crate) const RUNS: &str = "runs";
 pub(crate) const SCRATCH: &str = "scratch";

@@ -1,9 +1,11 @@
 mod authority;
 mod canonical;
+mod checkpoint;
 mod damage;
 mod ledger;
 mod places;
 mod processes;
+mod proof;
 mod runs;
 mod trust;
 

@@ -16,21 +16,23 @@ use crate::read::read_line;
 use crate::segment::{list_segments, segment_name};
 use crate::state::{LEDGER, RUNS};
 use crate::verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};
+use crate::wanted::{Against, Wanted};
 use crate::{FileFault, LedgerError, StateDir, TreeHash};
 
 /// How many pieces of damage are described; more are only counted.
 const DAMAGE_MAX: usize = 100;
 
-pub(crate) fn verify(state: &StateDir) -> Result<Verified, VerifyError> {
+pub(crate) fn verify(state: &StateDir, against: &Against) -> Result<Verified, VerifyError> {
     let path = state.path().join(LEDGER);
     let directory = match state.subdirectory(LEDGER, false) {
         Ok(directory) => Some(directory),
         Err(fault) if fault.is_not_found() => None,
         Err(fault) => return Err(LedgerError::from(fault).into()),
     };
-    // The head comes first: events that follow meanwhile are not missed then.
+    // Head and checkpoints come first: events that follow meanwhile are not missed then.
     let head = read_head(directory.as_ref(), &path)?;
-    let mut check = Check::new(path, directory, head);
+    let wanted = Wanted::read(state, directory.as_ref(), &path, against)?;
+    let mut check = Check::new(path, directory, head, wanted);
     check.orphans = orphans(state, check.directory.as_ref(), &check.path)?;
     let mut lines = Lines::from(state, 1, 0).map_err(LedgerError::from)?;
     check.all(&mut lines)?;
@@ -95,10 +97,16 @@ struct Check {
     more: u64,
     /// Runs of a ledger that is not there.
     orphans: u64,
+    /// What was signed of it.
+    wanted: Wanted,
 }
 
 impl Check {
-    fn new(path: PathBuf, directory: Option<OwnedFd>, head: FoundHead) -> Self {
+    fn new(path: PathBuf, directory: Option<OwnedFd>, head: FoundHead, mut wanted: Wanted) -> Self {
+        let mut damage = std::mem::take(&mut wanted.damage);
+        damage.extend(wanted.compare(0, TreeHash::of_nothing()));
+        let more = damage.len().saturating_sub(DAMAGE_MAX) as u64;
+        damage.truncate(DAMAGE_MAX);
         Self {
             path,
             directory,
@@ -113,9 +121,10 @@ impl Check {
             bytes: 0,
             torn: 0,
             sound: 0,
-            damage: Vec::new(),
-            more: 0,
+            damage,
+            more,
             orphans: 0,
+            wanted,
         }
     }
 
@@ -198,7 +207,28 @@ impl Check {
         self.frontier.push(event.position.leaf);
         self.bytes += line_bytes;
         self.sound += 1;
+        self.compare_with_signed();
         Ok(())
+    }
+
+    /// Only while no event is missing or unsound: otherwise the root is none, and the damage
+    /// is told already.
+    fn compare_with_signed(&mut self) {
+        if self.sound == self.next_seq && self.wanted.names(self.sound) {
+            let differing = self.wanted.compare(self.sound, self.frontier.root());
+            self.found_all(differing);
+        }
+    }
+
+    fn found_all(&mut self, all: Vec<Damage>) {
+        for Damage {
+            place,
+            what,
+            severity,
+        } in all
+        {
+            self.found(place, what, severity);
+        }
     }
 
     fn compare_with_head(&mut self, event: &Event, place: &Place, line_bytes: u64) {
@@ -287,6 +317,8 @@ impl Check {
             }
             FoundHead::Sound(_) | FoundHead::Missing => {}
         }
+        let beyond = self.wanted.beyond(self.next_seq);
+        self.found_all(beyond);
         if !self.damage.is_empty() {
             return Err(VerifyError::Damaged(VerifyReport {
                 damage: self.damage,
@@ -302,6 +334,8 @@ impl Check {
             bytes: self.bytes,
             torn: self.torn,
             unfinished_bytes,
+            checkpoint: self.wanted.own,
+            witnessed: self.wanted.witnessed,
         })
     }
 

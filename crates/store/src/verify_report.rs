@@ -20,6 +20,11 @@ pub struct Verified {
     /// Bytes at the end that are not a complete line: an append that is going on,
     /// or one whose process died; the next append sets them aside.
     pub unfinished_bytes: u64,
+    /// How many events the newest checkpoint covers, whose signature and root hold; nothing
+    /// where there is none.
+    pub checkpoint: Option<u64>,
+    /// How many checkpoints of witnesses it was held against.
+    pub witnessed: u64,
 }
 
 /// The ledger is not whole, or could not be looked at.

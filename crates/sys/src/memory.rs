@@ -44,7 +44,9 @@ pub fn erase_stack() {
 /// # Errors
 /// The kernel's: `RLIMIT_MEMLOCK` allows no more, for example.
 pub fn lock(memory: &mut [u8]) -> io::Result<()> {
-    let into_page = memory.as_ptr().addr() % rustix::param::page_size();
+    // By a function that opens no file: some callers may not.
+    let page_bytes = usize::try_from(crate::process::page_bytes()).unwrap_or(4096);
+    let into_page = memory.as_ptr().addr() % page_bytes;
     let first = memory.as_mut_ptr().wrapping_byte_sub(into_page).cast();
     let bytes = memory.len() + into_page;
     // SAFETY: neither call changes what the pages hold, of which some is the caller's.

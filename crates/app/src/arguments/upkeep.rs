@@ -1,5 +1,5 @@
 //! The definitions of the commands about Atoll itself: profiles, trust, the
-//! ledger, the machine, disk space, and help for shells.
+//! machine, disk space, and help for shells.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -122,51 +122,6 @@ pub struct TrustArguments {
     /// List what is trusted, with digests, and change nothing.
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]
     pub list: bool,
-}
-
-/// Verify and read the tamper-evident record of everything that ran.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
-pub struct LedgerArguments {
-    #[command(subcommand)]
-    #[allow(missing_docs)]
-    pub action: LedgerAction,
-}
-
-/// What to do with the ledger.
-#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
-#[allow(missing_docs)]
-pub enum LedgerAction {
-    /// Check digests and the chain: finds a changed bit, a cut, a swap.
-    Verify,
-    Tail(TailLedgerArguments),
-    Show(ShowLedgerArguments),
-}
-
-/// Print the last events, one JSON object a line
-///
-/// Example: atoll ledger tail -n 50, atoll ledger tail -f
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
-#[command(verbatim_doc_comment)]
-pub struct TailLedgerArguments {
-    /// How many events.
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
-    pub number: u64,
-
-    /// Go on printing events as they are written, until interrupted. Default: off.
-    #[arg(long, short)]
-    pub follow: bool,
-}
-
-/// Print the events of one run, or all, one JSON object a line
-///
-/// Example: atoll ledger show last
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-#[command(verbatim_doc_comment)]
-pub struct ShowLedgerArguments {
-    /// The run: its id, its beginning or end, or `last`. Default: all runs.
-    #[arg(value_name = "RUN")]
-    pub run: Option<String>,
 }
 
 const DOCTOR_STATUSES: &str = "\

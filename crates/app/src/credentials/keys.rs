@@ -6,11 +6,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use atoll_model::network::{CredentialName, Part};
-use atoll_policy::{KEY_PARTS, KeySource, Rules};
-use atoll_sandbox::Handover;
+use atoll_policy::{Credential, KEY_PARTS, KeySource, Rules};
+use atoll_sandbox::{Handover, SourceError};
 use zeroize::Zeroizing;
 
-use super::{unread, unseen, warn_of_open};
+use super::{served, unread, warn_of_open};
 use crate::configuration::Places;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -28,15 +28,44 @@ const NAMES: [(Part, &str); 3] = [
     (Part::Token, "aws_session_token"),
 ];
 
-/// Reads what is not in variables.
-pub(super) fn read(
+/// Takes a key's variables that nobody has taken yet, each for all that it is for.
+pub(super) fn take<'a>(
     handover: &mut Handover,
     rules: &Rules,
+    credential: &Credential,
+    names: &'a [String],
+    taken: &mut Vec<&'a str>,
+) -> Result<(), Failure> {
+    for (variable, part) in names.iter().zip(KEY_PARTS) {
+        if taken.contains(&variable.as_str()) {
+            continue;
+        }
+        taken.push(variable);
+        let its = served(rules, variable);
+        match handover.take_variable(&its, variable, &atoll_egress::disguise) {
+            Ok(()) => {}
+            // Not every key has one.
+            Err(SourceError::Unset(_)) if part == Part::Token => {}
+            // Whether the others are there is looked at when all have been taken.
+            Err(SourceError::Unset(_) | SourceError::Empty) if credential.optional => {}
+            Err(error) => {
+                let name = credential.binding.name.as_str();
+                return Err(unread(name, &format!("the variable {variable}"), &error));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads what is not in variables, of a file where this lets it.
+pub(super) fn read(
+    handover: &mut Handover,
     places: &Places,
-    (name, source): (&CredentialName, &KeySource),
-    workspace: &Path,
+    (credential, source): (&Credential, &KeySource),
+    inside: &dyn Fn(&Path) -> Result<(), Failure>,
     output: &Output,
 ) -> Result<(), Failure> {
+    let name = &credential.binding.name;
     match source {
         KeySource::Variables(_) => Ok(()),
         KeySource::Vault(secrets) => {
@@ -52,13 +81,18 @@ pub(super) fn read(
             file,
         } => {
             let shown = file.display();
-            unseen(rules, name, file, workspace)?;
+            inside(file)?;
             let unreadable = |error: io::Error| {
                 Failure::new(format!("credential {name} cannot be read from {shown}"))
                     .because(error)
                     .advise("aws configure makes it; or name variables or secrets as its source")
             };
-            let (text, is_open) = whole(file).map_err(unreadable)?;
+            let (text, is_open) = match whole(file) {
+                Err(error) if credential.optional && error.kind() == io::ErrorKind::NotFound => {
+                    return Ok(());
+                }
+                read => read.map_err(unreadable)?,
+            };
             if is_open {
                 warn_of_open(output, name, file);
             }

@@ -39,6 +39,8 @@ pub struct Summary<'a> {
     pub attempts: &'a [Attempt],
     /// What it sent and got, if it reached anything.
     pub network: Option<Traffic>,
+    /// A line for each credential that was put into requests.
+    pub credentials: &'a [String],
     /// What it was allowed to reach and did not.
     pub failed: &'a [Denied],
     /// How many of these are files.
@@ -172,6 +174,9 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     }
     if let Some(traffic) = &summary.network {
         lines.push(line(paint, "network", &describe_traffic(traffic)));
+    }
+    for used in summary.credentials {
+        lines.push(line(paint, "used", used));
     }
     if !summary.attempts.is_empty() {
         let text = describe_attempts(summary.attempts);

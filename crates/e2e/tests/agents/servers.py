@@ -1,12 +1,16 @@
-"""A model that has its answers ready, under the name of a real one, and a host that
-nobody is to reach. First turn: a command, from COMMAND; then a last word. Arguments: the
-directory, then the command to run while it is there."""
-import http.server, json, os, ssl, subprocess, sys, threading
+"""A model that demands its key and has its answers ready, under the name of a real one, and
+recorders under other names. A turn for each command of COMMANDS, then a last word; before
+that the key is looked for in all processes of the run. Arguments: the directory, then the
+command to run while they are there. The key is in the file `real` beside that directory."""
+import glob, http.server, json, os, socket, ssl, subprocess, sys, threading
 
 PLACE = sys.argv[1]
-COMMAND = os.environ["COMMAND"]
+TOP = os.path.dirname(PLACE)
+COMMANDS = json.loads(os.environ["COMMANDS"])
+REAL = open(os.path.join(TOP, "real")).read().strip()
 LAST = "ALL IS DONE"
 lock = threading.Lock()
+searching = threading.Lock()
 
 
 def note(text):
@@ -44,44 +48,91 @@ class Model(http.server.BaseHTTPRequestHandler):
             text += "data: " + (event if isinstance(event, str) else json.dumps(event)) + "\n\n"
         self.told("text/event-stream", text.encode())
 
+    def said(self):
+        """Who it says it is, by whichever header."""
+        for name in ("X-Api-Key", "X-Goog-Api-Key"):
+            if self.headers[name]:
+                return f"{name} {self.headers[name]}"
+        return self.headers["Authorization"]
+
+    def is_granted(self):
+        if self.said() in ("Bearer " + REAL, "X-Api-Key " + REAL, "X-Goog-Api-Key " + REAL):
+            return True
+        self.send_response(401)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        return False
+
     def do_GET(self):
-        note(f"GET {self.headers['Host']} {self.path}")
-        self.told("application/json", b'{"data": [], "models": []}')
+        note(f"GET {self.headers['Host']} {self.path} {self.headers['Authorization']}")
+        if self.path == "/v1/redirect":
+            self.send_response(302)
+            self.send_header("Location", "https://example.com/redirected")
+        elif self.path == "/v1/echo":
+            self.send_response(200)
+            self.send_header("X-Echo", str(self.headers["Authorization"]))
+        elif self.headers["Upgrade"]:
+            # It has no WebSockets, and says so.
+            self.send_response(426)
+        elif self.is_granted():
+            return self.told("application/json", b'{"data": [], "models": []}')
+        else:
+            return
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def do_POST(self):
         body = json.loads(self.body())
-        note(f"POST {self.headers['Host']} {self.path} {self.headers['Authorization']}")
+        note(f"POST {self.headers['Host']} {self.path} {self.said()}")
+        if not self.is_granted():
+            return
         tools = [tool.get("name") or tool.get("function", {}).get("name") for tool in body.get("tools") or []]
         if self.path.endswith("/responses"):
             self.by_responses(body, tools)
+        elif "enerateContent" in self.path:
+            self.by_contents(body)
+        elif "/messages" in self.path:
+            self.by_messages(body, tools)
         else:
             self.by_completions(body, tools)
 
     def by_responses(self, body, tools):
         outputs = [one for one in body["input"] if one.get("type") == "function_call_output"]
-        if outputs or "exec_command" not in tools:
-            note("output " + json.dumps(outputs))
+        known = {"exec_command": "cmd", "bash": "command"}
+        tool = next((tool for tool in tools if tool in known), None)
+        if len(outputs) >= len(COMMANDS) or tool is None:
+            note(f"tools {tools} output " + json.dumps(outputs))
+            search(outputs)
             text = [{"type": "output_text", "text": LAST}]
             item = {"type": "message", "role": "assistant", "id": "m1", "content": text}
         else:
-            words = json.dumps({"cmd": COMMAND})
-            item = {"type": "function_call", "id": "f1", "call_id": "c1", "name": "exec_command", "arguments": words}
+            turn = len(outputs)
+            words = {known[tool]: COMMANDS[turn]}
+            words |= {"yield_time_ms": 30000} if tool == "exec_command" else {"description": "the work"}
+            item = {"type": "function_call", "id": f"f{turn}", "call_id": f"c{turn}", "name": tool, "arguments": json.dumps(words)}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "input_tokens_details": None, "output_tokens_details": None}
+        begun = {"id": "r1", "created_at": 1, "model": body.get("model")}
+        empty = {**item, "arguments": ""} if "arguments" in item else {**item, "content": []}
+        delta = [{"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "content_index": 0, "delta": LAST}]
         self.events([
-            {"type": "response.created", "response": {"id": "r1"}},
-            {"type": "response.output_item.done", "output_index": 0, "item": item},
-            {"type": "response.completed", "response": {"id": "r1", "output": [item], "usage": usage}},
+            {"type": "response.created", "response": begun},
+            {"type": "response.output_item.added", "output_index": 0, "item": empty},
+            *(delta if "content" in item else []),
+            {"type": "response.output_item.done", "output_index": 0, "item": {**item, "status": "completed"}},
+            {"type": "response.completed", "response": {**begun, "output": [item], "usage": usage}},
         ], True)
 
     def by_completions(self, body, tools):
         outputs = [one for one in body["messages"] if one.get("role") == "tool"]
-        if outputs or "bash" not in tools:
+        if len(outputs) >= len(COMMANDS) or "bash" not in tools:
             if outputs:
                 note("output " + json.dumps(outputs))
+                search(outputs)
             delta, reason = {"role": "assistant", "content": LAST}, "stop"
         else:
-            words = json.dumps({"command": COMMAND, "description": "the work"})
-            call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "bash", "arguments": words}}
+            turn = len(outputs)
+            words = json.dumps({"command": COMMANDS[turn], "description": "the work"})
+            call = {"index": 0, "id": f"c{turn}", "type": "function", "function": {"name": "bash", "arguments": words}}
             delta, reason = {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
         base = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": body.get("model")}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
@@ -92,9 +143,115 @@ class Model(http.server.BaseHTTPRequestHandler):
         ], False)
 
 
+    def by_messages(self, body, tools):
+        if "count_tokens" in self.path:
+            return self.told("application/json", b'{"input_tokens": 10}')
+        blocks = [block for one in body["messages"] if isinstance(one["content"], list) for block in one["content"]]
+        outputs = [block for block in blocks if block.get("type") == "tool_result"]
+        if len(outputs) >= len(COMMANDS) or "Bash" not in tools:
+            note("output " + json.dumps(outputs))
+            block, reason = {"type": "text", "text": ""}, "end_turn"
+            delta = {"type": "text_delta", "text": LAST}
+        else:
+            block, reason = {"type": "tool_use", "id": f"t{len(outputs)}", "name": "Bash", "input": {}}, "tool_use"
+            words = json.dumps({"command": COMMANDS[len(outputs)], "description": "the work"})
+            delta = {"type": "input_json_delta", "partial_json": words}
+        message = {"id": "m1", "type": "message", "role": "assistant", "model": body.get("model"), "content": [], "stop_reason": None,
+                   "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+        if not body.get("stream"):
+            message.update(content=[{"type": "text", "text": LAST}], stop_reason="end_turn")
+            return self.told("application/json", json.dumps(message).encode())
+        self.events([
+            {"type": "message_start", "message": message},
+            {"type": "content_block_start", "index": 0, "content_block": block},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 1}},
+            {"type": "message_stop"},
+        ], True)
+
+    def by_contents(self, body):
+        parts = [part for one in body["contents"] for part in one.get("parts", [])]
+        outputs = [part for part in parts if "functionResponse" in part]
+        tools = [one["name"] for tool in body.get("tools") or [] for one in tool.get("functionDeclarations", [])]
+        if len(outputs) >= len(COMMANDS) or "run_shell_command" not in tools:
+            note("output " + json.dumps(outputs))
+            part = {"text": LAST}
+        else:
+            part = {"functionCall": {"name": "run_shell_command", "args": {"command": COMMANDS[len(outputs)]}}}
+        usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+        content = {"role": "model", "parts": [part]}
+        answer = {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "usageMetadata": usage}
+        if "stream" in self.path:
+            self.events([answer], False)
+        else:
+            self.told("application/json", json.dumps(answer).encode())
+
+
+def search(outputs):
+    """Looks for the key in all that the run's processes hold, while they are there."""
+    inside = [path for path in glob.glob(TOP + "/**/inside-key", recursive=True, include_hidden=True) if os.path.isfile(path)]
+    with searching:
+        if not outputs or not inside or os.path.exists(f"{TOP}/searched"):
+            return
+        with open(f"{TOP}/searched", "w") as to:
+            words = [sys.executable, f"{TOP}/search.py", str(run.pid), f"{TOP}/real", inside[0]]
+            subprocess.run(words, stdout=to, stderr=to)
+
+
+def record(connection, context):
+    """Writes down what comes, and answers a request that is whole."""
+    whole = b""
+    try:
+        connection.settimeout(5)
+        if context:
+            connection = context.wrap_socket(connection, server_side=True)
+        while block := connection.recv(65536):
+            whole += block
+            head, end, body = whole.partition(b"\r\n\r\n")
+            length = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+            if end and b"upgrade: websocket" in head.lower():
+                connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+            elif end and len(body) >= int(length[0] if length else 0):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nhi\n")
+                break
+    except OSError:
+        pass
+    finally:
+        connection.close()
+    with lock, open(os.path.join(PLACE, "recorded"), "ab") as to:
+        to.write(whole + b"\n")
+
+
+def recorder(address, port, context):
+    listener = socket.create_server((address, port), backlog=64)
+
+    def accept():
+        while True:
+            threading.Thread(target=record, args=(listener.accept()[0], context), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def certified(*names):
+    contexts = {}
+    for name in names:
+        contexts[name] = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        contexts[name].load_cert_chain(f"{PLACE}/{name}.pem", f"{PLACE}/{name}.key")
+
+    def chosen(socket, name, _):
+        socket.context = contexts.get(name, contexts[names[0]])
+
+    contexts[names[0]].sni_callback = chosen
+    return contexts[names[0]]
+
+
 listener = http.server.ThreadingHTTPServer(("93.184.216.37", 443), Model)
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(f"{PLACE}/api.openai.com.pem", f"{PLACE}/api.openai.com.key")
-listener.socket = context.wrap_socket(listener.socket, server_side=True)
+listener.socket = certified("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com").wrap_socket(listener.socket, server_side=True)
 threading.Thread(target=listener.serve_forever, daemon=True).start()
-sys.exit(subprocess.run(sys.argv[2:]).returncode)
+# Whoever is led to the recorder by another's name finds a server of that name.
+recorder("93.184.216.34", 443, certified("example.com", "api.openai.com"))
+recorder("93.184.216.35", 443, certified("other.example"))
+recorder("", 80, None)
+run = subprocess.Popen(sys.argv[2:])
+sys.exit(run.wait())

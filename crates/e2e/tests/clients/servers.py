@@ -1,7 +1,7 @@
 """Real servers on the small internet, those that SERVERS names: web (example.com), git
 (git.example, by HTTPS and SSH), db (db.example, PostgreSQL). Arguments: the directory,
 then the command to run while they are there. They run as a user of their own."""
-import glob, http.server, os, shutil, socket, ssl, subprocess, sys, threading, time
+import base64, glob, http.server, os, shutil, socket, ssl, subprocess, sys, threading, time
 
 PLACE = sys.argv[1]
 WANTED = os.environ["SERVERS"].split()
@@ -32,9 +32,10 @@ def account():
     os.mkdir(HOME)
     own(HOME, 0o755)
     text = open("/etc/passwd").read() + f"server:x:{ID}:{ID}::{HOME}:/bin/sh\n"
+    text += f"second:x:{ID}:{ID}::{HOME}:/bin/sh\n"
     asks = os.environ["CLIENT_ID"]
     if f":x:{asks}:" not in text:
-        text += f"client:x:{asks}:{asks}::/:/bin/sh\n"
+        text += f"client:x:{asks}:{asks}::{os.environ['HOME']}:/bin/sh\n"
     path = os.path.join(PLACE, "passwd")
     with open(path, "w") as to:
         to.write(text)
@@ -51,7 +52,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         with open(os.path.join(PLACE, "requests"), "a") as to:
             to.write(f"{self.command} {self.path} {self.headers['User-Agent']}\n")
-        if path.startswith("/repo.git/"):
+        if path.startswith("/repo.git/") or path.startswith("/other.git/"):
             return self.git(path, query)
         self.body()
         self.told(200, [("Content-Type", "text/plain")], f"this is {self.headers['Host']}\n".encode())
@@ -78,6 +79,9 @@ class Web(http.server.BaseHTTPRequestHandler):
 
     def git(self, path, query):
         body = self.body()
+        password = os.environ.get("GIT_PASSWORD")
+        if password and self.headers.get("Authorization") != "Basic " + base64.b64encode(f"git:{password}".encode()).decode():
+            return self.told(401, [("WWW-Authenticate", 'Basic realm="git"')], b"who are you?")
         environment = {
             **os.environ,
             "GIT_PROJECT_ROOT": HOME,
@@ -109,8 +113,9 @@ def web(address, name):
 
 
 def git():
-    server("git", "-c", "init.defaultBranch=main", "init", "--bare", REPOSITORY)
-    server("git", "-C", REPOSITORY, "config", "http.receivepack", "true")
+    for path in (REPOSITORY, os.path.join(HOME, "other.git")):
+        server("git", "-c", "init.defaultBranch=main", "init", "--bare", path)
+        server("git", "-C", path, "config", "http.receivepack", "true")
     work = os.path.join(HOME, "work")
     commit = "git -c init.defaultBranch=main init -q \"$0\" && cd \"$0\" && head -c 3000000 /dev/urandom > large && echo first > file && \
         git add . && git -c user.name=s -c user.email=s@example.com commit -qm first && git push -q \"$1\" main"
@@ -131,13 +136,25 @@ def ssh():
         to.write(words)
     with open(f"{PLACE}/host.pub") as key, open(f"{PLACE}/known", "w") as to:
         to.write("git.example " + key.read())
-    listener = socket.create_server(("93.184.216.36", 22))
+    sshd("93.184.216.36", "sshd.conf")
+    # Another host, with a key of its own, that would take the same keys.
+    key = os.path.join(PLACE, "another")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    shutil.copy(key, f"{HOME}/another")
+    own(f"{HOME}/another", 0o600)
+    with open(f"{PLACE}/another.conf", "w") as to:
+        to.write(words.replace(f"{HOME}/host", f"{HOME}/another"))
+    sshd("93.184.216.37", "another.conf")
+
+
+def sshd(address, conf):
+    listener = socket.create_server((address, 22))
 
     def accept():
         while True:
             one, _ = listener.accept()
             said = open(f"{PLACE}/sshd.log", "ab")
-            subprocess.Popen([*AS_SERVER, "/usr/sbin/sshd", "-i", "-e", "-f", f"{PLACE}/sshd.conf"], stdin=one, stdout=one, stderr=said)
+            subprocess.Popen([*AS_SERVER, "/usr/sbin/sshd", "-i", "-e", "-f", f"{PLACE}/{conf}"], stdin=one, stdout=one, stderr=said)
             one.close()
 
     threading.Thread(target=accept, daemon=True).start()

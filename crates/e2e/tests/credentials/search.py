@@ -29,14 +29,45 @@ def read(path):
         return b""
 
 
+def held(pid, first, last):
+    """The parts of a mapping that are in memory or swapped out: programs reserve far more
+    than there is (proc_pid_pagemap(5))."""
+    size, many = os.sysconf("SC_PAGE_SIZE"), 1 << 16
+    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pages:
+        begun = None
+        for at in range(first, last, size * many):
+            pages.seek(at // size * 8)
+            count = min(many, (last - at) // size)
+            entries = pages.read(count * 8)
+            if len(entries) < count * 8:
+                entries = b"\xff" * (count * 8)
+            if not any(entries):
+                if begun is not None:
+                    yield begun, at
+                    begun = None
+                continue
+            for index in range(count):
+                is_there = entries[index * 8 + 7] & 0xC0
+                here = at + index * size
+                if is_there and begun is None:
+                    begun = here
+                elif not is_there and begun is not None:
+                    yield begun, here
+                    begun = None
+        if begun is not None:
+            yield begun, last
+
+
 def memory(pid):
     try:
         with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as mem:
+            spans = []
             for line in maps:
                 span, rights = line.split()[:2]
                 first, last = (int(one, 16) for one in span.split("-"))
-                if "r" not in rights or "[v" in line or last - first > 1 << 30:
-                    continue
+                if "r" in rights and "[v" not in line:
+                    spans.extend(held(pid, first, last) if last - first > 1 << 24 else [(first, last)])
+            for first, last in spans:
                 at, before = first, b""
                 while at < last:
                     try:
@@ -60,6 +91,7 @@ def name(pid):
 def forms(text):
     yield text
     yield text.hex().encode()
+    yield text.hex().upper().encode()
     for skip in range(3):
         # What is the same wherever the text stands in what is encoded.
         yield base64.b64encode(text[skip : skip + (len(text) - skip) // 3 * 3])

@@ -42,8 +42,13 @@ class Origin(http.server.BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_DELETE = do_PUT = answer
 
 
+class Server(http.server.ThreadingHTTPServer):
+    # Many come at once.
+    request_queue_size = 512
+
+
 def serve(port, names):
-    server = http.server.ThreadingHTTPServer(("", port), Origin)
+    server = Server(("", port), Origin)
     if names:
         contexts = {}
         for name in names:

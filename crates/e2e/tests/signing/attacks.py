@@ -25,8 +25,9 @@ def send(name, method, host, target, headers, body=b""):
     try:
         text = json.loads(text)["why"]
     except (ValueError, KeyError, TypeError):
-        text = text.split("\n")[0][:60]
+        text = text.split("\n")[0]
     print(name, answer.status, text, flush=True)
+    return text, answer.headers
 
 
 def signed(method, host, target, service="s3", region="eu-west-1", body=b"", key=KEY, more={}, before=None):
@@ -64,6 +65,10 @@ send("control-query", "GET", S3, presigned(S3, "/bucket/control-query"), [])
 body = b'{"ExclusiveStartTableName": "control"}'
 send("control-body", "POST", DYNAMODB, "/control-body", signed("POST", DYNAMODB, "/control-body", "dynamodb", body=body), body)
 send("control-beside", "GET", S3, "/bucket/control-beside", get("control-beside") + [("X-Other", "unsigned")])
+send("control-range", "GET", S3, "/bucket/control-range", signed("GET", S3, "/bucket/control-range", more={"Range": "bytes=0-3", "If-Range": '"1"'}))
+send("control-coding", "GET", S3, "/bucket/control-coding", signed("GET", S3, "/bucket/control-coding", more={"Accept-Encoding": "br, lzma"}))
+text, headers = send("control-masked", "GET", S3, "/bucket/control-masked", get("control-masked"))
+print("comes-back", text == f"{KEY.access_key} {KEY.secret_key} {KEY.token}", headers["X-Echo"] == KEY.access_key)
 # Attacks.
 send("other-region", "GET", S3, "/bucket/other-region", signed("GET", S3, "/bucket/other-region", region="us-east-1"))
 send("other-service", "GET", S3, "/bucket/other-service", signed("GET", S3, "/bucket/other-service", "iam"))
@@ -95,3 +100,9 @@ send("token-alone", "GET", S3, "/bucket/token-alone", [("X-Amz-Security-Token", 
 send("version-4a", "GET", S3, "/bucket/version-4a", changed(get("version-4a"), "authorization", lambda value: value.replace("HMAC-SHA256", "ECDSA-P256-SHA256", 1)))
 of_chunks = lambda _: "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
 send("chunks", "PUT", S3, "/bucket/chunks", changed(signed("PUT", S3, "/bucket/chunks", body=b"a"), "x-amz-content-sha256", of_chunks), b"a")
+for part, value in [("id", KEY.access_key), ("secret", KEY.secret_key), ("token", KEY.token)]:
+    send(f"{part}-in-body", "PUT", S3, f"/bucket/{part}-in-body", signed("PUT", S3, f"/bucket/{part}-in-body", body=value.encode()), value.encode())
+long = json.dumps({"ExclusiveStartTableName": "x" * 200000 + KEY.secret_key}).encode()
+send("secret-in-long-body", "POST", DYNAMODB, "/secret-in-long-body", signed("POST", DYNAMODB, "/secret-in-long-body", "dynamodb", body=long), long)
+field = json.dumps({"key": os.environ["FIELD_KEY"]}).encode()
+send("field-in-body", "POST", DYNAMODB, "/field-in-body", signed("POST", DYNAMODB, "/field-in-body", "dynamodb", body=field, more={"Content-Type": "application/json"}), field)

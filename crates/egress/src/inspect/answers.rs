@@ -71,7 +71,7 @@ impl Denial {
         unreachable: &Unreachable<'_>,
     ) -> Self {
         let rule = match unreachable {
-            Unreachable::Denied(rule) | Unreachable::Undated(rule) => Some(rule.to_string()),
+            Unreachable::Denied(rule) | Unreachable::Untold(rule) => Some(rule.to_string()),
             Unreachable::NoRule
             | Unreachable::Unnamed
             | Unreachable::Special(_)
@@ -96,9 +96,15 @@ impl Denial {
 
     /// Because of a credential's placeholder that is elsewhere.
     pub(crate) fn misused(asked: &Asked, parts: &Parts, misuse: Misuse) -> Self {
+        Self::of(asked, parts, String::new()).because_of(misuse)
+    }
+
+    /// The same, because of such a placeholder.
+    pub(crate) fn because_of(self, misuse: Misuse) -> Self {
         Self {
+            why: misuse.why,
             how_to_ask: Some(misuse.instead),
-            ..Self::of(asked, parts, misuse.why)
+            ..self
         }
     }
 
@@ -158,7 +164,7 @@ pub(crate) async fn refused(
     parts: &Parts,
     body: Incoming,
 ) -> Response<Received> {
-    let unread = unread(parts, Some(body)).await;
+    let unread = unread_of(parts, Some(body)).await;
     denied(status, &denial, unread)
 }
 
@@ -179,7 +185,7 @@ pub(crate) async fn full(
             let status = StatusCode::SERVICE_UNAVAILABLE;
             denied(status, &what.because((*why).to_owned()), None)
         }
-        Full::Rule(excess) => beyond(excess, what, unread(parts, Some(body)).await),
+        Full::Rule(excess) => beyond(excess, what, unread_of(parts, Some(body)).await),
     }
 }
 
@@ -227,7 +233,7 @@ pub(crate) fn beyond(
 
 /// What is left of a body that is sent to nobody, once a small one has been read: many
 /// programs send theirs whole before they look at the answer.
-pub(super) async fn unread(parts: &Parts, body: Option<Incoming>) -> Option<Incoming> {
+pub(super) async fn unread_of(parts: &Parts, body: Option<Incoming>) -> Option<Incoming> {
     let mut body = body.filter(|_| !expectation::is_asked(&parts.headers))?;
     let mut left = UNREAD_BYTES;
     let reading = async {

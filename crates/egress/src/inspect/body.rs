@@ -8,11 +8,13 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::bodies::Held;
 use super::brake::{self, Brake, Pieces};
 use super::exchange::Exchange;
 use super::expectation::{Unwanted, Waiting};
 use super::upload::Upload;
 use crate::limits::{Excess, Way};
+use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Undecodable};
 
 /// Why a body comes to no end.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,12 @@ pub(crate) enum Broken {
     /// Nobody waits for it.
     #[error(transparent)]
     Unwanted(#[from] Unwanted),
+    /// It carries a placeholder of a credential.
+    #[error(transparent)]
+    Found(#[from] Found),
+    /// It cannot be looked through.
+    #[error(transparent)]
+    Undecodable(#[from] Undecodable),
     /// Its rule allows no more.
     #[error(transparent)]
     Beyond(#[from] Excess),
@@ -58,7 +66,7 @@ impl Sent {
     }
 
     /// What was not sent, to be sent otherwise.
-    pub(crate) fn into_incoming(mut self) -> Option<Upload> {
+    pub(crate) fn into_upload(mut self) -> Option<Upload> {
         self.incoming.take()
     }
 }
@@ -66,7 +74,8 @@ impl Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         // By HTTP/2 a body that is dropped takes the answer with it.
-        if let Some(unread) = self.incoming.take().filter(|body| !body.is_end_stream()) {
+        let unread = self.incoming.take().and_then(Upload::into_rest);
+        if let Some(unread) = unread.filter(|body| !body.is_end_stream()) {
             self.exchange.hold(unread);
         }
     }
@@ -107,7 +116,6 @@ impl Body for Sent {
 }
 
 /// An answer's body on its way to the program.
-#[derive(Debug)]
 pub(crate) enum Received {
     /// That of the server.
     Through {
@@ -125,6 +133,15 @@ pub(crate) enum Received {
         /// Whether its end has come.
         is_over: bool,
     },
+    /// One of those, without real values.
+    Masked {
+        /// It.
+        body: Box<MaskedBody<Received>>,
+        /// Of this exchange.
+        exchange: Arc<Exchange>,
+        /// What it takes to decompress it.
+        _held: Held,
+    },
     /// One of Atoll's own.
     Told {
         /// It.
@@ -132,6 +149,12 @@ pub(crate) enum Received {
         /// What nobody reads of the request, until the answer is on its way.
         _unread: Option<Incoming>,
     },
+}
+
+impl std::fmt::Debug for Received {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Received").finish_non_exhaustive()
+    }
 }
 
 impl Received {
@@ -149,6 +172,21 @@ impl Received {
             };
         }
         Self::Through { incoming, exchange }
+    }
+
+    /// The same without real values, where it is compressed so.
+    pub(crate) fn masked(
+        self,
+        masks: &Masks,
+        coding: Option<Coding>,
+        exchange: Arc<Exchange>,
+        held: Held,
+    ) -> Self {
+        Self::Masked {
+            body: Box::new(MaskedBody::new(self, masks, coding)),
+            exchange,
+            _held: held,
+        }
     }
 
     /// One of Atoll's own, to a request with this body.
@@ -200,6 +238,13 @@ impl Body for Received {
                 }
                 None => Poll::Ready(Some(Err(Broken::Short))),
             },
+            Self::Masked { body, exchange, .. } => {
+                let frame = ready!(Pin::new(body).poll_frame(context));
+                if let Some(Err(Failed::Undecodable(error))) = &frame {
+                    exchange.fail(Way::Down, error);
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(Broken::from)))
+            }
             Self::Told { text, .. } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
         }
     }
@@ -208,6 +253,7 @@ impl Body for Received {
         match self {
             Self::Through { incoming, .. } => incoming.is_end_stream(),
             Self::Limited { is_over, .. } => *is_over,
+            Self::Masked { body, .. } => body.is_end_stream(),
             Self::Told { text, .. } => text.is_none(),
         }
     }
@@ -216,6 +262,7 @@ impl Body for Received {
         match self {
             Self::Through { incoming, .. } => incoming.size_hint(),
             Self::Limited { hint, .. } => *hint,
+            Self::Masked { body, .. } => body.size_hint(),
             Self::Told { text, .. } => {
                 let bytes = text.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -224,19 +271,39 @@ impl Body for Received {
     }
 }
 
+impl From<Failed<hyper::Error>> for Broken {
+    fn from(failed: Failed<hyper::Error>) -> Self {
+        match failed {
+            Failed::Inner(error) => Self::Off(error),
+            Failed::Undecodable(error) => Self::Undecodable(error),
+            Failed::Found(found) => Self::Found(found),
+        }
+    }
+}
+
+impl From<Failed<Broken>> for Broken {
+    fn from(failed: Failed<Broken>) -> Self {
+        match failed {
+            Failed::Inner(broken) => broken,
+            Failed::Undecodable(error) => Self::Undecodable(error),
+            Failed::Found(found) => Self::Found(found),
+        }
+    }
+}
+
 /// The next piece of a body, which is counted.
-fn poll<B: Body<Data = Bytes, Error = hyper::Error> + Unpin>(
+fn poll<B>(
     incoming: &mut B,
     exchange: &Exchange,
     way: Way,
     context: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-    let mut frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
-    if let (Some(Ok(frame)), Way::Down) = (&mut frame, way)
-        && let Some(trailers) = frame.trailers_mut()
-    {
-        super::injection::mask(&exchange.egress().credentials, trailers);
-    }
+) -> Poll<Option<Result<Frame<Bytes>, Broken>>>
+where
+    B: Body<Data = Bytes> + Unpin,
+    Broken: From<B::Error>,
+{
+    let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
+    let frame = frame.map(|frame| frame.map_err(Broken::from));
     match &frame {
         Some(Ok(frame)) => {
             if let Some(data) = frame.data_ref() {
@@ -248,8 +315,8 @@ fn poll<B: Body<Data = Bytes, Error = hyper::Error> + Unpin>(
                 exchange.is_over(way);
             }
         }
-        Some(Err(error)) => exchange.fail(way, error),
+        Some(Err(error)) => exchange.broken(way, error),
         None => exchange.is_over(way),
     }
-    Poll::Ready(frame.map(|frame| frame.map_err(Broken::Off)))
+    Poll::Ready(frame)
 }

@@ -48,8 +48,8 @@ impl Brake {
             let piece = match ready!(Pin::new(&mut *incoming).poll_frame(context)) {
                 Some(Ok(piece)) => piece,
                 Some(Err(error)) => {
-                    exchange.fail(Way::Up, &error);
-                    return Poll::Ready(Some(Err(error.into())));
+                    exchange.broken(Way::Up, &error);
+                    return Poll::Ready(Some(Err(error)));
                 }
                 None => {
                     exchange.is_over(Way::Up);

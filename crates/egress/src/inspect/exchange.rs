@@ -1,6 +1,9 @@
 //! One request and its answer: judged, recorded, sent on, carried back.
 
+mod beginning;
 mod dates;
+mod masked;
+mod misused;
 mod proof;
 mod releases;
 mod unanswered;
@@ -17,20 +20,21 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 
 use super::Asked;
-use super::answers::{self, Denial, unread};
+use super::answers::{self, Denial, unread_of};
+use super::bodies;
 use super::body::{Received, Sent};
 use super::expectation::{self, ENDLESS, Early, Gate};
 use super::head::{self, Head};
-use super::injection::{self, Injection, Outgoing};
+use super::injection::{self, Injection, Misuse, Outgoing};
 use super::room::Room;
 use super::upload::Upload;
 use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
 use super::web_socket;
 use crate::Egress;
-use crate::dial::Place;
 use crate::limits::{Part, Way};
 use crate::line::{Carried, Opened};
 use crate::resolve::{Nowhere, addresses, may};
+use beginning::begin;
 pub(crate) use releases::Releases;
 use unanswered::Unanswered;
 
@@ -43,6 +47,8 @@ pub(crate) struct Exchange {
     is_2: bool,
     /// What holds the request's body back, where the program has asked for that.
     gate: Option<Arc<Gate>>,
+    /// What is told where its body is looked through and carries a placeholder.
+    searched: Option<Flow>,
     up: AtomicU64,
     down: AtomicU64,
     is_sent: AtomicBool,
@@ -60,7 +66,9 @@ struct State {
     /// Kept for the next request.
     server: Option<Server>,
     /// What nobody reads of the request any more.
-    unread: Option<Upload>,
+    unread: Option<Incoming>,
+    /// The placeholder that its body carries.
+    misuse: Option<Misuse>,
 }
 
 impl std::fmt::Debug for Exchange {
@@ -79,6 +87,7 @@ impl Exchange {
         let is_asked = outgoing.body.is_some() && expectation::is_asked(&outgoing.parts.headers);
         Arc::new(Self {
             gate: is_asked.then(Arc::default),
+            searched: (!egress.credentials.is_empty()).then(|| outgoing.flow.clone()),
             egress: Arc::clone(egress),
             asked: Arc::clone(asked),
             opened,
@@ -126,20 +135,14 @@ impl Exchange {
         state.failure.get_or_insert(why);
     }
 
-    /// What has gone wrong so far.
-    fn failure(&self) -> Option<String> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.failure.clone()
-    }
-
     /// Holds what nobody reads of the request, until its answer is over.
-    pub(crate) fn hold(&self, unread: Upload) {
+    pub(crate) fn hold(&self, unread: Incoming) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unread = Some(unread);
     }
 
     /// Gives it back.
-    fn release(&self) -> Option<Upload> {
+    fn release(&self) -> Option<Incoming> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unread.take()
     }
@@ -197,7 +200,7 @@ pub(crate) async fn answer(
     asked: Arc<Asked>,
     request: Request<Incoming>,
 ) -> Result<Response<Received>, Unrecorded> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let head = match head::read(&egress.network, &asked, &parts) {
         Ok(head) => head,
         Err(fault) => {
@@ -207,7 +210,7 @@ pub(crate) async fn answer(
     };
     let mut flow = flow(&asked, &parts, Some(&head));
     let judged = judged(&asked, &parts, &head);
-    let injection = match Injection::of(&egress.credentials, &judged, &parts) {
+    let mut injection = match Injection::of(&egress.credentials, &judged, &parts) {
         Ok(injection) => injection,
         Err(misuse) => {
             let denial = misuse.told(&egress, &asked, &parts, flow);
@@ -228,13 +231,21 @@ pub(crate) async fn answer(
         Ok(room) => room,
         Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
     };
+    let body = Some(body).filter(|body| !body.is_end_stream());
+    let taken = bodies::take(&egress, &judged, &parts.headers, &mut injection, body);
+    let body = match room.within(taken).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(untaken)) => return Ok(untaken.told(&egress, flow, what)),
+        Err(excess) => return Ok(answers::beyond(&excess, what, None)),
+    };
+    if let Some(body) = &body {
+        body.tell(&mut parts.headers);
+    }
     let mut outgoing = Outgoing {
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
         is_2: parts.version == Version::HTTP_2,
-        body: Some(body)
-            .filter(|body| !body.is_end_stream())
-            .map(Upload::from),
+        body: body.map(Upload::from),
         parts,
         head,
         flow: injection.flow(&egress.credentials, &flow),
@@ -246,12 +257,12 @@ pub(crate) async fn answer(
         Ok(Err(unanswered)) => unanswered,
         Err(excess) => Unanswered::Failed(excess.why()),
     };
-    let body = outgoing.body.take().map(Upload::into_rest);
-    let unread = unread(&outgoing.parts, body).await;
+    let unread = outgoing.body.take().and_then(Upload::into_rest);
+    let unread = unread_of(&outgoing.parts, unread).await;
     if let Some(excess) = room.excess() {
         return Ok(answers::beyond(excess, what, unread));
     }
-    unanswered.answer((&egress, &asked), &outgoing.parts, flow, what, unread)
+    unanswered.told(&egress, flow, what, unread)
 }
 
 /// Tells of a head that is none. What the program is told.
@@ -329,7 +340,7 @@ async fn send_on(
     let mut failure = "its name leads nowhere".to_owned();
     let mut places = resolved.into_iter().peekable();
     while let Some(place) = places.next() {
-        let opened = open(egress, outgoing, place).await?;
+        let opened = begin(egress, outgoing, place).await?;
         let dialled = egress.upstream.dial(egress, asked, place, outgoing.is_2);
         match dialled.await {
             Ok(server) => {
@@ -355,14 +366,6 @@ async fn send_on(
     Err(Unanswered::Failed(failure))
 }
 
-/// Has a request recorded: what changes something is on disk then.
-async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<Opened> {
-    let mut flow = outgoing.flow.clone();
-    (flow.address, flow.via) = (place.address(), place.via(egress));
-    let waits = !outgoing.is_safe || outgoing.head.is_web_socket || outgoing.body.is_some();
-    egress.line.open(flow, waits).await
-}
-
 /// What came of a request by one connection.
 enum Attempted {
     Answered(Response<Received>),
@@ -377,7 +380,7 @@ async fn attempt(
     server: Server,
     outgoing: &mut Outgoing,
 ) -> Result<Attempted, Unanswered> {
-    let opened = open(egress, outgoing, server.place).await?;
+    let opened = begin(egress, outgoing, server.place).await?;
     Ok(send(egress, asked, server, opened, outgoing).await)
 }
 
@@ -406,13 +409,13 @@ async fn send(
     let early = Early::heard(&mut request, exchange.gate().cloned());
     let mut error = match early.unless_endless(server.send(request)).await {
         Some(Ok(response)) => {
-            let answered = answered(exchange, server, response, outgoing);
+            let answered = answered(exchange, server, response, outgoing).await;
             return Attempted::Answered(answered);
         }
         Some(Err(error)) => error,
         None => {
             exchange.failed(ENDLESS.to_owned());
-            outgoing.body = exchange.release();
+            outgoing.body = exchange.release().map(Upload::from);
             return Attempted::Failed(Unanswered::Failed(ENDLESS.to_owned()));
         }
     };
@@ -424,10 +427,12 @@ async fn send(
     exchange.failed(why.clone());
     let is_unsent = unsent.is_some();
     outgoing.body = match unsent {
-        Some(body) => body.into_incoming(),
-        None => exchange.release(),
+        Some(body) => body.into_upload(),
+        None => exchange.release().map(Upload::from),
     };
-    if let Some(broken) = broken {
+    if let Some(misuse) = exchange.misuse() {
+        Attempted::Failed(Unanswered::Misused(Box::new(misuse)))
+    } else if let Some(broken) = broken {
         Attempted::Failed(Unanswered::Broken(broken))
     } else if is_unsent || may_repeat && !is_answered {
         Attempted::Unsent(why)
@@ -437,7 +442,7 @@ async fn send(
 }
 
 /// Makes a server's answer the program's.
-fn answered(
+async fn answered(
     exchange: Arc<Exchange>,
     server: Server,
     mut response: Response<Incoming>,
@@ -445,6 +450,9 @@ fn answered(
 ) -> Response<Received> {
     let status = response.status();
     injection::mask(&exchange.egress.credentials, response.headers_mut());
+    if status == StatusCode::UNAUTHORIZED {
+        outgoing.injection.doubt(&exchange.egress.credentials);
+    }
     if status == StatusCode::SWITCHING_PROTOCOLS {
         exchange.answered(status, None);
         return web_socket::begin(exchange, response, outgoing);
@@ -459,7 +467,14 @@ fn answered(
     let (mut parts, body) = response.into_parts();
     // What the client library noted there is about its own connection.
     parts.extensions.clear();
-    Response::from_parts(parts, Received::new(body, exchange))
+    let body = Received::new(body, Arc::clone(&exchange));
+    match masked::masked(&exchange, &mut parts, body).await {
+        Ok(body) => Response::from_parts(parts, body),
+        Err(why) => {
+            exchange.fail(Way::Down, &why);
+            answers::failed(&exchange.denial(&outgoing.parts, &why), None)
+        }
+    }
 }
 
 impl Exchange {

@@ -8,16 +8,20 @@
 mod claim;
 mod signing;
 mod sigv4;
+mod spots;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
-use atoll_model::network::{CredentialName, Flow, HOLE, Part, Place, Request as Judged};
+use atoll_model::network::{CredentialName, Flow, Part, Place, Request as Judged};
 use atoll_sys::memory;
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use hyper::Uri;
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::header::{
+    AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, SEC_WEBSOCKET_EXTENSIONS,
+};
 use hyper::http::request::Parts;
 
 use super::Asked;
@@ -26,16 +30,34 @@ use super::head::{self, Head};
 use super::room::Room;
 use super::upload::Upload;
 use crate::Egress;
-use crate::credentials::{Credentials, Held, holds, holds_in_any_case};
+use crate::credentials::{Credentials, Held, fetch};
+use crate::secret::{Form, Found, Secret, narrow};
 pub(crate) use signing::{Needed, Signing};
+pub(super) use spots::unescaped;
+use spots::{Spot, basic, in_header, spots};
+
+/// In which ways a program reads compressed messages of gRPC.
+const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 /// Which credentials are put into a request.
 #[derive(Debug, Default)]
 pub(crate) struct Injection {
-    /// By their place among all.
-    found: Vec<usize>,
+    found: Vec<Put>,
     /// The signature that is made anew.
     signing: Option<Signing>,
+}
+
+/// One of them, by its place among all.
+struct Put {
+    index: usize,
+    /// What is put in; none where it is still to be fetched.
+    real: Option<Arc<Secret>>,
+}
+
+impl fmt::Debug for Put {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_tuple("Put").field(&self.index).finish()
+    }
 }
 
 /// A placeholder that is elsewhere.
@@ -49,26 +71,107 @@ pub(crate) struct Misuse {
 
 impl Misuse {
     /// Tells of it. What the program is told.
-    pub(crate) fn told(
-        self,
-        egress: &Egress,
-        asked: &Asked,
-        parts: &Parts,
-        mut flow: Flow,
-    ) -> Denial {
-        flow.credentials.push(self.name.clone());
-        egress.line.refuse(flow, self.why.clone());
+    pub(crate) fn told(self, egress: &Egress, asked: &Asked, parts: &Parts, flow: Flow) -> Denial {
+        self.tell(egress, flow);
         Denial::misused(asked, parts, self)
+    }
+
+    /// Tells of it.
+    pub(super) fn tell(&self, egress: &Egress, flow: Flow) {
+        let flow = Flow {
+            credentials: vec![self.name.clone()],
+            ..flow
+        };
+        egress.line.refuse(flow, self.why.clone());
     }
 }
 
-/// What one credential's placeholder is found in.
-#[derive(Debug, PartialEq, Eq)]
-enum Spot {
-    /// Where it is bound to.
-    Bound,
-    /// Elsewhere, in words.
-    Elsewhere(String),
+/// A placeholder where its credential is not for.
+fn misuse(held: &Held, why: &str) -> Misuse {
+    let name = held.name();
+    Misuse {
+        name: name.clone(),
+        why: format!("the placeholder of credential {name} {why}"),
+        instead: format!(
+            "credential {name} is put in for {}: write its placeholder nowhere else",
+            held.binding
+        ),
+    }
+}
+
+/// One in a request that its credential is not for.
+pub(super) fn misuse_of_request(held: &Held, judged: &Judged<'_>) -> Misuse {
+    let differs = held.binding.differs(judged);
+    misuse(held, &format!("is in a request {differs}"))
+}
+
+/// One in a body, where it may not stand so.
+pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<Misuse> {
+    let form = written_as(found.form);
+    let held = credentials.get(found.number)?;
+    Some(match &held.binding.place {
+        Place::Body(field) => {
+            let why = format!(
+                "is in its body{form}, and not once as all of the field {field} of a small form or JSON object"
+            );
+            misuse(held, &why)
+        }
+        Place::Header { .. } | Place::Basic(_) | Place::Query(_) | Place::SigV4(_) => {
+            misuse(held, &format!("is in its body{form}, which it is not for"))
+        }
+    })
+}
+
+/// Placeholders in a head that are written in none of the ways in which one is put in:
+/// as digits, within base64, as UTF-16.
+fn check_forms(
+    credentials: &Credentials,
+    bound: &[Put],
+    judged: &Judged<'_>,
+    parts: &Parts,
+) -> Result<(), Misuse> {
+    let Some(placeholders) = credentials.placeholders() else {
+        return Ok(());
+    };
+    let check = |place: &dyn Fn() -> String, found: Option<Found>| {
+        let found = found.filter(|found| bound.iter().all(|put| put.index != found.number));
+        let Some((found, held)) =
+            found.and_then(|found| Some((found, credentials.get(found.number)?)))
+        else {
+            return Ok(());
+        };
+        let why = format!(
+            "is in {}{}, which it is not for",
+            place(),
+            written_as(found.form)
+        );
+        Err(misuse(held, &why))
+    };
+    let target = placeholders.find(judged.target.as_written().as_bytes());
+    check(&|| "its target".to_owned(), target)?;
+    for (name, value) in &parts.headers {
+        let found = placeholders.find(value.as_bytes());
+        check(&|| format!("the header {name}"), found)?;
+    }
+    Ok(())
+}
+
+/// The signature in which a key's id is.
+fn signing_of(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Result<Signing, Misuse> {
+    let written = judged.target.as_written().split_once('?');
+    let query = written.map_or("", |(_, query)| query);
+    let read = Signing::read(held, parts, query);
+    read.map_err(|why| misuse(held, &format!("is in a signature that {why}")))
+}
+
+/// How a placeholder is written, in words.
+fn written_as(form: Form) -> &'static str {
+    match form {
+        Form::Plain => "",
+        Form::Hexadecimal => " as hexadecimal digits",
+        Form::Base64(_) => " within base64",
+        Form::Wide => " as UTF-16",
+    }
 }
 
 impl Injection {
@@ -80,42 +183,46 @@ impl Injection {
     ) -> Result<Self, Misuse> {
         let mut made = Self::default();
         for (index, held) in credentials.iter().enumerate() {
-            let misuse = |why: String| misuse(held, &why);
             let mut spots = spots(held, judged, parts).into_iter();
             let Some(first) = spots.next() else { continue };
             if let Spot::Elsewhere(place) = first {
-                return Err(misuse(format!("is in {place}, which it is not for")));
+                return Err(misuse(held, &format!("is in {place}, which it is not for")));
             }
             if let Some(further) = spots.next() {
                 let place = match further {
                     Spot::Bound => "its place more than once".to_owned(),
                     Spot::Elsewhere(place) => format!("{place}, which it is not for"),
                 };
-                return Err(misuse(format!("is in {place}")));
+                return Err(misuse(held, &format!("is in {place}")));
             }
             if !held.binding.holds(judged) {
-                return Err(misuse("is in a request that it is not for".to_owned()));
+                return Err(misuse_of_request(held, judged));
             }
             if held.part == Part::KeyId {
-                let query = judged.target.as_written().split_once('?');
-                let signing = Signing::read(held, parts, query.map_or("", |(_, query)| query));
-                let signing =
-                    signing.map_err(|why| misuse(format!("is in a signature that {why}")));
-                made.signing = Some(signing?);
+                made.signing = Some(signing_of(held, judged, parts)?);
             }
-            made.found.push(index);
+            let real = held.given().map(Arc::clone);
+            made.found.push(Put { index, real });
         }
-        for held in made.held(credentials) {
-            let signs = made.signing.as_ref();
-            if held.part == Part::Token && !signs.is_some_and(|signing| signing.is_of(held.name()))
-            {
-                return Err(misuse(
-                    held,
-                    "is in a request that is not signed with its key",
-                ));
-            }
-        }
+        check_forms(credentials, &made.found, judged, parts)?;
+        made.check_token(credentials)?;
         Ok(made)
+    }
+
+    /// A session token is sent with its key's signature alone.
+    fn check_token(&self, credentials: &Credentials) -> Result<(), Misuse> {
+        let signs = |held: &Held| {
+            let signing = self.signing.as_ref();
+            signing.is_some_and(|signing| signing.is_of(held.name()))
+        };
+        let mut all = self.held(credentials).map(|(held, _)| held);
+        match all.find(|held| held.part == Part::Token && !signs(held)) {
+            Some(held) => Err(misuse(
+                held,
+                "is in a request that is not signed with its key",
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The signature that is made anew.
@@ -123,19 +230,70 @@ impl Injection {
         self.signing.as_mut()
     }
 
-    fn held<'a>(&'a self, credentials: &'a Credentials) -> impl Iterator<Item = &'a Held> {
-        let is_one = |index: &usize| self.found.contains(index);
-        let all = credentials.iter().enumerate();
-        all.filter(move |(index, _)| is_one(index))
-            .map(|(_, held)| held)
+    /// One more, by its place among all, whose value is put into the body. What a program has
+    /// signed is not changed so.
+    pub(super) fn add(
+        &mut self,
+        index: usize,
+        held: &Held,
+        real: &Arc<Secret>,
+    ) -> Result<(), Misuse> {
+        if self.signing.is_some() {
+            let why = "is in the body of a request that is signed, into which nothing is put";
+            return Err(misuse(held, why));
+        }
+        if self.found.iter().all(|put| put.index != index) {
+            let real = Some(Arc::clone(real));
+            self.found.push(Put { index, real });
+        }
+        Ok(())
+    }
+
+    fn held<'a>(
+        &'a self,
+        credentials: &'a Credentials,
+    ) -> impl Iterator<Item = (&'a Held, Option<&'a [u8]>)> {
+        self.found.iter().filter_map(|put| {
+            let real = put.real.as_ref().map(|real| real.expose());
+            Some((credentials.get(put.index)?, real))
+        })
+    }
+
+    /// Whether one of them is fetched when it is needed: then the request is recorded first.
+    pub(crate) fn is_fetched(&self, credentials: &Credentials) -> bool {
+        let mut all = self.found.iter();
+        all.any(|put| credentials.source(put.index).is_some())
+    }
+
+    /// Fetches what is fetched when it is needed, for a request that is allowed and recorded.
+    pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), String> {
+        for put in &mut self.found {
+            if egress.credentials.source(put.index).is_some() {
+                put.real = Some(fetch::value(egress, put.index).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears that the host says that it does not know them.
+    pub(crate) fn doubt(&self, credentials: &Credentials) {
+        for put in &self.found {
+            if let Some(real) = &put.real {
+                credentials.doubt(put.index, real);
+            }
+        }
     }
 
     /// What is told of a request that they are put into. One that is refused tells of
     /// none: it would be an alert.
     pub(crate) fn flow(&self, credentials: &Credentials, flow: &Flow) -> Flow {
-        let names = self.held(credentials).map(|held| held.name().clone());
-        let mut names: Vec<_> = names.collect();
-        names.dedup();
+        let mut names: Vec<CredentialName> = Vec::new();
+        for (held, _) in self.held(credentials) {
+            // A key that signs is of several values.
+            if !names.contains(held.name()) {
+                names.push(held.name().clone());
+            }
+        }
         Flow {
             credentials: names,
             ..flow.clone()
@@ -145,10 +303,9 @@ impl Injection {
     /// The target that is sent.
     pub(crate) fn target<'a>(&self, credentials: &Credentials, written: &'a str) -> Cow<'a, str> {
         let mut target = Cow::Borrowed(written);
-        for held in self.held(credentials) {
-            if let Place::Query(_) = &held.binding.place {
-                let real = escaped(held.real());
-                target = Cow::Owned(target.replacen(&held.placeholder, &real, 1));
+        for (held, real) in self.held(credentials) {
+            if let (Place::Query(_), Some(real)) = (&held.binding.place, real) {
+                target = Cow::Owned(target.replacen(&held.placeholder, &escaped(real), 1));
             }
         }
         target
@@ -157,7 +314,7 @@ impl Injection {
     /// Puts them into headers that are sent. Whether they all could be.
     pub(crate) fn put(&self, credentials: &Credentials, headers: &mut HeaderMap) -> bool {
         let mut all = self.held(credentials);
-        all.all(|held| put(held, headers).is_some())
+        all.all(|(held, real)| put(held, real, headers).is_some())
     }
 }
 
@@ -187,6 +344,9 @@ impl Outgoing {
         let mut target = self.injection.target(&egress.credentials, target);
         let mut headers = self.parts.headers.clone();
         head::prepare(asked, &self.head, &mut headers, is_2);
+        if !egress.credentials.is_empty() {
+            ask_for_readable(&mut headers);
+        }
         if !self.injection.put(&egress.credentials, &mut headers) {
             return None;
         }
@@ -200,24 +360,26 @@ impl Outgoing {
     }
 }
 
-fn misuse(held: &Held, why: &str) -> Misuse {
-    let name = held.name();
-    Misuse {
-        name: name.clone(),
-        why: format!("the placeholder of credential {name} {why}"),
-        instead: format!(
-            "credential {name} is put in for {}: write its placeholder nowhere else",
-            held.binding
-        ),
+/// Has a request ask for nothing that cannot be masked: no other coding, and no parts
+/// (RFC 9110, 14), since a real value could come in two of them and be in neither.
+fn ask_for_readable(headers: &mut HeaderMap) {
+    headers.remove(RANGE);
+    headers.remove(IF_RANGE);
+    narrow(headers);
+    // Extensions of WebSocket compress what it carries (RFC 7692).
+    headers.remove(SEC_WEBSOCKET_EXTENSIONS);
+    if headers.contains_key(GRPC_ACCEPT_ENCODING) {
+        headers.insert(GRPC_ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
 }
 
 /// Puts one in, in the one value that has its placeholder.
-fn put(held: &Held, headers: &mut HeaderMap) -> Option<()> {
+fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
+    let real = real?;
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
-        Place::Query(_) | Place::SigV4(_) => return Some(()),
+        Place::Query(_) | Place::Body(_) | Place::SigV4(_) => return Some(()),
     };
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound
@@ -228,12 +390,12 @@ fn put(held: &Held, headers: &mut HeaderMap) -> Option<()> {
     let placeholder = held.placeholder.as_bytes();
     let mut written = match basic(value.as_bytes()) {
         Some(plain) if matches!(held.binding.place, Place::Basic(_)) => {
-            let mut real = replaced(&plain, placeholder, held.real());
-            let written = format!("Basic {}", STANDARD.encode(&real));
-            memory::erase(&mut real);
+            let mut both = replaced(&plain, placeholder, real);
+            let written = format!("Basic {}", STANDARD.encode(&both));
+            memory::erase(&mut both);
             written.into_bytes()
         }
-        Some(_) | None => replaced(value.as_bytes(), placeholder, held.real()),
+        Some(_) | None => replaced(value.as_bytes(), placeholder, real),
     };
     let made = HeaderValue::from_bytes(&written);
     memory::erase(&mut written);
@@ -243,141 +405,8 @@ fn put(held: &Held, headers: &mut HeaderMap) -> Option<()> {
     Some(())
 }
 
-/// Where the placeholder of a credential stands.
-fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot> {
-    let placeholder = held.placeholder.as_bytes();
-    let elsewhere = |place: &str| Spot::Elsewhere(place.to_owned());
-    let mut spots = Vec::new();
-    if holds_in_any_case(judged.host.to_string().as_bytes(), placeholder) {
-        spots.push(elsewhere("its host"));
-    }
-    if holds(judged.method.as_bytes(), placeholder) {
-        spots.push(elsewhere("its method"));
-    }
-    let written = judged.target.as_written();
-    let (path, query) = written.split_once('?').unwrap_or((written, ""));
-    if is_written(path, placeholder) {
-        spots.push(elsewhere("its path"));
-    }
-    for pair in query
-        .split('&')
-        .filter(|pair| is_written(pair, placeholder))
-    {
-        let is_bound = match (&held.binding.place, pair.split_once('=')) {
-            (Place::Query(key), Some((name, value))) => {
-                name == key && value.as_bytes() == placeholder
-            }
-            (Place::SigV4(_), Some((name, value))) => {
-                signing::is_bound_parameter(held, name, value)
-            }
-            (Place::Query(_) | Place::Header { .. } | Place::Basic(_) | Place::SigV4(_), _) => {
-                false
-            }
-        };
-        spots.push(match is_bound {
-            true => Spot::Bound,
-            false => elsewhere("its query"),
-        });
-    }
-    for (name, value) in &parts.headers {
-        if holds_in_any_case(name.as_str().as_bytes(), placeholder) {
-            spots.push(elsewhere("a header's name"));
-        }
-        spots.extend(in_header(held, name, value.as_bytes()));
-    }
-    spots
-}
-
-/// Where in a header it stands, as it is or within basic authentication.
-fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<Spot> {
-    let placeholder = held.placeholder.as_bytes();
-    let elsewhere = || Some(Spot::Elsewhere(format!("the header {name}")));
-    if holds(value, placeholder) {
-        let is_bound = match &held.binding.place {
-            Place::Header { name: bound, form } => {
-                name == bound.as_str() && is_of_form(value, placeholder, form.as_deref())
-            }
-            Place::SigV4(_) => signing::is_bound_header(held, name, value),
-            Place::Basic(_) | Place::Query(_) => false,
-        };
-        return match is_bound {
-            true => Some(Spot::Bound),
-            false => elsewhere(),
-        };
-    }
-    let of_basic = [AUTHORIZATION, PROXY_AUTHORIZATION].contains(name);
-    let plain = basic(value).filter(|_| of_basic)?;
-    if !holds(&plain, placeholder) {
-        return None;
-    }
-    let Some(at) = plain.iter().position(|byte| *byte == b':') else {
-        return elsewhere();
-    };
-    let (user, rest) = plain.split_at(at);
-    let password = rest.get(1..).unwrap_or_default();
-    match &held.binding.place {
-        Place::Basic(bound)
-            if *name == AUTHORIZATION
-                && (bound == "*" || user == bound.as_bytes())
-                && !holds(user, placeholder)
-                && password == placeholder =>
-        {
-            Some(Spot::Bound)
-        }
-        Place::Basic(_) | Place::Header { .. } | Place::Query(_) | Place::SigV4(_) => elsewhere(),
-    }
-}
-
-/// Whether a value is what its form says, in any case of letters around the placeholder;
-/// without a form, whether the placeholder is one word of it, once.
-fn is_of_form(value: &[u8], placeholder: &[u8], form: Option<&str>) -> bool {
-    if let Some((before, after)) = form.and_then(|form| form.split_once(HOLE)) {
-        let Some(rest) = value.len().checked_sub(after.len()) else {
-            return false;
-        };
-        let (value, end) = value.split_at(rest);
-        let Some((start, middle)) = value.split_at_checked(before.len()) else {
-            return false;
-        };
-        return start.eq_ignore_ascii_case(before.as_bytes())
-            && end.eq_ignore_ascii_case(after.as_bytes())
-            && middle == placeholder;
-    }
-    let words = || value.split(|byte| *byte == b' ');
-    words().filter(|word| *word == placeholder).count() == 1
-        && words()
-            .filter(|word| *word != placeholder)
-            .all(|word| !holds(word, placeholder))
-}
-
-/// Whether a part of a target has it, as it is or with escapes (RFC 3986, 2.1).
-fn is_written(part: &str, placeholder: &[u8]) -> bool {
-    holds(part.as_bytes(), placeholder) || holds(&unescaped(part), placeholder)
-}
-
-fn unescaped(text: &str) -> Vec<u8> {
-    let mut bytes = text.bytes();
-    let mut plain = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        let mut ahead = bytes.clone();
-        let escaped = (byte == b'%').then(|| {
-            let digit = |byte: u8| char::from(byte).to_digit(16);
-            let (high, low) = (digit(ahead.next()?)?, digit(ahead.next()?)?);
-            u8::try_from(high * 16 + low).ok()
-        });
-        match escaped.flatten() {
-            Some(escaped) => {
-                plain.push(escaped);
-                bytes = ahead;
-            }
-            None => plain.push(byte),
-        }
-    }
-    plain
-}
-
 /// A value as it is written in a query: only what never means anything there stays.
-fn escaped(real: &[u8]) -> String {
+pub(super) fn escaped(real: &[u8]) -> String {
     let mut text = String::with_capacity(real.len() * 3);
     for byte in real {
         match byte {
@@ -388,18 +417,6 @@ fn escaped(real: &[u8]) -> String {
         }
     }
     text
-}
-
-/// User and password of basic authentication (RFC 7617, 2).
-fn basic(value: &[u8]) -> Option<Vec<u8>> {
-    let (scheme, text) = value.split_at_checked(b"basic ".len())?;
-    let text = text.trim_ascii();
-    let decoded = || {
-        STANDARD
-            .decode(text)
-            .or_else(|_| STANDARD_NO_PAD.decode(text))
-    };
-    scheme.eq_ignore_ascii_case(b"basic ").then(decoded)?.ok()
 }
 
 /// Every place of one part in a text, by another.
@@ -421,17 +438,6 @@ fn replaced(text: &[u8], part: &[u8], by: &[u8]) -> Vec<u8> {
 /// Makes of every real value in an answer's head the placeholder again, in all forms that are
 /// known; what says how the answer is framed is the server's and Atoll's own.
 pub(crate) fn mask(credentials: &Credentials, headers: &mut HeaderMap) {
-    for held in credentials.iter() {
-        // A name can hold one too, where it is a word.
-        let named: Vec<HeaderName> = headers
-            .keys()
-            .filter(|name| holds_in_any_case(name.as_str().as_bytes(), held.real()))
-            .cloned()
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
-    }
     credentials.mask(headers);
 }
 

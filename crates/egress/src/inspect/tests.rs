@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::Trust;
+use super::{Memory, Trust};
 use crate::arrival::Arrival;
 use crate::limits::Budgets;
 use crate::line::Line;
@@ -261,10 +261,11 @@ impl Outside {
             certificates: trust.certificates,
             upstream: trust.upstream,
             releases: crate::inspect::Releases::default(),
+            locks: atoll_model::network::Locks::default(),
             credentials: Credentials::default(),
             visitors: Visitors::new(Vec::new()).unwrap(),
+            bodies: Memory::default(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
-            ahead: Arc::new(super::upload::room()),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),
             over,
         });
@@ -296,7 +297,9 @@ impl Outside {
         let told = self.told.lock().unwrap();
         let of = |report: &FlowReport| match report {
             FlowReport::Refused { why, .. } => Some(why.clone()),
-            FlowReport::Open { .. } | FlowReport::Closed { .. } => None,
+            FlowReport::Open { .. } | FlowReport::Closed { .. } | FlowReport::Command { .. } => {
+                None
+            }
         };
         told.iter().filter_map(of).collect()
     }
@@ -318,7 +321,9 @@ impl Outside {
             loop {
                 let of = |report: &FlowReport| match report {
                     FlowReport::Closed { end, .. } => Some(end.clone()),
-                    FlowReport::Open { .. } | FlowReport::Refused { .. } => None,
+                    FlowReport::Open { .. }
+                    | FlowReport::Refused { .. }
+                    | FlowReport::Command { .. } => None,
                 };
                 let ends: Vec<_> = self.told.lock().unwrap().iter().filter_map(of).collect();
                 if ends.len() >= count {

@@ -11,6 +11,9 @@ use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::bodies::Source;
+use super::body::Broken;
+
 /// The longest body that is read before it is sent, bytes.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
 /// How much of all such bodies can be held at once, bytes.
@@ -30,7 +33,7 @@ pub(crate) fn room() -> Semaphore {
 pub(crate) struct Upload {
     /// What has been read, with the room that it takes.
     ahead: Option<(Bytes, OwnedSemaphorePermit)>,
-    rest: Incoming,
+    rest: Source,
     /// Whether nothing is left in the rest.
     is_read: bool,
 }
@@ -46,14 +49,14 @@ pub(crate) enum Unheld {
     Trailers,
     /// It broke off.
     #[error("its body broke off: {0}")]
-    Broken(#[from] hyper::Error),
+    Broken(#[from] Broken),
     /// There was no room or time.
     #[error("its body was not read in time")]
     Late,
 }
 
-impl From<Incoming> for Upload {
-    fn from(rest: Incoming) -> Self {
+impl From<Source> for Upload {
+    fn from(rest: Source) -> Self {
         Self {
             ahead: None,
             rest,
@@ -62,10 +65,16 @@ impl From<Incoming> for Upload {
     }
 }
 
+impl From<Incoming> for Upload {
+    fn from(rest: Incoming) -> Self {
+        Source::Plain(rest).into()
+    }
+}
+
 impl Upload {
     /// What has not been read.
-    pub(crate) fn into_rest(self) -> Incoming {
-        self.rest
+    pub(crate) fn into_rest(self) -> Option<Incoming> {
+        self.rest.into_rest()
     }
 
     /// Reads all of it, before anything is sent.
@@ -106,12 +115,12 @@ impl Upload {
 
 impl Body for Upload {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Broken;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         if let Some((bytes, _)) = self.ahead.take()
             && !bytes.is_empty()
         {

@@ -1,14 +1,18 @@
-//! Connections that go on as WebSockets (RFC 6455): their bytes are carried as they are.
+//! Connections that go on as WebSockets (RFC 6455): their bytes are carried as they are, or
+//! looked through frame by frame in a run that has credentials.
+
+mod frames;
 
 use std::io;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
+use hyper::header::{CONNECTION, HeaderValue, SEC_WEBSOCKET_EXTENSIONS, UPGRADE};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::time::sleep;
 
 use super::answers;
 use super::body::Received;
@@ -16,6 +20,8 @@ use super::exchange::Exchange;
 use super::head;
 use super::injection::Outgoing;
 use crate::limits::{Way, late, passed};
+use crate::secret::HOLD;
+use frames::{Fault, Masked, Searched};
 
 /// How much is carried at once, bytes.
 const BLOCK_BYTES: usize = 16 * 1024;
@@ -32,6 +38,12 @@ pub(crate) fn begin(
         .is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"));
     if !outgoing.head.is_web_socket || !is_web_socket {
         let why = "the host goes on with a protocol that was not asked for";
+        exchange.fail(Way::Down, &why);
+        return answers::failed(&exchange.denial(&outgoing.parts, why), None);
+    }
+    let credentials = &exchange.egress().credentials;
+    if !credentials.is_empty() && response.headers().contains_key(SEC_WEBSOCKET_EXTENSIONS) {
+        let why = "the host goes on with an extension of WebSocket that was not asked for";
         exchange.fail(Way::Down, &why);
         return answers::failed(&exchange.denial(&outgoing.parts, why), None);
     }
@@ -64,8 +76,8 @@ async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
     let (from_server, to_server) = split(TokioIo::new(server));
     let both = async {
         tokio::try_join!(
-            pump(&exchange, Way::Up, from_program, to_server),
-            pump(&exchange, Way::Down, from_server, to_program),
+            pump(&exchange, Look::out(&exchange), from_program, to_server),
+            pump(&exchange, Look::back(&exchange), from_server, to_program),
         )
     };
     let carried = tokio::select! {
@@ -77,26 +89,104 @@ async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
     }
 }
 
+/// How what passes is looked at.
+enum Look {
+    /// As it is, this way.
+    Not(Way),
+    /// For placeholders, on its way out.
+    Out(Box<Searched>),
+    /// For real values, on its way back.
+    Back(Box<Masked>),
+}
+
+impl Look {
+    fn out(exchange: &Exchange) -> Self {
+        let placeholders = exchange.egress().credentials.placeholders();
+        placeholders.map_or(Self::Not(Way::Up), |all| {
+            Self::Out(Box::new(Searched::new(all)))
+        })
+    }
+
+    fn back(exchange: &Exchange) -> Self {
+        let masks = exchange.egress().credentials.masks();
+        masks.map_or(Self::Not(Way::Down), |all| {
+            Self::Back(Box::new(Masked::new(&all)))
+        })
+    }
+
+    fn way(&self) -> Way {
+        match self {
+            Self::Not(way) => *way,
+            Self::Out(_) => Way::Up,
+            Self::Back(_) => Way::Down,
+        }
+    }
+
+    /// Adds to `out` what goes on of what came.
+    fn at(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self {
+            Self::Not(_) => out.extend_from_slice(chunk),
+            Self::Out(searched) => {
+                searched.feed(chunk)?;
+                out.extend_from_slice(chunk);
+            }
+            Self::Back(masked) => masked.feed(chunk, out)?,
+        }
+        Ok(())
+    }
+
+    /// Adds to `out` what was held back, once nothing more has come for a while.
+    async fn rest(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Self::Back(masked) if masked.holds() => {
+                sleep(HOLD).await;
+                masked.release(out);
+            }
+            Self::Not(_) | Self::Out(_) | Self::Back(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Carries one way until it is over.
 async fn pump(
     exchange: &Exchange,
-    way: Way,
+    mut look: Look,
     mut from: ReadHalf<TokioIo<Upgraded>>,
     mut to: WriteHalf<TokioIo<Upgraded>>,
 ) -> Result<(), (Way, io::Error)> {
+    let way = look.way();
     let mut block = vec![0_u8; BLOCK_BYTES];
+    let mut out = Vec::with_capacity(BLOCK_BYTES);
     loop {
-        let got = from.read(&mut block).await.map_err(|error| (way, error))?;
+        out.clear();
+        let got = tokio::select! {
+            got = from.read(&mut block) => got.map_err(|error| (way, error))?,
+            () = look.rest(&mut out) => {
+                write(&mut to, &out).await.map_err(|error| (way, error))?;
+                continue;
+            }
+        };
         if got == 0 {
             exchange.is_over(way);
             return to.shutdown().await.map_err(|error| (way, error));
         }
+        if let Err(fault) = look.at(block.get(..got).unwrap_or_default(), &mut out) {
+            if let Fault::Found(found) = fault {
+                exchange.misused(found);
+            }
+            return Err((way, io::Error::other(fault)));
+        }
         let sent = async {
             let may = passed(exchange.part(), way, got).await;
             may.map_err(io::Error::other)?;
-            to.write_all(block.get(..got).unwrap_or_default()).await?;
-            to.flush().await
+            write(&mut to, &out).await
         };
         sent.await.map_err(|error| (way, error))?;
         exchange.count(way, got);
     }
+}
+
+async fn write(to: &mut WriteHalf<TokioIo<Upgraded>>, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes).await?;
+    to.flush().await
 }

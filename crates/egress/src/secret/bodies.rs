@@ -15,7 +15,7 @@ use super::mask::{Mask, Masks};
 
 /// How long what could be the beginning of a secret is held back when nothing more comes: a
 /// server may wait for an answer to it. It depends on no secret.
-const HOLD: Duration = Duration::from_millis(50);
+pub(crate) const HOLD: Duration = Duration::from_millis(50);
 /// How much is decompressed before others have their turn, bytes.
 const TURN_BYTES: usize = 1 << 20;
 
@@ -351,7 +351,7 @@ where
 }
 
 /// A hint of so many bytes more.
-fn longer(hint: SizeHint, bytes: u64) -> SizeHint {
+pub(crate) fn longer(hint: SizeHint, bytes: u64) -> SizeHint {
     let mut longer = SizeHint::new();
     longer.set_lower(hint.lower().saturating_add(bytes));
     if let Some(upper) = hint.upper() {

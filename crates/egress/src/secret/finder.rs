@@ -1,5 +1,6 @@
 //! Placeholders in what leaves.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hyper::header::HeaderMap;
@@ -25,6 +26,15 @@ pub struct Found {
     pub number: usize,
     /// As what it was written.
     pub form: Form,
+}
+
+/// One that was found, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// What was found.
+    pub found: Found,
+    /// From its first byte on until after its last one, however each is written.
+    pub range: Range<usize>,
 }
 
 impl Placeholders {
@@ -59,6 +69,28 @@ impl Placeholders {
             let name = self.find(name.as_str().as_bytes());
             name.or_else(|| self.find(value.as_bytes()))
         })
+    }
+
+    /// All of them in a text that is whole.
+    #[must_use]
+    pub fn locate(&self, text: &[u8]) -> Vec<Located> {
+        let mut all = Vec::new();
+        self.0.search(text, &mut View::default(), |one| {
+            let Some((number, _)) = self.0.origin(one.value) else {
+                return;
+            };
+            let located = Located {
+                found: Found {
+                    number,
+                    form: one.form,
+                },
+                range: one.start..one.end,
+            };
+            if !all.contains(&located) {
+                all.push(located);
+            }
+        });
+        all
     }
 
     /// For something that leaves piece by piece.

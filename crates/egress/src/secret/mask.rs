@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
 
-use hyper::header::{HeaderMap, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Secret;
 use super::patterns::{Match, Patterns};
@@ -76,8 +76,13 @@ impl Masks {
         Some(out)
     }
 
-    /// Headers or trailers without secrets in their values.
+    /// Headers or trailers without secrets in their values, nor any whose name has one.
     pub fn headers(&self, headers: &mut HeaderMap) {
+        let tells = |name: &&HeaderName| self.whole(name.as_str().as_bytes()).is_some();
+        let named: Vec<HeaderName> = headers.keys().filter(tells).cloned().collect();
+        for name in named {
+            headers.remove(name);
+        }
         for value in headers.values_mut() {
             if let Some(masked) = self.whole(value.as_bytes()) {
                 // What stands for a secret is as fit for a header as that was.

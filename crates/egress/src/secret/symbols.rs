@@ -72,6 +72,7 @@ pub(super) fn count(form: Form, bytes: usize) -> usize {
 }
 
 /// The symbol at this place, if the form has so many.
+#[inline]
 pub(super) fn at(form: Form, value: &[u8], place: usize) -> Option<Symbol> {
     Some(match form {
         Form::Plain => Symbol::Byte(*value.get(place)?),
@@ -91,6 +92,7 @@ pub(super) fn at(form: Form, value: &[u8], place: usize) -> Option<Symbol> {
 }
 
 /// The six bits from this one on, where so many bits stand before the value.
+#[inline]
 fn six(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
     let first = from
         .checked_sub(before)
@@ -100,7 +102,12 @@ fn six(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
         let both = byte(first / 8) << 8 | byte(first / 8 + 1);
         return Some(Symbol::Six((both >> (10 - first % 8) & 0x3f) as u8, 0x3f));
     }
-    // Some of its bits are of what is before or after the value.
+    six_in_part(value, from, before)
+}
+
+/// The same where some of its bits are of what is before or after the value.
+#[cold]
+fn six_in_part(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
     let (mut bits, mut of_value) = (0, 0);
     for place in from..from + 6 {
         (bits, of_value) = (bits << 1, of_value << 1);
@@ -114,19 +121,32 @@ fn six(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
 }
 
 /// The bits of a symbol of base64 in either alphabet.
+#[inline]
 pub(super) fn bits(byte: u8) -> Option<u8> {
-    match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' | b'-' => Some(62),
-        b'/' | b'_' => Some(63),
-        _ => None,
-    }
+    let bits = BITS.get(usize::from(byte)).copied();
+    bits.filter(|bits| *bits != NO_BITS)
 }
 
+const NO_BITS: u8 = 0xff;
+
+/// What each byte is as a symbol of base64.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the compiler evaluates it, and would say so"
+)]
+static BITS: [u8; 256] = {
+    let mut bits = [NO_BITS; 256];
+    let mut value = 0;
+    while value < 64 {
+        bits[letter(value, false) as usize] = value;
+        bits[letter(value, true) as usize] = value;
+        value += 1;
+    }
+    bits
+};
+
 /// The symbol of base64 with these bits.
-pub(super) fn letter(bits: u8, is_for_addresses: bool) -> u8 {
+pub(super) const fn letter(bits: u8, is_for_addresses: bool) -> u8 {
     match bits & 0x3f {
         bits @ 0..=25 => b'A' + bits,
         bits @ 26..=51 => b'a' + bits - 26,
@@ -158,6 +178,7 @@ impl Style {
 
 impl Symbol {
     /// Whether a byte is this symbol.
+    #[inline]
     pub(super) fn is(self, byte: u8) -> bool {
         match self {
             Self::Byte(own) => own.eq_ignore_ascii_case(&byte) || own == b' ' && byte == b'+',
@@ -167,6 +188,7 @@ impl Symbol {
     }
 
     /// Whether all of it is of the value.
+    #[inline]
     pub(super) fn is_whole(self) -> bool {
         match self {
             Self::Byte(_) | Self::Digit(_) => true,

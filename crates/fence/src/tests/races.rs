@@ -99,6 +99,7 @@ impl Arena {
         Places {
             readable: inside.clone(),
             writable: inside,
+            services: Vec::new(),
         }
     }
 

@@ -83,6 +83,9 @@ pub enum Place {
     Basic(String),
     /// The value of a parameter of the query.
     Query(String),
+    /// The value of a field of the body: of a form (`application/x-www-form-urlencoded`),
+    /// or a member of a JSON object, which is a string.
+    Body(String),
     /// The key of an AWS signature, which is made anew with the real one.
     #[serde(rename = "sigv4")]
     SigV4(SignatureScope),
@@ -148,6 +151,7 @@ impl fmt::Display for Place {
                 write!(to, "the password of basic authentication for user {user}")
             }
             Self::Query(key) => write!(to, "the parameter {key} of the query"),
+            Self::Body(field) => write!(to, "the field {field} of a body (form or JSON)"),
             Self::SigV4(scope) => write!(
                 to,
                 "AWS signatures for {} in {}",
@@ -183,6 +187,32 @@ impl Binding {
         let is_clear = self.requests.paths.is_empty() || request.target.unclear().is_none();
         let is_here = matches!(request.host, HostPart::Name(name) if name.is_this_host());
         is_clear && !is_here && self.to.iter().any(leads) && self.requests.hold(request)
+    }
+
+    /// Whether it may be put into some request to a host.
+    #[must_use]
+    pub fn is_for(&self, host: &HostPart, port: u16) -> bool {
+        self.to.iter().any(|to| to.leads_to(host, port))
+    }
+
+    /// By what a request is none that [`Self::holds`], in words.
+    #[must_use]
+    pub fn differs(&self, request: &Request<'_>) -> &'static str {
+        let requests = &self.requests;
+        let is_method = |one: &String| one == request.method;
+        if !self.to.iter().any(|to| to.is_for(request.host)) {
+            "to another host than it is for"
+        } else if !self.is_for(request.host, request.port) {
+            "to another port than it is for"
+        } else if requests.scheme.is_some_and(|own| own != request.scheme) {
+            "by another scheme than it is for"
+        } else if !requests.methods.is_empty() && !requests.methods.iter().any(is_method) {
+            "by another method than it is for"
+        } else if !requests.paths.is_empty() {
+            "for another path than it is for"
+        } else {
+            "to a host that it is never put in for"
+        }
     }
 }
 

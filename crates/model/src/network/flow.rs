@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CredentialName, Limit, Network, Placeholder, Request, Scheme};
+use super::{
+    CommandEnd, CredentialName, Fetched, Limit, Network, Placeholder, Request, Scheme, SshKeys,
+};
 
 /// How the failure of a flow begins whose host has a certificate that this host does not accept.
 pub const CERTIFICATE_REFUSED: &str = "the host's certificate is not accepted";
@@ -42,6 +44,17 @@ pub struct Carriage {
     /// their values, a message for each, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placeholders: Vec<Placeholder>,
+    /// Whether the last file that comes with this has what lock files name, as JSON of
+    /// [`Locks`](super::Locks).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_locks: bool,
+    /// The keys of SSH that may be used. Where there are some, a line to who signs comes next
+    /// of the sockets, then one at which an agent is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh: Vec<SshKeys>,
+    /// Those of them whose values are not there yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fetched: Vec<Fetched>,
 }
 
 /// What signs certificates that a sandbox trusts.
@@ -89,6 +102,14 @@ pub enum FlowReport {
         /// How often.
         count: u64,
     },
+    /// A credential is needed: its command is to run now. An earlier one of the same
+    /// credential is ended first.
+    Command {
+        /// Stands for it from here on.
+        id: u64,
+        /// Whose.
+        credential: CredentialName,
+    },
 }
 
 /// What the recorder answers.
@@ -99,6 +120,18 @@ pub enum FlowOrder {
     Recorded {
         /// Which.
         id: u64,
+    },
+    /// A command has begun: its output and its error output come with this.
+    Running {
+        /// Which.
+        id: u64,
+    },
+    /// A command has ended, or has not even begun.
+    Ran {
+        /// Which.
+        id: u64,
+        /// How.
+        end: CommandEnd,
     },
     /// No more: what there is ends, and then the carrier.
     End,
@@ -178,6 +211,10 @@ pub enum FlowKind {
     Request,
     /// Bytes both ways between a program of the host and a port inside.
     Published,
+    /// A signature by which a program logs in by SSH.
+    SshLogin,
+    /// A signature of a commit or a tag.
+    CommitSignature,
 }
 
 /// How a flow ended.

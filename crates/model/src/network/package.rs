@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Reading;
-use super::release::age_text;
-use super::{HostPart, ReleaseFile, Request};
+use super::release::{age_text, age_words};
+use super::{HostPart, LockFile, ReleaseFile, Request};
 
 /// The longest name of a package, bytes.
 const NAME_BYTES_MAX: usize = 214;
@@ -85,6 +85,9 @@ pub struct Packages {
     /// How old a release has to be at least for its files to be fetched, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_age_ms: Option<NonZeroU64>,
+    /// The lock files that name the releases whose files can be fetched; without one all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<LockFile>,
 }
 
 /// The name of a package, or with `*` at its end what all of them begin with.
@@ -164,8 +167,8 @@ impl Packages {
         let names = about.as_ref().and_then(About::names);
         match (about.as_ref(), names, reading) {
             (None, _, Reading::Letter) => false,
-            // What is known to be about packages is denied by their age alone.
-            (Some(_), _, Reading::Liberal) if self.minimum_age_ms.is_some() => false,
+            // What is known to be about packages is denied by their releases alone.
+            (Some(_), _, Reading::Liberal) if self.is_about_releases() => false,
             (None, _, Reading::Liberal) => true,
             (Some(_), None, Reading::Letter) => true,
             (Some(_), None, Reading::Liberal) => false,
@@ -210,6 +213,25 @@ impl Packages {
         self.minimum_age_ms.map(|ms| age_text(ms.get()))
     }
 
+    /// Whether some releases of them are meant, and others are not.
+    pub(super) fn is_about_releases(&self) -> bool {
+        self.minimum_age_ms.is_some() || !self.locks.is_empty()
+    }
+
+    /// Whether some server may take a request for one about these packages; it can be about
+    /// anything where that cannot be told.
+    pub(super) fn may_be_about_one(&self, request: &Request<'_>) -> bool {
+        let about = self.about(request);
+        let names = about.as_ref().map(About::names);
+        match names {
+            None => true,
+            Some(None) => false,
+            Some(Some(names)) => names
+                .iter()
+                .any(|name| self.names_one(name, Reading::Liberal)),
+        }
+    }
+
     /// Whether they are all of the registry's.
     pub(super) fn are_all(&self) -> bool {
         self.names.iter().any(|name| name.as_str() == "*")
@@ -225,8 +247,12 @@ impl fmt::Display for Packages {
             names.join(", "),
             self.registry
         )?;
-        match self.minimum_age_text() {
-            Some(age) => write!(to, " from {age} of age"),
+        if !self.locks.is_empty() {
+            let files: Vec<&str> = self.locks.iter().map(LockFile::as_str).collect();
+            write!(to, " that {} names", files.join(" or "))?;
+        }
+        match self.minimum_age() {
+            Some(age) => write!(to, " released at least {} ago", age_words(age)),
             None => Ok(()),
         }
     }
@@ -361,32 +387,49 @@ fn npm(segments: &[&str]) -> Option<About> {
     }
 }
 
-/// The projects that a file of PyPI can be of, by its name (PEP 427 and 625). Old files
-/// have a '-' in their projects' names, so that there can be several.
+/// The projects that a file of PyPI can be of, by its name.
 fn distribution(file: &str) -> Option<Vec<String>> {
     let file = file.strip_suffix(".metadata").unwrap_or(file);
-    if let Some(stem) = file.strip_suffix(".whl") {
-        let parts: Vec<&str> = stem.split('-').collect();
-        let name = parts.first().filter(|name| is_name(name))?;
-        // A version and a build begin with a digit: else another name is meant.
-        let is_number = |part: &&str| {
-            part.bytes()
-                .next()
-                .is_some_and(|byte| byte.is_ascii_digit())
-        };
-        let numbers = parts.get(1..parts.len().checked_sub(3)?)?;
-        let is_whole = (1..=2).contains(&numbers.len()) && numbers.iter().all(is_number);
-        return is_whole.then(|| vec![(*name).to_owned()]);
+    let names: Vec<String> = readings(file).into_iter().map(|(name, _)| name).collect();
+    (!names.is_empty()).then_some(names)
+}
+
+/// The projects and versions that a file of PyPI can be of, by its name (PEP 427 and 625).
+/// Old files have a '-' in their projects' names, so that there can be several.
+pub(super) fn readings(file: &str) -> Vec<(String, String)> {
+    match file.strip_suffix(".whl") {
+        Some(stem) => wheel(stem).into_iter().collect(),
+        None => sources(file),
     }
+}
+
+fn wheel(stem: &str) -> Option<(String, String)> {
+    let parts: Vec<&str> = stem.split('-').collect();
+    let name = parts.first().filter(|name| is_name(name))?;
+    // A version and a build begin with a digit: else another name is meant.
+    let is_number = |part: &&str| {
+        part.bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_digit())
+    };
+    let numbers = parts.get(1..parts.len().checked_sub(3)?)?;
+    let is_whole = (1..=2).contains(&numbers.len()) && numbers.iter().all(is_number);
+    let version = numbers.first().map(|version| unescaped(version))?;
+    is_whole.then(|| ((*name).to_owned(), version))
+}
+
+fn sources(file: &str) -> Vec<(String, String)> {
     let ends = [".tar.gz", ".zip", ".tar.bz2", ".tgz"];
-    let stem = ends.iter().find_map(|end| file.strip_suffix(end))?;
+    let Some(stem) = ends.iter().find_map(|end| file.strip_suffix(end)) else {
+        return Vec::new();
+    };
     let splits = stem.match_indices('-').filter_map(|(at, _)| {
         let (name, version) = (stem.get(..at)?, stem.get(at + 1..)?);
         let begins = version.bytes().next()?.is_ascii_digit();
-        (begins && is_name(name) && is_version(version)).then(|| name.to_owned())
+        (begins && is_name(name) && is_version(version))
+            .then(|| (name.to_owned(), unescaped(version)))
     });
-    let names: Vec<String> = splits.collect();
-    (!names.is_empty()).then_some(names)
+    splits.collect()
 }
 
 /// Whether a crate's name stands in its directories of the index.
@@ -404,7 +447,7 @@ fn is_indexed(directories: &[&str], name: &str) -> bool {
 }
 
 /// Whether something is a name that every server reads as the same.
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     is_word(text) && text.len() <= NAME_BYTES_MAX
 }
 
@@ -418,7 +461,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Whether something can be a version; `+` also as it is escaped.
-fn is_version(text: &str) -> bool {
+pub(super) fn is_version(text: &str) -> bool {
     let text = unescaped(text);
     let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+!".contains(&byte);
     let begins = text

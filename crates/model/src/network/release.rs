@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::limits::exact;
 use super::package::About;
-use super::{Network, NetworkRule, Registry, Request, Unreachable};
+use super::{Network, NetworkRule, Packages, Registry, Request, Unreachable};
 use crate::{civil_date, format_duration};
 
 /// A file of one release of a package, as a request asks for it.
@@ -198,7 +198,7 @@ impl Network {
     /// that allows it, since a file's name can be read as another package's.
     #[must_use]
     pub fn demand(&self, request: &Request<'_>) -> Option<Demand<'_>> {
-        let leads = |rule: &&NetworkRule| rule.leads_by_age(request);
+        let leads = |rule: &&NetworkRule| rule.leads_by_release(request);
         let asks = |rule: &'_ NetworkRule| {
             let packages = rule.requests.packages.as_ref()?;
             let file = packages
@@ -206,11 +206,7 @@ impl Network {
                 .filter(|file| packages.may_mean(file))?;
             Some((packages.minimum_age()?, file))
         };
-        let lets_pass = |rule: &NetworkRule| {
-            let packages = rule.requests.packages.as_ref();
-            let is_any = packages.is_some_and(|packages| packages.minimum_age().is_none());
-            is_any && rule.requests.hold(request)
-        };
+        let lets_pass = |rule: &NetworkRule| rule.frees(request);
         let mut is_open = true;
         let allowing = self.allow.iter().filter(leads).filter(|rule| {
             let is_asked = is_open && !lets_pass(rule) && asks(rule).is_some();
@@ -234,17 +230,17 @@ impl Network {
     }
 
     /// Refuses a request of which no one can tell whether it is for a release, where rules
-    /// ask for the age of releases there.
-    pub(super) fn dated(&self, request: &Request<'_>) -> Result<(), Unreachable<'_>> {
-        let leads = |rule: &&NetworkRule| rule.leads_by_age(request);
+    /// are about releases there.
+    pub(super) fn told_apart(&self, request: &Request<'_>) -> Result<(), Unreachable<'_>> {
+        let leads = |rule: &&NetworkRule| rule.leads_by_release(request);
         let mut rules = self.deny.iter().chain(&self.allow).filter(leads);
         let is_in_doubt = |rule: &&NetworkRule| {
             let packages = rule.requests.packages.as_ref();
-            let asks = packages.filter(|one| one.minimum_age().is_some());
+            let asks = packages.filter(|one| one.is_about_releases());
             asks.is_some_and(|one| one.about(request).is_none())
         };
         match rules.find(is_in_doubt) {
-            Some(rule) => Err(Unreachable::Undated(rule)),
+            Some(rule) => Err(Unreachable::Untold(rule)),
             None => Ok(()),
         }
     }
@@ -255,19 +251,27 @@ impl Network {
         let of_all = |rule: &NetworkRule| {
             let packages = rule.requests.packages.as_ref();
             let packages = packages.filter(|one| one.registry == registry && one.are_all());
-            packages.and_then(super::Packages::minimum_age)
+            packages.and_then(Packages::minimum_age)
         };
         self.deny.iter().chain(&self.allow).filter_map(of_all).max()
     }
 }
 
 impl NetworkRule {
-    /// Whether it is for where a request goes; one with an age at whichever port and within
-    /// TLS or not, since a file is as old there.
-    fn leads_by_age(&self, request: &Request<'_>) -> bool {
+    /// Whether it is for where a request goes; one about releases at whichever port and
+    /// within TLS or not, since a file is the same there.
+    pub(super) fn leads_by_release(&self, request: &Request<'_>) -> bool {
         let packages = self.requests.packages.as_ref();
-        let has_age = packages.is_some_and(|one| one.minimum_age().is_some());
-        self.to.leads_to(request.host, request.port) || has_age && self.to.is_for(request.host)
+        let is_anywhere = packages.is_some_and(Packages::is_about_releases);
+        self.to.leads_to(request.host, request.port) || is_anywhere && self.to.is_for(request.host)
+    }
+
+    /// Whether it allows a request whichever release that is for: its table names packages,
+    /// and says no more of them.
+    pub(super) fn frees(&self, request: &Request<'_>) -> bool {
+        let packages = self.requests.packages.as_ref();
+        let is_any = packages.is_some_and(|packages| !packages.is_about_releases());
+        is_any && self.leads_by_release(request) && self.requests.hold(request)
     }
 }
 
@@ -295,6 +299,24 @@ pub fn age_text(ms: u64) -> String {
         (1_000, "s"),
     ];
     exact(ms, &UNITS).unwrap_or_else(|| format!("{ms}ms"))
+}
+
+/// An age in words, as "7 days" or "1 hour".
+#[must_use]
+pub fn age_words(age: Duration) -> String {
+    const UNITS: [(u64, &str); 4] = [
+        (86_400_000, "day"),
+        (3_600_000, "hour"),
+        (60_000, "minute"),
+        (1_000, "second"),
+    ];
+    let ms = milliseconds(age);
+    let unit = UNITS.iter().find(|(unit, _)| ms.is_multiple_of(*unit));
+    let (count, unit) = unit.map_or((ms, "millisecond"), |(length, name)| (ms / length, *name));
+    match count {
+        1 => format!("1 {unit}"),
+        count => format!("{count} {unit}s"),
+    }
 }
 
 /// Variables by which programs choose releases from before a time themselves: npm (`before`),

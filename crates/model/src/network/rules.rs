@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::block::within;
 use super::{
     Binding, Block, Conditions, HostName, HostPart, InvalidHost, Published, Request, RuleLimits,
-    Special, Upstream, Way, special,
+    Special, SshGrant, Upstream, Way, special,
 };
 
 /// What a boundary lets its program reach: nothing that no rule allows. What one rule
@@ -34,6 +34,9 @@ pub struct Network {
     /// What credentials are put into.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<Binding>,
+    /// Where keys of SSH log in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh: Vec<SshGrant>,
 }
 
 /// One line of what may be reached, or may not.
@@ -137,8 +140,8 @@ pub enum Unreachable<'a> {
     Unnamed,
     /// Rules are about its path, which can be read in more than one way, for this reason.
     Unclear(&'static str),
-    /// This rule asks for the age of releases, and whether it is one cannot be told.
-    Undated(&'a NetworkRule),
+    /// This rule is about some releases alone, and whether it is one cannot be told.
+    Untold(&'a NetworkRule),
 }
 
 impl Network {
@@ -243,7 +246,7 @@ impl Network {
         let denied = || self.deny.iter().filter(leads);
         let opens = |rule: &&NetworkRule| leads(rule) && rule.to.opens(request.host);
         let allowed = || self.allow.iter().filter(opens);
-        self.dated(request)?;
+        self.told_apart(request)?;
         if let Some(rule) = denied().find(|rule| rule.requests.may_hold(request)) {
             return Err(Unreachable::Denied(rule));
         }
@@ -318,12 +321,6 @@ impl NetworkRule {
             limits: RuleLimits::default(),
             origin: "--learn".to_owned(),
         }
-    }
-
-    /// The rule as it is told and recorded: what it says, and where it is written.
-    #[must_use]
-    pub fn told(&self) -> String {
-        format!("{self} ({})", self.origin)
     }
 
     fn is_inspected(&self, port: u16) -> bool {

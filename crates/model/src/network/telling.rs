@@ -2,15 +2,23 @@
 
 use super::http::parse_method;
 use super::{
-    Block, Conditions, Destination, HostPart, HostPattern, Meant, NO_RULE, PathPattern, Ports,
-    Request, RuleLimits, Scheme, Special, THIS_HOST, UNNAMED, Unreachable, Way,
+    Block, Conditions, Destination, HostPart, HostPattern, Meant, NO_RULE, NetworkRule,
+    PathPattern, Ports, Request, RuleLimits, Scheme, Special, THIS_HOST, UNNAMED, Unreachable, Way,
 };
 
 /// The longest path that a proposed rule names, bytes.
 const PATH_SHOWN_BYTES_MAX: usize = 256;
 /// Why something is refused that may be a release as well as anything else.
-const UNDATED: &str =
-    "which release it is of cannot be told from its path, and a rule asks for an age";
+const UNTOLD: &str =
+    "which release it is of cannot be told from its path, and a rule is about some releases alone";
+
+impl NetworkRule {
+    /// The rule as it is told and recorded: what it says, and where it is written.
+    #[must_use]
+    pub fn told(&self) -> String {
+        format!("{self} ({})", self.origin)
+    }
+}
 
 impl Unreachable<'_> {
     /// Why, for whoever owns the rules.
@@ -29,7 +37,7 @@ impl Unreachable<'_> {
                 )
             }
             Self::Unclear(why) => format!("rules are about its path, and {why}"),
-            Self::Undated(rule) => format!("{UNDATED}: {}", rule.told()),
+            Self::Untold(rule) => format!("{UNTOLD}: {}", rule.told()),
         }
     }
 
@@ -43,7 +51,7 @@ impl Unreachable<'_> {
             Self::Special(Special { name, .. }) => {
                 format!("its address is {name}: only a rule for that very address allows it")
             }
-            Self::Undated(rule) => format!("{UNDATED}: {rule}"),
+            Self::Untold(rule) => format!("{UNTOLD}: {rule}"),
             Self::NoRule | Self::Unnamed | Self::Unclear(_) => self.why(),
         }
     }
@@ -64,7 +72,7 @@ impl Unreachable<'_> {
                      the line allow = [\"{to}\"] under [network] of a profile"
                 )
             }
-            Self::Denied(_) | Self::Special(_) | Self::Undated(_) => {
+            Self::Denied(_) | Self::Special(_) | Self::Untold(_) => {
                 self.how_to_ask_for(request.host, request.port)
             }
         }
@@ -91,7 +99,7 @@ impl Unreachable<'_> {
                 "ask the person who started this for a rule that names the address of {host} \
                  itself, as --allow ADDRESS:{port}"
             ),
-            Self::Unclear(_) | Self::Undated(_) => {
+            Self::Unclear(_) | Self::Untold(_) => {
                 "do without: rules are about requests to this host".to_owned()
             }
         }

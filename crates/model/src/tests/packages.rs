@@ -21,6 +21,7 @@ fn judged(registry: Registry, names: &[&str], host: &str, path: &str) -> (bool, 
         registry,
         names: names.collect(),
         minimum_age_ms: None,
+        locks: Vec::new(),
     });
     let rule = NetworkRule {
         to: format!("{host}:*").parse().unwrap(),
@@ -216,6 +217,7 @@ fn a_tunnel_to_a_registry_of_which_something_is_denied_is_none() {
                 registry: Registry::Npm,
                 names: vec![PackagePattern::try_from("left-pad".to_owned()).unwrap()],
                 minimum_age_ms: None,
+                locks: Vec::new(),
             }),
             ..Conditions::default()
         },

@@ -21,6 +21,7 @@ fn rule(registry: Registry, host: &str, names: &[&str], days: u64) -> NetworkRul
                 registry,
                 names: names.collect(),
                 minimum_age_ms: NonZeroU64::new(days * DAY_MS),
+                locks: Vec::new(),
             }),
             ..Conditions::default()
         },
@@ -311,11 +312,11 @@ fn a_release_is_as_old_as_the_clock_says() {
         "{why}"
     );
     assert!(
-        why.ends_with(" for packages * of npm from 7d of age (--learn)"),
+        why.ends_with(" for packages * of npm released at least 7 days ago (--learn)"),
         "{why}"
     );
     let inside = demand.why_inside(&young);
-    assert!(inside.ends_with("from 7d of age"), "{inside}");
+    assert!(inside.ends_with("released at least 7 days ago"), "{inside}");
     assert!(demand.how_to_ask().contains("at least 7d old"));
     let unknown = demand.why(&Unaged::Unknown("nobody answers".to_owned()));
     assert!(

@@ -24,6 +24,7 @@ impl Credential {
                 format!("{{ vault = {} }}", quoted(secret.as_str()))
             }
             CredentialSource::Key(key) => key.line(),
+            CredentialSource::Command(command) => command.text(),
         };
         let to = to.iter().map(|to| quoted(&to.to_string())).collect();
         let mut lines = vec![format!("source = {source}"), format!("to = [{}]", list(to))];
@@ -48,6 +49,7 @@ impl Credential {
             } => format!("header = {}, form = {}", quoted(name), quoted(form)),
             Spot::Basic(user) => format!("basic = {}", quoted(user)),
             Spot::Query(key) => format!("query = {}", quoted(key)),
+            Spot::Body(field) => format!("body = {}", quoted(field)),
             Spot::SigV4(scope) => signing::scope_line(scope),
         };
         lines.push(format!("place = {{ {place} }}"));
@@ -60,6 +62,11 @@ impl Credential {
             [name] => format!("variable = {name}"),
             names => format!("variable = [{}]", names.join(", ")),
         });
+        let shape = self.shape.as_ref();
+        lines.extend(shape.map(|shape| format!("shape = {}", quoted(&shape.to_string()))));
+        if self.optional {
+            lines.push("optional = true".to_owned());
+        }
         lines
     }
 }

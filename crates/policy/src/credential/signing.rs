@@ -25,7 +25,7 @@ const VARIABLES: [&str; 3] = [
 /// Where the command line of AWS keeps keys.
 const PROFILES: &str = "~/.aws/credentials";
 
-const SOURCES: &str = "{ environment = [\"AWS_ACCESS_KEY_ID\", \"AWS_SECRET_ACCESS_KEY\"] }, \
+pub(super) const SOURCES: &str = "{ environment = [\"AWS_ACCESS_KEY_ID\", \"AWS_SECRET_ACCESS_KEY\"] }, \
      { aws-profile = \"default\" }, { vault = [\"aws-id\", \"aws-secret\"] }";
 
 /// Where the values of a key come from.
@@ -54,6 +54,13 @@ pub(super) enum Written {
 }
 
 impl Written {
+    pub(super) fn is_of_vault(&self) -> bool {
+        match self {
+            Self::Vault(_) => true,
+            Self::Variables(_) | Self::Profile { .. } => false,
+        }
+    }
+
     pub(super) fn resolved(self, home: &Path) -> KeySource {
         match self {
             Self::Variables(names) => KeySource::Variables(names),

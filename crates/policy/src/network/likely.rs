@@ -1,5 +1,6 @@
 //! What people are likely to mean by a text that is no rule, or not the one they mean.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use atoll_model::network::{
@@ -54,16 +55,42 @@ pub(crate) fn instead(text: &str) -> Option<Complaint> {
     ))
 }
 
+/// A text that is no rule, as it is told: what stands before an `@` may be a password.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    match text.rsplit_once('@') {
+        Some((_, rest)) => format!("…@{rest}").into(),
+        None => text.into(),
+    }
+}
+
+/// What is said of a user or a password in a rule: nothing of either is repeated.
+fn user(text: &str, host: &str) -> Option<Complaint> {
+    // A password with a '/' in it looks like a path, and its beginning like ports.
+    let is_ports = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit() || b"-,*".contains(&byte))
+    };
+    let is_cut = || {
+        let rest = host.rsplit_once(':').map(|(_, ports)| ports);
+        text.contains('@') && !host.starts_with('[') && rest.is_some_and(|rest| !is_ports(rest))
+    };
+    let hint = match host.rsplit_once('@') {
+        Some((_, rest)) => format!("leave out the '@' and what stands before it: {rest:?}"),
+        None if is_cut() => "leave out the '@' and what stands before it".to_owned(),
+        None => return None,
+    };
+    Some(Complaint::new(
+        "a user or a password is no part of a rule".to_owned(),
+        hint,
+    ))
+}
+
 /// What is wrong with a text that is no rule, where that is known better, and what is meant.
 pub(crate) fn mistake(text: &str) -> Option<Complaint> {
     let host = destination(text);
     let of = |what: String, hint: String| Some(Complaint::new(what, hint));
-    if let Some((user, rest)) = host.split_once('@') {
-        let user = user.split(':').next().unwrap_or_default();
-        return of(
-            "a user or a password is no part of a rule".to_owned(),
-            format!("leave out {user:?} and the '@': {rest:?}"),
-        );
+    if let Some(complaint) = user(text, host) {
+        return Some(complaint);
     }
     if host.contains(',') && !host.contains(':') && host.split(',').all(is_host) {
         let each: Vec<String> = host.split(',').map(|one| format!("{one:?}")).collect();

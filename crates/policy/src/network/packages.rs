@@ -1,17 +1,19 @@
-//! Rules for packages of a public registry, by their names and the age of their releases.
+//! Rules for packages of a public registry, by their names, the age of their releases, and
+//! lock files.
 
 use std::num::NonZeroU64;
 use std::ops::Range;
 
 use atoll_model::network::{
-    Conditions, Destination, HostName, HostPattern, Meant, PackagePattern, Packages, Ports,
-    Registry, Scheme, Way,
+    Conditions, Destination, HostName, HostPattern, LOCKS_MAX, LockFile, Meant, PackagePattern,
+    Packages, Ports, Registry, Scheme, Way,
 };
 use atoll_model::parse_duration;
 
 use crate::document::{Complaint, Document, Section};
 use crate::network::limits;
 use crate::network::rule::{Effect, texts};
+use crate::origin::Sourced;
 use crate::settings::among;
 use crate::show::quoted;
 
@@ -29,17 +31,18 @@ pub(crate) fn read(
             .map_err(|error| Complaint::from(format!("{text:?} is no package: {error}")))
     });
     let minimum_age_ms = document.measure(&mut section, "minimum-age", parse_age);
+    let locks = read_locks(document, &mut section, at);
     let limits = limits::read(document, &mut section, at);
-    document.end(
-        section,
-        &[&["registry", "packages", "minimum-age"][..], &limits::KEYS].concat(),
-    );
+    let keys = ["registry", "packages", "minimum-age", "lock"];
+    document.end(section, &[&keys[..], &limits::KEYS].concat());
     let Some(registry) = registry.map(|one| one.value) else {
         return Vec::new();
     };
-    // An age alone is about all of them.
+    // An age or a lock file alone is about all of them.
+    let is_about_releases = minimum_age_ms.is_some() || !locks.is_empty();
     let all = || PackagePattern::try_from("*".to_owned()).ok();
-    let names = names.or_else(|| minimum_age_ms.and_then(|_| all()).map(|all| vec![all]));
+    let names = names.or_else(|| all().filter(|_| is_about_releases).map(|all| vec![all]));
+    check_locks(document, at, registry, &locks);
     if names.is_none() && document.problem_count() == before {
         let what = "a rule for a registry needs `packages`: the names that it is about";
         let hint = format!("to allow all of them name the preset: presets = [\"{registry}\"]");
@@ -70,6 +73,7 @@ pub(crate) fn read(
         registry,
         names,
         minimum_age_ms,
+        locks,
     };
     let meant = |host: &&str| meant(&packages, host, effect);
     let rules = registry.hosts().iter().filter_map(meant);
@@ -79,6 +83,66 @@ pub(crate) fn read(
             ..rule
         })
         .collect()
+}
+
+/// The lock files of a table: one as a text, or a list of them.
+fn read_locks(
+    document: &mut Document,
+    section: &mut Section<'_>,
+    at: &Range<usize>,
+) -> Vec<LockFile> {
+    let locks = match section.holds_text("lock") {
+        true => document
+            .text(section, "lock", parse_lock)
+            .map(|one| vec![one.value]),
+        false => texts(document, section, "lock", at, parse_lock),
+    };
+    let mut locks = locks.unwrap_or_default();
+    if locks.len() > LOCKS_MAX {
+        let what = format!("one rule names {LOCKS_MAX} lock files at most");
+        document.report(at, what, None);
+    }
+    locks.sort();
+    locks.dedup();
+    locks
+}
+
+fn parse_lock(text: &str) -> Result<LockFile, Complaint> {
+    LockFile::try_from(text.to_owned())
+        .map_err(|error| Complaint::from(format!("{text:?} is no lock file: {error}")))
+}
+
+/// Each of them is one of its registry's by its name.
+fn check_locks(document: &mut Document, at: &Range<usize>, registry: Registry, locks: &[LockFile]) {
+    let is_other = |one: &&LockFile| one.kind(registry).is_none();
+    if let Some(other) = locks.iter().find(is_other) {
+        let what = format!(
+            "{:?} is no lock file that is understood for {registry}",
+            other.as_str()
+        );
+        let hint = format!("name {}", LockFile::understood(registry));
+        document.report(at, what, Some(hint));
+    }
+}
+
+/// What a person should know of rules with lock files: each with the line of its file.
+pub(crate) fn remarks<'a>(rules: impl Iterator<Item = &'a Sourced<Meant>>) -> Vec<(u32, String)> {
+    let mut told: Vec<(u32, String)> = Vec::new();
+    for rule in rules {
+        let packages = rule.value.requests.packages.as_ref();
+        for file in packages.iter().flat_map(|packages| &packages.locks) {
+            let text = format!(
+                "{file} is read beneath the workspace before each run: where it is missing or \
+                 names no release the run does not start"
+            );
+            // A table is a rule for each of its registry's hosts.
+            let remark = (rule.origin.line(), text);
+            if !told.contains(&remark) {
+                told.push(remark);
+            }
+        }
+    }
+    told
 }
 
 /// The rule for one host: what is allowed is read alone, what is denied is denied however it
@@ -108,10 +172,11 @@ fn meant(packages: &Packages, host: &str, effect: Effect) -> Option<Meant> {
 
 /// An age that is some time.
 fn parse_age(text: &str) -> Result<NonZeroU64, Complaint> {
-    let age = parse_duration(text)
-        .map_err(|error| Complaint::new(error.to_string(), "as \"7d\" or \"36h\""))?;
+    const FORMS: &str = "write a number with its unit, d, h, m or s: \"7d\" or \"36h\"";
+    let wrong = || Complaint::new(format!("{text:?} is no minimum-age"), FORMS);
+    let age = parse_duration(text).map_err(|_| wrong())?;
     let ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    NonZeroU64::new(ms).ok_or_else(|| Complaint::from(format!("{text:?} is no age")))
+    NonZeroU64::new(ms).ok_or_else(wrong)
 }
 
 fn parse_registry(text: &str) -> Result<Registry, Complaint> {
@@ -131,6 +196,14 @@ pub(crate) fn entry(packages: &Packages, further: Vec<String>) -> String {
     ];
     if let Some(age) = packages.minimum_age_text() {
         fields.push(format!("minimum-age = \"{age}\""));
+    }
+    if !packages.locks.is_empty() {
+        let files = packages.locks.iter().map(|file| quoted(file.as_str()));
+        let files: Vec<String> = files.collect();
+        fields.push(match &files[..] {
+            [file] => format!("lock = {file}"),
+            files => format!("lock = [{}]", files.join(", ")),
+        });
     }
     fields.extend(further);
     format!("{{ {} }}", fields.join(", "))

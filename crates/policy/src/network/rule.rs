@@ -8,7 +8,7 @@ use atoll_model::network::{
 };
 
 use crate::document::{Complaint, Document, Section};
-use crate::network::{likely, limits, packages};
+use crate::network::{likely, limits, packages, repositories};
 use crate::settings::among;
 use crate::show::quoted;
 use crate::suggest::nearest;
@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &str, effect: Effect) -> Result<Meant, Complaint> {
         if error == InvalidRule::OnePage {
             let whole = text.trim_end_matches('/');
             return Complaint::new(
-                format!("{text:?} is no rule: {error}"),
+                format!("{:?} is no rule: {error}", likely::shown(text)),
                 format!("write {whole:?} for all of its pages"),
             );
         }
@@ -49,7 +49,10 @@ pub(crate) fn parse(text: &str, effect: Effect) -> Result<Meant, Complaint> {
             | InvalidRule::NoUrl
             | InvalidRule::OnePage => "no rule",
         };
-        Complaint::new(format!("{text:?} is {what}: {error}"), FORMS)
+        Complaint::new(
+            format!("{:?} is {what}: {error}", likely::shown(text)),
+            FORMS,
+        )
     })?;
     settled(meant, effect)
 }
@@ -72,7 +75,7 @@ pub(crate) fn parse_destination(text: &str) -> Result<Destination, Complaint> {
             return complaint;
         }
         Complaint::new(
-            format!("{text:?} is no destination: {error}"),
+            format!("{:?} is no destination: {error}", likely::shown(text)),
             "as a host and its ports: \"example.com\", \"example.com:443\"",
         )
     })
@@ -135,6 +138,9 @@ pub(crate) fn read(
     if section.holds("registry") {
         return packages::read(document, section, at, effect);
     }
+    if section.holds("preset") {
+        return repositories::read(document, section, at, effect);
+    }
     let before = document.problem_count();
     let mut to = if section.holds_text("to") {
         let one = document.text(&mut section, "to", parse_destination);
@@ -150,7 +156,9 @@ pub(crate) fn read(
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let carry = document.text(&mut section, "carry", parse_way);
     let limits = limits::read(document, &mut section, at);
-    let known = ["to", "methods", "paths", "scheme", "carry", "registry"];
+    let known = [
+        "to", "methods", "paths", "scheme", "carry", "registry", "preset",
+    ];
     document.end(section, &[&known[..], &limits::KEYS].concat());
     if document.problem_count() > before {
         return Vec::new();

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use atoll_model::network::{Meant, PublishedPort};
+use atoll_model::network::{HostName, Meant, PublishedPort};
 use atoll_model::{Access, LimitKey, Limits, View, ViewKind, format_bytes};
 
 use crate::network::rule::{network_entry, network_entry_of};
@@ -63,6 +63,7 @@ impl Rules {
         self.places(&mut out);
         self.reach(&mut out);
         self.secrets(&mut out);
+        self.git(&mut out);
         self.variables(&mut out);
         self.limits(&mut out);
         self.rights(&mut out);
@@ -145,6 +146,22 @@ impl Rules {
             for line in one.value.lines() {
                 out.line(&line, &from);
             }
+        }
+    }
+
+    fn git(&self, out: &mut Profile) {
+        for (name, one) in &self.ssh {
+            out.section(&format!("ssh.{name}"));
+            let from = one.origin.to_string();
+            for line in one.value.lines() {
+                out.line(&line, &from);
+            }
+        }
+        if !self.git.is_empty() {
+            out.section("git");
+            let host = |one: &Sourced<HostName>| (one.value.to_string(), one.origin.clone());
+            out.list("https-for-ssh", self.git.iter().map(host));
+            out.end_section();
         }
     }
 

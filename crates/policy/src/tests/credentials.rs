@@ -4,7 +4,7 @@
 use atoll_model::network::{Part, Placeholder, Request, Scheme, Target};
 
 use super::*;
-use crate::remarks;
+use crate::{CommandProgram, CommandSource, remarks};
 
 const GITHUB: &str = r#"
 [network]
@@ -146,6 +146,61 @@ fn a_binding_holds_requests_to_the_letter() {
 }
 
 #[test]
+fn a_run_goes_without_an_optional_credential_that_is_not_there() {
+    let text = format!("{GITHUB}optional = true\n[environment]\npass = ['GITHUB_TOKEN']\n");
+    let world = world().profile("p", &text).with("p");
+    let without = granted(&world, &[]);
+    assert_eq!(variable(&without, "GITHUB_TOKEN"), None);
+    assert_eq!(without.network.credentials, Vec::new());
+    let with = granted(&world, &[("github", "stands")]);
+    assert_eq!(variable(&with, "GITHUB_TOKEN"), Some("stands"));
+    assert_eq!(with.network.credentials.len(), 1);
+    // What is set by name is somebody's own word, where there is no credential.
+    let set = format!("{text}set = {{ GITHUB_TOKEN = 'mine' }}\n");
+    let world = super::world().profile("p", &set).with("p");
+    assert_eq!(
+        variable(&granted(&world, &[]), "GITHUB_TOKEN"),
+        Some("mine")
+    );
+    let with = granted(&world, &[("github", "stands")]);
+    assert_eq!(variable(&with, "GITHUB_TOKEN"), Some("stands"));
+    // Its source never goes in, whatever became of it.
+    let outside = super::world()
+        .profile("p", &text)
+        .with("p")
+        .variable("GITHUB_TOKEN", "real");
+    assert_eq!(variable(&granted(&outside, &[]), "GITHUB_TOKEN"), None);
+    // Who has another use for its variable says so under any name.
+    let over = "extends = ['base']\n[network]\nallow = ['models.example']\n[credential.mine]\n\
+                source = { environment = 'GITHUB_TOKEN' }\nto = 'models.example'\n\
+                place = { header = 'x-key' }\n";
+    let world = super::world()
+        .profile("base", &text)
+        .profile("p", over)
+        .with("p");
+    let boundary = granted(&world, &[("mine", "stands")]);
+    assert_eq!(boundary.network.credentials.len(), 1);
+    assert_eq!(variable(&boundary, "GITHUB_TOKEN"), Some("stands"));
+    // One that is missing takes no place among those that a run may have.
+    let mut many = GITHUB.to_owned();
+    for index in 0..20 {
+        many += &format!(
+            "[credential.c{index}]\nsource = {{ environment = 'C{index}' }}\nto = 'api.github.com'\n\
+             place = {{ header = 'x-key' }}\noptional = true\n"
+        );
+    }
+    let world = super::world().profile("p", &many).with("p");
+    let _ = granted(&world, &[("github", "stands"), ("c7", "other")]);
+    let found: Vec<String> = (0..16).map(|index| format!("c{index}")).collect();
+    let mut all: Vec<(&str, &str)> = found.iter().map(|name| (name.as_str(), "x")).collect();
+    all.push(("github", "stands"));
+    let Verdict::Deny(reasons) = decided(&world, &all) else {
+        panic!("allowed");
+    };
+    assert!(reasons[0].why.contains("16 of them"), "{reasons:?}");
+}
+
+#[test]
 fn what_is_no_credential_is_told() {
     let whole = "source = { environment = 'T' }\nto = 'a.example'\nplace = { header = 'x-key' }";
     let with = |from: &str, to: &str| {
@@ -189,6 +244,12 @@ fn what_is_no_credential_is_told() {
         ),
         (with("{ environment = 'T' }", "{}"), "`source` is one of"),
         (
+            "source = { command = ['/bin/true'] }\nto = 'a.example'\n\
+             place = { body = 'key' }\nvariable = 'T'\n"
+                .to_owned(),
+            "which no field of a body can have",
+        ),
+        (
             with(
                 "{ environment = 'T' }",
                 "{ environment = 'T', file = '/t' }",
@@ -200,8 +261,61 @@ fn what_is_no_credential_is_told() {
             "Atoll's own",
         ),
         (
-            with("{ environment = 'T' }", "{ command = 'T' }"),
-            "unknown key `command`",
+            with("{ environment = 'T' }", "{ helper = 'T' }"),
+            "unknown key `helper`",
+        ),
+        (with("{ environment = 'T' }", "{ command = 'T' }"), "list"),
+        (
+            with("{ environment = 'T' }", "{ command = [] }"),
+            "is empty",
+        ),
+        (
+            with("{ environment = 'T' }", "{ command = ['./helper'] }"),
+            "not an absolute path",
+        ),
+        (
+            with("{ environment = 'T' }", "{ command = ['~/../helper'] }"),
+            "the home directory",
+        ),
+        (
+            with("{ environment = 'T' }", "{ command = [''] }"),
+            "not an absolute path",
+        ),
+        (
+            with("{ environment = 'T' }", "{ command = ['helper'] }"),
+            "needs `variable`",
+        ),
+        (
+            with(
+                "{ environment = 'T' }",
+                "{ command = ['helper'], timeout = '1h' }",
+            ),
+            "is not 1s to 300s",
+        ),
+        (
+            with(
+                "{ environment = 'T' }",
+                "{ environment = 'T', timeout = '3s' }",
+            ),
+            "how long a `command` may take",
+        ),
+        (
+            with(
+                "{ environment = 'T' }",
+                "{ environment = 'T', command = ['helper'] }",
+            ),
+            "`source` is one of",
+        ),
+        (
+            format!("{whole}\nshape = 'ghp_****************'"),
+            "the value is known",
+        ),
+        (
+            with(
+                "{ environment = 'T' }",
+                "{ command = ['helper'] }\nvariable = 'T'\nshape = 'ghp_****'",
+            ),
+            "where letters and digits are random",
         ),
         (with("'x-key'", "'x-key', query = 'a'"), "`place` is one of"),
         (with("'x-key'", "'x-key', form = 'Bearer'"), "with {} once"),
@@ -218,11 +332,23 @@ fn what_is_no_credential_is_told() {
             "no name of a parameter",
         ),
         (
+            with("header = 'x-key'", "body = 'a b'"),
+            "no name of a parameter",
+        ),
+        (
+            with("header = 'x-key'", "body = 'a', form = '{}'"),
+            "`place` is one of",
+        ),
+        (
             format!("{whole}\nmethod = 'GET'"),
             "did you mean `methods`?",
         ),
         (format!("{whole}\nmethods = ['G T']"), "a method is a word"),
         (format!("{whole}\nscheme = 'ftp'"), "is not known here"),
+        (
+            with("{ environment = 'T' }", "{ vault = 't' }") + "\nvariable = 'T'\noptional = true",
+            "a secret of the vault and a command have to be there",
+        ),
     ];
     for (text, said) in rows {
         let text = format!("[credential.a]\n{text}");
@@ -236,6 +362,42 @@ fn what_is_no_credential_is_told() {
     // The control.
     let text = format!("[credential.a]\n{whole}");
     assert_eq!(check(text.as_bytes(), "p.toml"), Vec::new());
+}
+
+#[test]
+fn a_command_is_what_the_person_has_written_and_none_of_the_workspace() {
+    let of = |source: &str| {
+        let text = GITHUB.replace("{ environment = \"GITHUB_TOKEN\" }", source);
+        let text = text.replace(
+            "place =",
+            "variable = 'T'\nshape = 'ghp_************'\nplace =",
+        );
+        world().profile("p", &text).with("p")
+    };
+    let world = of("{ command = ['~/bin/helper', 'a b', '--x'], timeout = '1m' }");
+    let rules = world.rules();
+    let credential = rules.credentials().next().unwrap();
+    let expected = CredentialSource::Command(CommandSource {
+        program: CommandProgram::At("/home/ann/bin/helper".into()),
+        arguments: vec!["a b".to_owned(), "--x".to_owned()],
+        patience: std::time::Duration::from_secs(60),
+    });
+    assert_eq!(credential.source, expected);
+    let shown = rules.show();
+    let again = super::world()
+        .profile("shown", &shown)
+        .with("shown")
+        .rules();
+    assert_eq!(again.credentials().next(), Some(credential), "{shown}");
+    for (command, may_start) in [
+        ("helper", true),
+        ("/home/ann/src/helper", true),
+        ("/home/ann/src/app/helper", false),
+    ] {
+        let world = of(&format!("{{ command = ['{command}'] }}"));
+        let decided = decided(&world, &[("github", "stands")]);
+        assert_eq!(matches!(decided, Verdict::Allow(_)), may_start, "{command}");
+    }
 }
 
 #[test]
@@ -255,7 +417,9 @@ fn a_profile_stands_over_what_it_extends_and_shows_what_is_in_force() {
                 to = 'api.github.com'\nscheme = 'http'\nmethods = ['GET']\npaths = ['/a \"b\"/*']\n\
                 place = { basic = 'git' }\nvariable = 'TOKEN'\n\
                 [credential.other]\nsource = { environment = 'OTHER' }\nto = 'api.github.com'\n\
-                place = { query = 'key' }\n";
+                place = { query = 'key' }\noptional = true\n\
+                [credential.third]\nsource = { environment = 'THIRD' }\nto = 'api.github.com'\n\
+                place = { body = 'client_secret' }\n";
     let over = over.replace(" \"b\"", "");
     let world = world()
         .profile("base", GITHUB)
@@ -269,7 +433,7 @@ fn a_profile_stands_over_what_it_extends_and_shows_what_is_in_force() {
         .rules();
     let all = |rules: &Rules| rules.credentials().cloned().collect::<Vec<_>>();
     assert_eq!(all(&rules), all(&again), "{shown}");
-    assert_eq!(all(&rules).len(), 2, "{shown}");
+    assert_eq!(all(&rules).len(), 3, "{shown}");
     assert!(
         shown.contains("source = { file = \"/srv/token\" }"),
         "{shown}"

@@ -162,6 +162,15 @@ fn what_is_no_key_is_told() {
         (with("\"eu-west-1\"", "\"*\""), "no region and no service"),
         (with("\"eu-west-1\"", "\"a/b\""), "no region and no service"),
         (with("region =", "regions ="), "did you mean `region`?"),
+        (
+            with(&format!("environment = {list}"), "command = ['aws-key']") + "variable = 'ONE'",
+            "has a command as its source, which gives one value",
+        ),
+        (
+            with(&format!("environment = {list}"), "vault = ['one', 'two']") + "optional = true",
+            "a secret of the vault and a command have to be there",
+        ),
+        (format!("{AWS}shape = 'jwt'"), "the value is known"),
         (format!("{AWS}variable = 'ONE'"), "`variable` names one"),
         (format!("{AWS}variable = ['ONE']"), "two values, or three"),
     ] {
@@ -174,4 +183,28 @@ fn what_is_no_key_is_told() {
     let told = check(one.as_bytes(), "p.toml")[0].to_string();
     assert!(told.contains("`variable` names several"), "{told}");
     assert_eq!(check(AWS.as_bytes(), "p.toml"), Vec::new());
+}
+
+#[test]
+fn a_run_goes_without_an_optional_key_that_is_not_there() {
+    let text = format!("{AWS}optional = true\n");
+    let world = super::world().profile("p", &text).with("p");
+    let world = world.variable("AWS_ACCESS_KEY_ID", "real");
+    let rules = world.rules();
+    assert!(rules.credentials().next().unwrap().optional);
+    let again = super::world().profile("shown", &rules.show());
+    let again = again.with("shown").rules();
+    assert_eq!(again.credentials().next(), rules.credentials().next());
+    // Nothing of its source goes in as it is.
+    assert_eq!(environment(&world, &[]), Vec::new());
+    let both = [(Part::KeyId, "i"), (Part::Secret, "s")];
+    assert_eq!(environment(&world, &both).len(), 2);
+    // One of any of its variables stands in its place.
+    let other = "[credential.own]\nsource = { environment = 'AWS_SECRET_ACCESS_KEY' }\n\
+                 to = 'a.example'\nplace = { header = 'x-key' }\n";
+    let world = super::world().profile("p", &text);
+    let world = world.profile("q", &format!("extends = ['p']\n{other}"));
+    let rules = world.with("q").rules();
+    let names = rules.credentials().map(|one| one.binding.name.to_string());
+    assert_eq!(names.collect::<Vec<_>>(), ["own"]);
 }

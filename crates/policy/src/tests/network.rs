@@ -1151,7 +1151,7 @@ fn what_is_likely_to_be_meant_is_said() {
         (
             "http://ann@a.com/x",
             "a user or a password",
-            "leave out \"ann\"",
+            "leave out the '@'",
         ),
         ("GET", "a method without a host", "GET example.com"),
         ("post", "a method without a host", "POST example.com"),
@@ -1277,4 +1277,95 @@ fn releases_are_allowed_and_denied_by_their_age() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn what_lock_files_name_is_allowed_and_denied() {
+    let profile = "[network]\nallow = [{ registry = 'pip', lock = ['requirements.txt', 'a/uv.lock', 'a/uv.lock'] }]\n\
+                   deny = [{ registry = 'npm', packages = ['left-*'], minimum-age = '36h', lock = 'package-lock.json' }]";
+    let world = world().profile("p", profile).with("p");
+    let network = world.boundary().network;
+    let files: Vec<String> = network
+        .lock_files()
+        .iter()
+        .map(|(registry, file)| format!("{registry} {file}"))
+        .collect();
+    let expected = [
+        "npm package-lock.json",
+        "pip a/uv.lock",
+        "pip requirements.txt",
+    ];
+    assert_eq!(files, expected);
+    let shown = world.rules().show();
+    for entry in [
+        "{ registry = \"pip\", packages = [\"*\"], lock = [\"a/uv.lock\", \"requirements.txt\"] }",
+        "{ registry = \"npm\", packages = [\"left-*\"], minimum-age = \"36h\", lock = \"package-lock.json\" }",
+    ] {
+        assert_eq!(shown.matches(entry).count(), 1, "{shown}");
+    }
+    let again = crate::tests::world().profile("p", &shown).with("p");
+    assert_eq!(again.boundary().network.lock_files(), network.lock_files());
+    let remarks = crate::remarks(profile.as_bytes(), "p.toml");
+    let lines: Vec<u32> = remarks.iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [2, 2, 3], "{remarks:?}");
+    let denied = b"[deny]\nnetwork = [{ registry = 'npm', lock = 'package-lock.json' }]";
+    for file in ["atoll.toml", "organisation.toml"] {
+        assert_eq!(crate::remarks(denied, file).len(), 1, "{file}");
+    }
+    let many: Vec<String> = (0..17).map(|at| format!("'{at}/Cargo.lock'")).collect();
+    for (wrong, said) in [
+        ("lock = ''", "beneath the workspace"),
+        ("lock = './Cargo.lock'", "beneath the workspace"),
+        ("lock = 'a/../Cargo.lock'", "beneath the workspace"),
+        ("lock = '/Cargo.lock'", "beneath the workspace"),
+        ("lock = 'cargo.lock'", "name Cargo.lock"),
+        ("lock = []", "is empty"),
+        ("lock = 7", "lock"),
+        (
+            "lock = 'Cargo.lock', minimum-age = '1w'",
+            "\"7d\" or \"36h\"",
+        ),
+        (&format!("lock = [{}]", many.join(", ")), "16 lock files"),
+    ] {
+        let profile = format!("network.deny = [{{ registry = 'cargo', {wrong} }}]");
+        let error = crate::tests::world()
+            .profile("p", &profile)
+            .with("p")
+            .error();
+        assert!(error.contains(said), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn no_password_in_a_mistaken_rule_is_repeated() {
+    for text in [
+        "https://user:hunter2@a.example",
+        "GET https://user:hunter2@a.example/x",
+        "https://hunter2@a.example",
+        "user:hunter2@a.example:443",
+        "https://user:hun/hunter2@a.example",
+        "https://user:hunter2?x@a.example",
+        "https://user:hunter2@b@a.example",
+        "https://user:hunter2@a.example extra",
+        "ftp://user:hunter2@a.example",
+    ] {
+        for list in ["allow", "deny"] {
+            for rule in [format!("'{text}'"), format!("{{ to = '{text}' }}")] {
+                let profile = format!("network.{list} = [{rule}]");
+                let error = crate::tests::world()
+                    .profile("p", &profile)
+                    .with("p")
+                    .error();
+                assert!(!error.contains("hunter2"), "{rule}: {error}");
+            }
+        }
+    }
+    let error = crate::tests::world()
+        .profile("p", "network.allow = ['https://user:hunter2@a.example']")
+        .with("p")
+        .error();
+    assert!(
+        error.contains("leave out the '@' and what stands before it: \"a.example\""),
+        "{error}"
+    );
 }

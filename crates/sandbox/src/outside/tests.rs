@@ -54,7 +54,11 @@ fn told_with(left: u64) -> (u64, usize, bool, Option<String>) {
     };
     let mut outside = Outside::new(&network, &issuer, &mut record);
     let pid = carrier.id();
-    outside.state = State::Carrying { line, pid };
+    outside.state = State::Carrying {
+        line,
+        pid,
+        signer: None,
+    };
     outside.told_bytes = TOLD_BYTES_MAX - left;
     let message = message(1);
     socket::send(far.as_fd(), &message, &[]).unwrap();

@@ -61,6 +61,7 @@ impl World {
             unmapped: Vec::new(),
             empty: self.path("empty"),
             trust: None,
+            ssh: None,
             fence: None,
         }
     }
@@ -134,9 +135,12 @@ impl World {
             execute,
             change,
             device,
+            connect,
         } in &plan.permissions
         {
-            let rights: String = [(read, 'r'), (execute, 'x'), (change, 'w'), (device, 'd')]
+            let rights = [(read, 'r'), (execute, 'x'), (change, 'w'), (device, 'd')];
+            assert!(!connect, "only a fence needs it");
+            let rights: String = rights
                 .iter()
                 .map(|(given, letter)| if **given { *letter } else { '-' })
                 .collect();

@@ -411,6 +411,12 @@ fn the_verifier_of_the_documentation_agrees() {
             flip_bit(&place.file("000002.seg"), 100, 0);
             assert!(!check(&place).unwrap().status.success());
             flip_bit(&place.file("000002.seg"), 100, 0);
+            let made = place.ledger().checkpoint(&place.state).unwrap();
+            assert!(check(&place).unwrap().status.success());
+            let of_fewer = made.text().replacen("\n23\n", "\n22\n", 1);
+            std::fs::write(place.file("checkpoint"), of_fewer).unwrap();
+            assert!(!check(&place).unwrap().status.success());
+            std::fs::write(place.file("checkpoint"), made.text()).unwrap();
             let last = format!("{:06}.seg", place.verified().segments);
             std::fs::remove_file(place.file(&last)).unwrap();
             assert!(!check(&place).unwrap().status.success());

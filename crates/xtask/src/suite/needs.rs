@@ -82,7 +82,11 @@ const NIGHTLY_PACKAGES: [Package; 1] = [program("g++", "c++")];
 const CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
 
 /// Packages of npm, each in the cache, none of them global.
-const NPM: [&str; 2] = ["@openai/codex@0.169.0", "opencode-ai@1.18.33"];
+const NPM: [&str; 3] = [
+    "@openai/codex@0.169.0",
+    "opencode-ai@1.18.33",
+    "@google/gemini-cli@0.61.0",
+];
 
 /// Packages of pip, kept as files for an installation without a network.
 const PIP: [&str; 3] = ["six==1.17.0", "awscli==1.46.3", "boto3==1.44.5"];

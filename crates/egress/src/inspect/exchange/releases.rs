@@ -85,7 +85,8 @@ impl Told {
     }
 }
 
-/// Whether a request may be sent as far as the age of a release goes.
+/// Whether a request may be sent as far as releases go: whether lock files name it, and then
+/// how old it is.
 pub(super) async fn check(
     egress: &Arc<Egress>,
     asked: &Arc<Asked>,
@@ -93,6 +94,13 @@ pub(super) async fn check(
     now: fn() -> SystemTime,
 ) -> Result<(), Unanswered> {
     let judged = judged(asked, &outgoing.parts, &outgoing.head);
+    if let Some(unlocked) = egress.network.unlocked(&judged, &egress.locks) {
+        return Err(Unanswered::Refused(Refusal {
+            why: unlocked.why(),
+            inside: unlocked.why_inside(),
+            how_to_ask: Some(unlocked.how_to_ask()),
+        }));
+    }
     let Some(demand) = egress.network.demand(&judged) else {
         return Ok(());
     };

@@ -4,12 +4,10 @@ use std::io;
 
 use atoll_model::network::Flow;
 use hyper::body::Incoming;
-use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::Unrecorded;
 use crate::Egress;
-use crate::inspect::Asked;
 use crate::inspect::answers::{self, Denial};
 use crate::inspect::body::Received;
 use crate::inspect::injection::Misuse;
@@ -20,12 +18,12 @@ pub(super) enum Unanswered {
     Unrecorded(Unrecorded),
     /// It may not go where its name leads, or what it is for is not old enough.
     Refused(Refusal),
-    /// It has a credential's placeholder in what it is not for.
-    Misused(Misuse),
     /// It did not get there.
     Failed(String),
     /// Its body cannot be read.
     Broken(String),
+    /// It carries a placeholder where that may not stand, of which was told.
+    Misused(Box<Misuse>),
 }
 
 /// Why it may not.
@@ -48,11 +46,10 @@ impl Unanswered {
         })
     }
 
-    /// What a program is told, to a request of which this is unread.
-    pub(super) fn answer(
+    /// Tells of it where that is to be told. The answer to its request.
+    pub(super) fn told(
         self,
-        (egress, asked): (&Egress, &Asked),
-        parts: &Parts,
+        egress: &Egress,
         flow: Flow,
         what: Denial,
         unread: Option<Incoming>,
@@ -64,11 +61,10 @@ impl Unanswered {
                 let denial = what.refused(refusal.inside, refusal.how_to_ask);
                 answers::denied(StatusCode::FORBIDDEN, &denial, unread)
             }
-            Self::Misused(misuse) => {
-                let denial = misuse.told(egress, asked, parts, flow);
-                answers::denied(StatusCode::FORBIDDEN, &denial, unread)
-            }
             Self::Failed(why) => answers::failed(&what.because(why), unread),
+            Self::Misused(misuse) => {
+                answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
+            }
             Self::Broken(why) => {
                 answers::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
             }
@@ -80,8 +76,8 @@ impl Unanswered {
         match self {
             Self::Unrecorded(unrecorded) => unrecorded.to_string(),
             Self::Refused(refusal) => refusal.inside.clone(),
-            Self::Misused(misuse) => misuse.why.clone(),
             Self::Failed(why) | Self::Broken(why) => why.clone(),
+            Self::Misused(misuse) => misuse.why.clone(),
         }
     }
 }

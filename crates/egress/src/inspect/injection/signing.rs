@@ -183,15 +183,16 @@ impl Signing {
         headers: &mut HeaderMap,
     ) -> Option<String> {
         let proven = self.proven.as_ref()?;
-        let id = self.part(credentials, Part::KeyId)?.real();
+        let id = self.part(credentials, Part::KeyId)?.given()?.expose();
         let id = std::str::from_utf8(id).ok()?;
-        let secret = self.part(credentials, Part::Secret)?;
+        let secret = self.part(credentials, Part::Secret)?.given()?;
         let token = self.part(credentials, Part::Token);
-        if let Some(token) = token
+        let token = token.and_then(|token| Some((token, token.given()?.expose())));
+        if let Some((token, real)) = token
             && let Some(value) = headers.get_mut(claim::TOKEN_HEADER)
             && value.as_bytes() == token.placeholder.as_bytes()
         {
-            *value = HeaderValue::from_bytes(token.real()).ok()?;
+            *value = HeaderValue::from_bytes(real).ok()?;
             value.set_sensitive(true);
         }
         let host = asked.authority.as_str();
@@ -208,8 +209,8 @@ impl Signing {
                 claim::CREDENTIAL => Some(escaped(credential.as_bytes())),
                 claim::SIGNED => Some(escaped(names.as_bytes())),
                 claim::TOKEN => {
-                    let token = token.filter(|token| is_bound_parameter(token, name, value));
-                    token.map(|token| escaped(token.real()))
+                    let token = token.filter(|(token, _)| is_bound_parameter(token, name, value));
+                    token.map(|(_, real)| escaped(real))
                 }
                 _ => None,
             }),
@@ -224,7 +225,7 @@ impl Signing {
             time: &self.claim.time,
             scope: &self.claim.scope,
         };
-        let signature = signable.sign(secret.real(), proven.reading);
+        let signature = signable.sign(secret.expose(), proven.reading);
         match self.claim.form {
             Form::Header => {
                 let value = format!(

@@ -330,3 +330,38 @@ fn percent_decoded(text: &str) -> String {
     }
     decoded
 }
+
+#[test]
+fn a_refusal_says_what_does_not_fit() {
+    let one = |place, host: &str, name: &str, value: &str| {
+        sent(&credentials(place), host, "/", &[(name, value)]).unwrap_err()
+    };
+    let of_header = || header("x-key", None);
+    let why = one(of_header(), "other.example", "x-key", "PLACEHOLDER");
+    assert!(
+        why.ends_with("is in a request to another host than it is for"),
+        "{why}"
+    );
+    let why = one(of_header(), "example.com", "x-other", "PLACEHOLDER");
+    assert!(
+        why.ends_with("is in the header x-other, which it is not for"),
+        "{why}"
+    );
+    // In forms in which none is put in, also where a credential of another place is bound.
+    let hexadecimal: String = INSIDE.bytes().map(|byte| format!("{byte:02x}")).collect();
+    for (place, value, form) in [
+        (
+            of_header(),
+            STANDARD.encode(format!("a:{INSIDE}")),
+            "within base64",
+        ),
+        (
+            Place::Body("key".to_owned()),
+            hexadecimal,
+            "as hexadecimal digits",
+        ),
+    ] {
+        let why = one(place, "example.com", "x-key", &value);
+        assert!(why.contains(&format!("the header x-key {form}")), "{why}");
+    }
+}

@@ -5,7 +5,7 @@ use atoll_model::network::{
 };
 use hyper::Request;
 
-use super::super::Injection;
+use super::super::{Injection, ask_for_readable};
 use super::*;
 use crate::tunnel::Wanted;
 
@@ -61,13 +61,26 @@ const PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 
 /// A request as a program signs it, in its header.
 fn signed(target: &str, id: &str, secret: &str, scope: &str) -> Made {
+    signed_with(target, (id, secret), scope, &[])
+}
+
+/// The same with further headers, which are signed too.
+fn signed_with(
+    target: &str,
+    (id, secret): (&str, &str),
+    scope: &str,
+    more: &[(&str, &str)],
+) -> Made {
     let time = time();
-    let headers = vec![
+    let mut headers = vec![
         ("host".to_owned(), HOST_NAME.to_owned()),
         ("x-amz-content-sha256".to_owned(), PAYLOAD.to_owned()),
         ("x-amz-date".to_owned(), time.clone()),
         ("x-amz-security-token".to_owned(), TOKEN.to_owned()),
     ];
+    let more = more.iter();
+    headers.extend(more.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    headers.sort();
     let mut made = Made {
         target: target.to_owned(),
         headers,
@@ -147,6 +160,8 @@ impl Made {
         assert_eq!(unproven, None);
         let proven = signing.prove(&credentials, &asked, &parts, &head, b"");
         proven.map_err(|misuse| misuse.why)?;
+        // As whatever is sent with credentials.
+        ask_for_readable(&mut headers);
         let target = signing.sign(&credentials, whose, &written, &mut headers);
         Ok((target.unwrap(), headers))
     }
@@ -230,6 +245,82 @@ fn what_a_program_has_signed_beforehand_is_too() {
 }
 
 #[test]
+fn a_header_that_is_not_sent_is_not_signed_and_one_that_is_changed_is_signed_as_it_is_sent() {
+    let more = [
+        ("accept-encoding", "br, lzma"),
+        ("if-range", "\"1\""),
+        ("range", "bytes=0-3"),
+    ];
+    let target = "/bucket/key";
+    let made = signed_with(target, (ID, SECRET), SCOPE, &more);
+    let said = |value: &str| value.contains("accept-encoding;host;if-range;range;x-amz-");
+    assert!(said(&made.headers.last().unwrap().1));
+    let (sent, headers) = made.sent(HOST_NAME).unwrap();
+    assert!(!headers.contains_key("range") && !headers.contains_key("if-range"));
+    let coding = headers["accept-encoding"].to_str().unwrap();
+    assert_ne!(coding, "br, lzma");
+    let mut expected = Made {
+        target: sent,
+        headers: made.headers.clone(),
+        time: made.time.clone(),
+    };
+    expected
+        .headers
+        .retain(|(name, _)| !["authorization", "range", "if-range"].contains(&name.as_str()));
+    for (name, value) in &mut expected.headers {
+        match name.as_str() {
+            "accept-encoding" => coding.clone_into(value),
+            "x-amz-security-token" => REAL_TOKEN.clone_into(value),
+            _ => {}
+        }
+    }
+    let names = expected.headers.iter().map(|(name, _)| name.clone());
+    let names: Vec<String> = names.collect();
+    let scope = real_scope(&made);
+    let signature = signature(&expected, &names, REAL_SECRET, &scope);
+    let value = format!(
+        "{ALGORITHM} Credential={REAL_ID}/{}, SignedHeaders={}, Signature={signature}",
+        scope.text(),
+        names.join(";")
+    );
+    assert_eq!(headers["authorization"], value);
+    assert!(value.contains("SignedHeaders=accept-encoding;host;x-amz-content-sha256;"));
+}
+
+#[test]
+fn nothing_is_put_into_a_body_that_is_signed() {
+    let key = credentials();
+    let mut binding = key.get(0).unwrap().binding.clone();
+    binding.name = "field".parse().unwrap();
+    binding.place = Place::Body("key".to_owned());
+    let field = Credentials::of(vec![(
+        binding,
+        "ghp_placeholder00000000000000000",
+        "ghp_7a4Kq0Zt9mXw2RbV5cY8uP1sD3fG",
+    )]);
+    let field = field.get(0).unwrap();
+    let real = field.given().unwrap();
+    let made = signed("/bucket/key", ID, SECRET, SCOPE);
+    let host: HostPart = HOST_NAME.parse().unwrap();
+    let target = Target::parse(&made.target).unwrap();
+    let judged = Judged {
+        host: &host,
+        port: 443,
+        scheme: Scheme::Https,
+        method: "GET",
+        target: &target,
+    };
+    let mut injection = Injection::of(&key, &judged, &made.parts()).unwrap();
+    let refused = injection.add(3, field, real).unwrap_err();
+    assert!(
+        refused.why.contains("a request that is signed"),
+        "{refused:?}"
+    );
+    let mut unsigned = Injection::default();
+    assert!(unsigned.add(3, field, real).is_ok());
+}
+
+#[test]
 fn nothing_else_is_signed() {
     let target = "/bucket/key";
     let refused = |made: &Made, why: &str| {
@@ -239,7 +330,7 @@ fn nothing_else_is_signed() {
     let right = || signed(target, ID, SECRET, SCOPE);
     assert!(right().sent(HOST_NAME).is_ok());
     let other = right().sent("s3.eu-west-2.amazonaws.com");
-    assert!(other.unwrap_err().contains("a request that it is not for"));
+    assert!(other.unwrap_err().contains("another host than it is for"));
     for (scope, why) in [
         ("DAY/us-east-1/s3/aws4_request", "the region \"us-east-1\""),
         ("DAY/eu-west-1/iam/aws4_request", "the service \"iam\""),

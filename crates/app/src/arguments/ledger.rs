@@ -1,0 +1,247 @@
+//! The definitions of the commands about the ledger.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+/// Verify and read the tamper-evident record of everything that ran.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct LedgerArguments {
+    #[command(subcommand)]
+    #[allow(missing_docs)]
+    pub action: LedgerAction,
+}
+
+/// What to do with the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+#[allow(missing_docs)]
+pub enum LedgerAction {
+    Verify(VerifyLedgerArguments),
+    Tail(TailLedgerArguments),
+    Show(ShowLedgerArguments),
+    Query(QueryLedgerArguments),
+    /// Print the public key that checks the ledger's checkpoints.
+    Key,
+    /// Sign how far the ledger is now, and print that checkpoint.
+    Checkpoint,
+    Witness(WitnessLedgerArguments),
+    Prove(ProveLedgerArguments),
+    CheckProof(CheckProofArguments),
+    Export(ExportLedgerArguments),
+}
+
+/// Print the last events, one JSON object a line
+///
+/// Example: atoll ledger tail -n 50, atoll ledger tail -f
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct TailLedgerArguments {
+    /// How many events.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
+    pub number: u64,
+
+    /// Go on printing events as they are written, until interrupted. Default: off.
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+/// Print the events of one run, or all, one JSON object a line
+///
+/// Example: atoll ledger show last
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct ShowLedgerArguments {
+    /// The run: its id, its beginning or end, or `last`. Default: all runs.
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+}
+
+/// Check digests, chain and signatures: find a change, a cut, a swap
+///
+/// With --witness it finds as well what fits in itself: a ledger that was rolled back,
+/// forked or written anew with everything that belongs to it.
+/// Example: atoll ledger verify --witness /mnt/elsewhere/checkpoints
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct VerifyLedgerArguments {
+    /// A file of checkpoints that a witness has: each must be of this ledger. Repeatable.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub witness: Vec<PathBuf>,
+
+    /// The key that must have signed, as `atoll ledger key` printed it. Default: this
+    /// deployment's own.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+}
+
+/// Print the events that fit all that is asked for
+///
+/// Example: atoll ledger query --type flow --host example.com --since 2026-11-21
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct QueryLedgerArguments {
+    /// Of this run: its id, its beginning or end, or `last`. Default: any.
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+
+    /// Of this type, or of those that begin with it and a dot. Default: any.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub kind: Option<String>,
+
+    /// With this verdict: allow, ask or deny. Default: any, or none.
+    #[arg(long, value_name = "VERDICT", value_parser = ["allow", "ask", "deny"])]
+    pub verdict: Option<String>,
+
+    /// About a host whose name has this in it. Default: any.
+    #[arg(long, value_name = "TEXT")]
+    pub host: Option<String>,
+
+    /// About a path that has this in it. Default: any.
+    #[arg(long, value_name = "TEXT")]
+    pub path: Option<String>,
+
+    /// Not before this time, UTC: the beginning of RFC 3339. Default: the beginning.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+
+    /// Not after this time; a day is meant as a whole. Default: the end.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+
+    /// Print each event as it is in the ledger, a JSON object a line. Default: off.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Give a checkpoint to a witness elsewhere
+///
+/// A checkpoint is made first. The file is added to; a command gets the checkpoint on its
+/// standard input. Keep the file where whoever can write here cannot: another machine,
+/// append-only storage.
+/// Example: atoll ledger witness /mnt/elsewhere/checkpoints
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct WitnessLedgerArguments {
+    /// The file that it is added to.
+    #[arg(
+        value_name = "FILE",
+        required_unless_present_any = ["command", "never"],
+        conflicts_with = "command",
+        value_hint = ValueHint::FilePath
+    )]
+    pub file: Option<PathBuf>,
+
+    /// Give it each checkpoint from now on, at the end of every run. There is one such
+    /// witness; it is on record. Default: this one only.
+    #[arg(long, verbatim_doc_comment)]
+    pub always: bool,
+
+    /// Give no checkpoint at the end of runs any more. Default: as it was.
+    #[arg(long, conflicts_with_all = ["file", "command", "always"])]
+    pub never: bool,
+
+    /// The command that it is given to, with its arguments; the last option.
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        num_args = 1..,
+        allow_hyphen_values = true
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// Prove something about the ledger to somebody without it
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct ProveLedgerArguments {
+    #[command(subcommand)]
+    #[allow(missing_docs)]
+    pub action: ProveAction,
+}
+
+/// What to prove.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+#[allow(missing_docs)]
+pub enum ProveAction {
+    Inclusion(ProveInclusionArguments),
+    Consistency(ProveConsistencyArguments),
+}
+
+/// Prove that an event, or every event of a run, is in the ledger
+///
+/// The newest checkpoint has to cover it: atoll ledger checkpoint makes one.
+/// Example: atoll ledger prove inclusion last --to proofs
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct ProveInclusionArguments {
+    /// The event's number (its seq), or a run: its id, its beginning or end, or `last`.
+    #[arg(value_name = "SEQ|RUN")]
+    pub what: String,
+
+    /// Write each proof to DIR/SEQ.tlog-proof, for atoll ledger check-proof and other
+    /// checkers of C2SP's proofs. The event is in it. Default: nothing is written.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, verbatim_doc_comment)]
+    pub to: Option<PathBuf>,
+
+    /// Print JSON. Default: off.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prove that the ledger only grew since it had so many events
+///
+/// Example: atoll ledger prove consistency 120 --to proofs
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct ProveConsistencyArguments {
+    /// How many events there were: the size of a checkpoint that somebody has.
+    #[arg(value_name = "SIZE")]
+    pub size: u64,
+
+    /// Write the proof to DIR/SIZE-SIZE.consistency, for atoll ledger check-proof. Default:
+    /// nothing is written.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, verbatim_doc_comment)]
+    pub to: Option<PathBuf>,
+
+    /// Print JSON. Default: off.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Check a proof without the ledger
+///
+/// One of consistency needs the checkpoint from before, as a witness has it.
+/// Example: atoll ledger check-proof 12.tlog-proof --key "$KEY"
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct CheckProofArguments {
+    /// The proof.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+
+    /// The ledger's key, as `atoll ledger key` printed it.
+    #[arg(long, value_name = "KEY")]
+    pub key: String,
+
+    /// A file of checkpoints from before, as a witness has it. Repeatable.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub witness: Vec<PathBuf>,
+
+    /// Print JSON. Default: off.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Write the ledger as others read it
+///
+/// Tiles are those of C2SP's tlog-tiles: a directory to be served by any web server.
+/// Example: atoll ledger export --tiles /srv/log
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct ExportLedgerArguments {
+    /// Write checkpoint, tiles of hashes and bundles of events to this directory.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub tiles: PathBuf,
+}

@@ -1,0 +1,223 @@
+//! `atoll ledger`: the record of everything that ran, verified, read, signed and proven.
+
+mod proofs;
+mod query;
+mod witness;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use atoll_store::{
+    Against, Event, Filter, Ledger, StateDir, VerifierKey, VerifyError, WitnessFile, export_tiles,
+};
+
+use crate::advice;
+use crate::arguments::{
+    ExportLedgerArguments, LedgerAction, LedgerArguments, ProveAction, ShowLedgerArguments,
+    TailLedgerArguments, VerifyLedgerArguments,
+};
+use crate::configuration::Places;
+use crate::escape::printable;
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+use crate::render;
+
+/// How often `ledger tail --follow` looks for more.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
+/// Events named in a message.
+const NAMED_MAX: usize = 8;
+
+/// Carries out one of its commands.
+pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure> {
+    let state = || Places::read()?.read_state();
+    match arguments.action {
+        LedgerAction::Verify(arguments) => verify(&state()?, &arguments, output),
+        LedgerAction::Tail(arguments) => tail(&state()?, &arguments, output),
+        LedgerAction::Show(arguments) => show(&state()?, &arguments, output),
+        LedgerAction::Query(arguments) => query::query(&state()?, &arguments, output),
+        LedgerAction::Key => key(output),
+        LedgerAction::Checkpoint => {
+            let state = state()?;
+            let checkpoint = witness::checkpoint(&state)?;
+            output.result(checkpoint.text());
+            witness::give_each(&state, &checkpoint).map(|()| 0)
+        }
+        LedgerAction::Witness(arguments) => witness::give(&state()?, &arguments, output),
+        LedgerAction::Prove(arguments) => match arguments.action {
+            ProveAction::Inclusion(arguments) => proofs::inclusion(&state()?, &arguments, output),
+            ProveAction::Consistency(arguments) => {
+                proofs::consistency(&state()?, &arguments, output)
+            }
+        },
+        // Without the ledger: wherever the proof was sent to.
+        LedgerAction::CheckProof(arguments) => proofs::check(&arguments, output),
+        LedgerAction::Export(arguments) => export(&state()?, &arguments, output),
+    }
+}
+
+/// Signs how far the ledger is, at the end of a run, and gives that to the witness. Where
+/// that cannot be done the run is as good as ever: its events are on disk.
+pub fn sign_end(ledger: &Ledger, state: &StateDir, output: &Output) {
+    let safe = "what is in the ledger is safe";
+    match ledger.checkpoint(state) {
+        Err(error) => {
+            let why = printable(error.to_string().as_bytes());
+            output.warn(&format!(
+                "the ledger's end could not be signed: {why}; {safe}: {}",
+                advice::signing(&error)
+            ));
+        }
+        Ok(checkpoint) => {
+            if let Err(failure) = witness::give_each(state, &checkpoint) {
+                let why = failure.why.unwrap_or_default();
+                output.warn(&format!(
+                    "{} ({}), so that no witness has the ledger's end; {safe}: atoll ledger \
+                     witness names another, --never none",
+                    failure.what,
+                    printable(why.as_bytes())
+                ));
+            }
+        }
+    }
+}
+
+fn verify(
+    state: &StateDir,
+    arguments: &VerifyLedgerArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let against = Against {
+        key: arguments.key.as_deref().map(read_key).transpose()?,
+        witnesses: witnesses(&arguments.witness)?,
+    };
+    match Ledger::verify_against(state, &against) {
+        Ok(verified) => {
+            let checkpoint = match verified.checkpoint {
+                Some(size) => format!(
+                    "The newest checkpoint is of {}; its signature and root hold.\n",
+                    render::counted(size, "event", "events")
+                ),
+                None => "There is no checkpoint yet: atoll ledger checkpoint makes one.\n".into(),
+            };
+            let witnessed = match arguments.witness.is_empty() {
+                true => String::new(),
+                false => format!(
+                    "It is what was witnessed: {}.\n",
+                    render::counted(verified.witnessed, "checkpoint", "checkpoints")
+                ),
+            };
+            output.result(&format!(
+                "The ledger is whole: {} in {}.\nroot {}\n{checkpoint}{witnessed}",
+                render::counted(verified.events, "event", "events"),
+                render::counted(verified.segments, "segment", "segments"),
+                verified.root
+            ));
+            Ok(0)
+        }
+        Err(VerifyError::Damaged(report)) => {
+            for damage in &report.damage {
+                output.result(&format!("{}\n", printable(damage.to_string().as_bytes())));
+            }
+            let more = match report.more {
+                0 => String::new(),
+                more => format!(" and {} more", render::grouped(more)),
+            };
+            let found = report.damage.len() as u64;
+            let found = render::counted(found, "place is named above", "places are named above");
+            Err(Failure::new("the ledger is damaged")
+                .because(format!("{found}{more}"))
+                .advise(format!(
+                    "keep a copy of {}/ledger; it is evidence",
+                    state.path().display()
+                ))
+                .advise("atoll ledger show prints what can still be read")
+                .with_status(1))
+        }
+        Err(VerifyError::Unreadable(error)) => {
+            Err(Failure::new("the ledger cannot be read").because(error))
+        }
+    }
+}
+
+/// A key as `atoll ledger key` prints it.
+fn read_key(text: &str) -> Result<VerifierKey, Failure> {
+    VerifierKey::parse(text.trim())
+        .doing("--key cannot be used")
+        .map_err(|failure| failure.advise("atoll ledger key prints it, where the ledger is"))
+}
+
+fn witnesses(paths: &[PathBuf]) -> Result<Vec<WitnessFile>, Failure> {
+    let read = |path: &PathBuf| WitnessFile::read(path).doing("--witness cannot be read");
+    paths.iter().map(read).collect()
+}
+
+fn tail(state: &StateDir, arguments: &TailLedgerArguments, output: &Output) -> Result<u8, Failure> {
+    let count = usize::try_from(arguments.number).unwrap_or(usize::MAX);
+    let mut events = Ledger::tail(state, count).doing("the ledger cannot be read")?;
+    loop {
+        for event in events.by_ref() {
+            write_event(&event.doing("the ledger is damaged there")?, output);
+        }
+        if !arguments.follow {
+            return Ok(0);
+        }
+        std::thread::sleep(FOLLOW_INTERVAL);
+    }
+}
+
+fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> Result<u8, Failure> {
+    let run = match &arguments.run {
+        None => None,
+        Some(text) => Some(crate::finding::find_in_ledger(state, text)?),
+    };
+    let events =
+        Ledger::events(state, Filter { run, kind: None }).doing("the ledger cannot be read")?;
+    for event in events {
+        write_event(&event.doing("the ledger is damaged there")?, output);
+    }
+    Ok(0)
+}
+
+/// One event on one line: its canonical form, which holds no control characters.
+fn write_event(event: &Event, output: &Output) {
+    let line = event.canonical().unwrap_or_default();
+    output.result(&format!("{}\n", printable(&line)));
+}
+
+fn key(output: &Output) -> Result<u8, Failure> {
+    let state = Places::read()?.open_state()?;
+    let key = Ledger::key(&state).map_err(|error| {
+        Failure::new("the ledger's key cannot be used")
+            .because(&error)
+            .advise(advice::signing(&error))
+    })?;
+    output.result(&format!("{key}\n"));
+    Ok(0)
+}
+
+fn export(
+    state: &StateDir,
+    arguments: &ExportLedgerArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let exported = export_tiles(state, &arguments.tiles)
+        .map_err(|error| proofs::unproven("the ledger cannot be exported", &error))?;
+    output.say(&format!(
+        "{}, {} of hashes, {} of events: {}\n",
+        render::counted(exported.events, "event", "events"),
+        render::counted(exported.tiles, "tile", "tiles"),
+        render::counted(exported.bundles, "bundle", "bundles"),
+        printable(arguments.tiles.as_os_str().as_encoded_bytes())
+    ));
+    if !exported.too_large.is_empty() {
+        let named = exported.too_large.iter().take(NAMED_MAX);
+        let named: Vec<String> = named.map(u64::to_string).collect();
+        output.warn(&format!(
+            "{} too large for a bundle, so that the bundles around them were left out ({}); \
+             atoll ledger show prints them",
+            render::counted(exported.too_large.len() as u64, "event is", "events are"),
+            named.join(", ")
+        ));
+    }
+    Ok(0)
+}

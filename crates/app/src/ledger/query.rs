@@ -1,0 +1,99 @@
+use atoll_store::{Event, Filter, Ledger, StateDir};
+use serde_json::Value;
+
+use crate::arguments::QueryLedgerArguments;
+use crate::escape::printable;
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+
+/// How a time is written in full.
+const TIME_SHAPE: &str = "0000-00-00T00:00:00.000000Z";
+/// Members of bodies that name hosts.
+const HOSTS: [&str; 3] = ["host", "address", "via"];
+/// Members of bodies that name paths.
+const PATHS: [&str; 4] = ["path", "workspace", "directory", "command"];
+
+/// Prints the events that are asked for, by one pass over all.
+pub fn query(
+    state: &StateDir,
+    arguments: &QueryLedgerArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    for (option, time) in [("--since", &arguments.since), ("--until", &arguments.until)] {
+        if let Some(time) = time.as_deref().filter(|time| !begins_a_time(time)) {
+            return Err(Failure::new(format!("{option} {time} is not usable"))
+                .because("it is not the beginning of a time such as 2026-11-21T09:30:12")
+                .advise(format!("atoll ledger query {option} 2026-11-21")));
+        }
+    }
+    let run = match &arguments.run {
+        None => None,
+        Some(text) => Some(crate::finding::find_in_ledger(state, text)?),
+    };
+    let filter = Filter {
+        run,
+        kind: arguments.kind.clone(),
+    };
+    for event in Ledger::events(state, filter).doing("the ledger cannot be read")? {
+        let event = event.doing("the ledger is damaged there")?;
+        if !fits(arguments, &event) {
+            continue;
+        }
+        match arguments.json {
+            true => super::write_event(&event, output),
+            false => output.result(&line(&event)),
+        }
+    }
+    Ok(0)
+}
+
+fn begins_a_time(text: &str) -> bool {
+    let fits = |(byte, shape): (u8, u8)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        shape => byte == shape,
+    };
+    (4..=TIME_SHAPE.len()).contains(&text.len()) && text.bytes().zip(TIME_SHAPE.bytes()).all(fits)
+}
+
+fn fits(arguments: &QueryLedgerArguments, event: &Event) -> bool {
+    let says = |names: &[&str], text: &str| {
+        let named = names.iter().filter_map(|name| event.body.get(name));
+        named.into_iter().any(|value| contains(value, text))
+    };
+    let verdict = event.body.get("verdict").and_then(Value::as_str);
+    let since = arguments.since.as_deref();
+    let until = arguments.until.as_deref();
+    let begin = |length: usize| event.time.get(..length).unwrap_or(&event.time);
+    arguments
+        .verdict
+        .as_deref()
+        .is_none_or(|wanted| verdict == Some(wanted))
+        && arguments
+            .host
+            .as_deref()
+            .is_none_or(|text| says(&HOSTS, text))
+        && arguments
+            .path
+            .as_deref()
+            .is_none_or(|text| says(&PATHS, text))
+        && since.is_none_or(|since| event.time.as_str() >= since)
+        && until.is_none_or(|until| begin(until.len()) <= until)
+}
+
+fn contains(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(own) => own.contains(text),
+        Value::Array(all) => all.iter().any(|value| contains(value, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
+    }
+}
+
+/// Number, time, run, type and what it says, for people.
+fn line(event: &Event) -> String {
+    let run = event.run.as_ref().map_or("-", |run| run.as_str());
+    let text = format!(
+        "{:>6}  {}  {run:<18}  {:<16}  {}",
+        event.position.seq, event.time, event.kind, event.body
+    );
+    format!("{}\n", printable(text.as_bytes()))
+}

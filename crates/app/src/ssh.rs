@@ -1,0 +1,205 @@
+//! Keys of SSH of a run: found where its rules say they are, and handed on to who signs.
+
+use std::path::{Path, PathBuf};
+
+use atoll_egress::ssh::{
+    Identity, KNOWN_HOSTS_BYTES_MAX, OwnAgent, OwnKey, OwnKeyError, decoded, fingerprint,
+    host_keys, told,
+};
+use atoll_model::network::{CREDENTIAL_BYTES_MAX, HostPart, SSH_KEYS_MAX, SshKey, SshKeys};
+use atoll_policy::{Rules, SshKeySource, SshRule};
+use atoll_sandbox::SshHandover;
+use zeroize::Zeroizing;
+
+use crate::configuration::Places;
+use crate::failure::{Doing, Failure};
+use crate::secret;
+
+/// Finds them; nothing where the rules name none.
+pub fn read(
+    rules: &Rules,
+    places: &Places,
+    home: &Path,
+    workspace: &Path,
+) -> Result<Option<SshHandover>, Failure> {
+    if rules.ssh().next().is_none() {
+        return Ok(None);
+    }
+    let mut handover = SshHandover::new().doing("keys of SSH cannot be handed on")?;
+    let mut agent = None;
+    for rule in rules.ssh() {
+        let host_keys = pinned(rule, home)?;
+        let name = rule.grant.name.clone();
+        let with = |keys: Vec<SshKey>| SshKeys {
+            name: name.clone(),
+            keys,
+            host_keys: host_keys.clone(),
+        };
+        match &rule.source {
+            SshKeySource::Agent(wanted) => {
+                let identities = match &mut agent {
+                    Some((_, identities)) => identities,
+                    None => {
+                        let (_, identities) = agent.insert(of_person(rule)?);
+                        identities
+                    }
+                };
+                handover.add(with(chosen(rule, wanted.as_deref(), identities)?));
+            }
+            SshKeySource::File(path) => {
+                let text = from_file(rule, path, rules, workspace)?;
+                let key = own(rule, &text, &path.display().to_string())?;
+                add_own(&mut handover, with(vec![key]), &text)?;
+            }
+            SshKeySource::Vault(wanted) => {
+                let text = secret::open(places, wanted)?;
+                let key = own(rule, &text, &format!("the vault's secret {wanted}"))?;
+                add_own(&mut handover, with(vec![key]), &text)?;
+            }
+        }
+    }
+    if let Some((agent, _)) = agent {
+        handover.take_agent(agent.into_connection());
+    }
+    Ok(Some(handover))
+}
+
+fn add_own(handover: &mut SshHandover, keys: SshKeys, text: &[u8]) -> Result<(), Failure> {
+    let added = handover.add_own(keys, text);
+    added.doing("a key of SSH cannot be handed on")
+}
+
+fn unusable(rule: &SshRule) -> Failure {
+    let grant = &rule.grant;
+    Failure::new(format!("[ssh.{}] cannot be used for {grant}", grant.name))
+}
+
+/// The keys by which its host is known.
+fn pinned(rule: &SshRule, home: &Path) -> Result<Vec<SshKey>, Failure> {
+    let (host, port) = (&rule.grant.host, rule.grant.port);
+    let found: Vec<Vec<u8>> = if rule.host_keys.is_empty() {
+        let user = home.join(".ssh/known_hosts");
+        let places: [PathBuf; 2] = [user, "/etc/ssh/ssh_known_hosts".into()];
+        let texts = places.iter().map(|path| accepted(path));
+        texts
+            .flat_map(|text| host_keys(&text, host, port))
+            .collect()
+    } else {
+        let key = |text: &String| decoded(text.split_once(' ')?.1);
+        rule.host_keys.iter().filter_map(key).collect()
+    };
+    let keys: Vec<SshKey> = found.iter().filter_map(|key| told(key, "")).collect();
+    if keys.is_empty() {
+        let name = match host {
+            HostPart::Name(name) => name.to_string(),
+            HostPart::Address(address) => address.to_string(),
+        };
+        return Err(unusable(rule)
+            .because("no key of that host is known: ~/.ssh/known_hosts has none")
+            .advise(format!(
+                "connect to it once yourself and look at its key: ssh -p {port} {name}"
+            ))
+            .advise(
+                "or write host-keys = [\"ssh-ed25519 AAAA…\"], as the host's owner publishes it",
+            ));
+    }
+    Ok(keys.into_iter().take(SSH_KEYS_MAX).collect())
+}
+
+/// What somebody has accepted; nothing where there is no such file.
+fn accepted(path: &Path) -> String {
+    match std::fs::metadata(path) {
+        Ok(facts) if facts.is_file() && facts.len() <= KNOWN_HOSTS_BYTES_MAX as u64 => {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+        Ok(_) | Err(_) => String::new(),
+    }
+}
+
+/// The person's agent, and what it has.
+fn of_person(rule: &SshRule) -> Result<(OwnAgent, Vec<Identity>), Failure> {
+    let start = "eval \"$(ssh-agent)\" && ssh-add starts one with your key";
+    let socket = std::env::var_os("SSH_AUTH_SOCK").filter(|socket| !socket.is_empty());
+    let Some(socket) = socket else {
+        let failure = unusable(rule).because("its key is to be in your agent, and you have none");
+        return Err(failure.advise(start));
+    };
+    let asked = OwnAgent::connect(Path::new(&socket)).and_then(|mut agent| {
+        let identities = agent.identities()?;
+        Ok((agent, identities))
+    });
+    asked.map_err(|error| {
+        let why = format!("your agent at {}: {error}", socket.display());
+        unusable(rule).because(why).advise(start)
+    })
+}
+
+/// Those of the agent's keys that are granted.
+fn chosen(
+    rule: &SshRule,
+    wanted: Option<&str>,
+    identities: &[Identity],
+) -> Result<Vec<SshKey>, Failure> {
+    let is_wanted = |one: &&Identity| wanted.is_none_or(|wanted| fingerprint(&one.key) == wanted);
+    let keys = identities.iter().filter(is_wanted);
+    // A certificate is no key of its own.
+    let is_plain = |key: &SshKey| !key.kind.contains("-cert-");
+    // What its owner calls it is nobody else's: the grant's name says enough.
+    let name = rule.grant.name.as_str();
+    let keys = keys.filter_map(|one| told(&one.key, name));
+    let keys: Vec<SshKey> = keys.filter(is_plain).take(SSH_KEYS_MAX).collect();
+    if keys.is_empty() {
+        let why = match wanted {
+            Some(wanted) => format!("your agent has no key {wanted}"),
+            None => "your agent has no key".to_owned(),
+        };
+        return Err(unusable(rule)
+            .because(why)
+            .advise("ssh-add -l shows those that it has, ssh-add FILE gives it one"));
+    }
+    Ok(keys)
+}
+
+fn from_file(
+    rule: &SshRule,
+    path: &Path,
+    rules: &Rules,
+    workspace: &Path,
+) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let shown = path.display();
+    // By its own name, whatever leads to it; what policy sees is what is written.
+    let real = path.canonicalize();
+    if real.is_ok_and(|real| rules.shows(&real, workspace)) {
+        return Err(unusable(rule)
+            .because(format!("{shown} can be read inside"))
+            .advise("keep it where no sandbox looks, in your agent, or in the vault"));
+    }
+    let small = |facts: std::fs::Metadata| {
+        let is_it = facts.is_file() && facts.len() <= CREDENTIAL_BYTES_MAX as u64;
+        is_it
+            .then_some(())
+            .ok_or(std::io::ErrorKind::InvalidInput.into())
+    };
+    let read = std::fs::metadata(path).and_then(small);
+    let read = read.and_then(|()| std::fs::read(path));
+    let text = read.map_err(|error| unusable(rule).because(format!("{shown}: {error}")))?;
+    Ok(Zeroizing::new(text))
+}
+
+/// The public key of one that signs.
+fn own(rule: &SshRule, text: &[u8], from: &str) -> Result<SshKey, Failure> {
+    let key = OwnKey::read(text).map_err(|error| {
+        let advice = match error {
+            OwnKeyError::Form => "name the private key's file, not the one that ends in .pub",
+            OwnKeyError::Locked | OwnKeyError::Kind => {
+                "give it to your agent (ssh-add FILE), and write key = \"SHA256:…\" as ssh-add -l shows it"
+            }
+        };
+        unusable(rule)
+            .because(format!("{from}: {error}"))
+            .advise(advice)
+    })?;
+    let name = rule.grant.name.as_str();
+    told(key.public(), name).ok_or_else(|| unusable(rule).because("its key is none"))
+}

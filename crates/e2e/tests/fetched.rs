@@ -1,0 +1,278 @@
+//! Credentials that are fetched outside when a request needs them: once, after it was
+//! allowed and recorded, and by nothing that a sandbox sees.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+
+use e2e::internet::{events, is_possible, on_servers};
+use e2e::{Outcome, World, write_program};
+use serde_json::Value;
+
+const SERVERS: &str = include_str!("credentials/servers.py");
+const HELPER: &str = include_str!("fetched/helper.py");
+const NAMES: &[&str] = &["example.com", "other.example"];
+/// What the origins demand.
+const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+const CURL: &str = "curl -sS -m 60 --noproxy '*'";
+const AUTH: &str = "-H \"Authorization: Bearer $TOKEN\"";
+
+/// A world where a profile has a command for the key, if there can be one.
+fn world(name: &str, how: &str, further: &str) -> Option<World> {
+    let world = World::new(name);
+    world.write(world.top().join("real"), REAL);
+    write_program(&world.top().join("helper.py"), HELPER);
+    to_go(&world, how, further);
+    is_possible(&world, &["openssl", "python3"]).then_some(world)
+}
+
+/// Has the command go in that way.
+fn to_go(world: &World, how: &str, further: &str) {
+    let top = world.top().display();
+    world.profile(
+        "bound",
+        &format!(
+            "[network]\nallow = ['example.com', 'other.example']\n[credential.hub]\n\
+             source = {{ command = ['{top}/helper.py', '{top}', '{how}']{further} }}\n\
+             to = 'example.com'\npaths = ['/v1/**']\nplace = {{ header = 'authorization', form = 'Bearer {{}}' }}\n\
+             variable = 'TOKEN'\nshape = 'ghp_{}'\n",
+            "*".repeat(36)
+        ),
+    );
+}
+
+/// Runs a shell script inside, where the origins are.
+fn online(world: &World, script: &str) -> Outcome {
+    let command = "\"$ATOLL\" run --discard \"$@\"";
+    let run = on_servers(world, SERVERS, NAMES, command).env("CANARY_OUTSIDE", "of-the-person");
+    run.args(["sh", "--profile", "bound", "--", "sh", "-c", script])
+        .run()
+}
+
+/// What has reached the origins.
+fn requests(world: &World) -> String {
+    fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
+}
+
+/// The runs of the command.
+fn runs(world: &World) -> Vec<Value> {
+    let runs = fs::read_to_string(world.top().join("runs")).unwrap_or_default();
+    let runs = runs.lines().map(|line| serde_json::from_str(line).unwrap());
+    runs.collect()
+}
+
+fn forget_runs(world: &World) {
+    let _ = fs::remove_file(world.top().join("runs"));
+}
+
+/// Where the real key is on disk, but for the file that the test has put it into, and what
+/// reached the origins.
+fn is_nowhere_on_disk(world: &World) {
+    let top = world.top();
+    let grep = world.host("grep").args(["-rlaF", REAL]).arg(top).run();
+    let own = ["/real", "/internet/requests"].map(|name| format!("{}{name}", top.display()));
+    let found = grep.out();
+    let mut others = found
+        .lines()
+        .filter(|line| !own.iter().any(|own| own == line));
+    assert_eq!(others.next(), None, "{found}");
+    assert!(found.contains("/real"), "{found}");
+}
+
+#[test]
+fn a_command_is_run_once_when_an_allowed_request_needs_it() {
+    let name = "a_command_is_run_once_when_an_allowed_request_needs_it";
+    let Some(world) = world(name, "kubernetes", "") else {
+        return;
+    };
+    // What needs none, and what is not allowed, has none fetched.
+    let script = format!(
+        "{CURL} -o /dev/null -w '%{{http_code}} ' https://example.com/v1/without; \
+         {CURL} -o /dev/null -w '%{{http_code}} ' {AUTH} https://other.example/v1/elsewhere; \
+         {CURL} -o /dev/null -w '%{{http_code}} ' {AUTH} https://example.com/v2/other-path; \
+         {CURL} -o /dev/null -w '%{{http_code}}' -H \"X-Key: $TOKEN\" https://example.com/v1/other-header"
+    );
+    let outcome = online(&world, &script);
+    assert_eq!(outcome.out(), "401 403 403 403", "{outcome}");
+    assert_eq!(runs(&world), Vec::<Value>::new(), "{outcome}");
+    assert!(!requests(&world).contains("ghp_"), "{outcome}");
+
+    // Two hundred at once wait for one run.
+    let script = format!(
+        "{CURL} --http1.1 -Z --parallel-immediate --parallel-max 200 {AUTH} 'https://example.com/v1/[1-200]'; \
+         {CURL} -i --http1.1 {AUTH} https://example.com/v1/echo; echo \"is $TOKEN ${{#TOKEN}}\"; \
+         cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'"
+    );
+    let outcome = online(&world, &script);
+    let (out, reached) = (outcome.out(), requests(&world));
+    assert_eq!(out.matches("welcome").count(), 201, "{outcome}");
+    assert_eq!(reached.matches(&format!("Bearer {REAL}")).count(), 201);
+    let [run] = &runs(&world)[..] else {
+        panic!("{:?}", runs(&world));
+    };
+    // Nothing of what stands for it, and what is sent back is masked.
+    assert!(!out.contains(REAL), "{outcome}");
+    assert!(
+        out.contains("is ghp_") && out.contains(" 40\n"),
+        "{outcome}"
+    );
+    let (_, after) = out.split_once("\nis ").unwrap();
+    let placeholder = after.split_whitespace().next().unwrap();
+    let echoed = format!("x-key: it is {placeholder}, {placeholder}").to_ascii_lowercase();
+    assert!(out.to_ascii_lowercase().contains(&echoed), "{outcome}");
+    // It runs as the person, where nothing of the run is.
+    assert_eq!(run["at"], "/", "{run}");
+    assert_eq!(
+        run["environment"]["CANARY_OUTSIDE"], "of-the-person",
+        "{run}"
+    );
+    assert!(!run.to_string().contains(placeholder), "{run}");
+    let open: Vec<&str> = run["open"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    // The last one is the directory that it looks at.
+    assert_eq!(open[..3], ["0=/dev/null", "1=pipe", "2=pipe"], "{run}");
+    assert!(
+        open.iter()
+            .skip(3)
+            .all(|one| one.contains("/proc/") || one.contains("/fd")),
+        "{run}"
+    );
+    let opened = events(&world, "flow.opened");
+    let with = opened.iter().filter(|one| one["credential"] == "hub");
+    assert_eq!(with.count(), 201, "{outcome}");
+    is_nowhere_on_disk(&world);
+}
+
+#[test]
+fn a_value_that_ends_is_fetched_anew_and_every_form_is_read() {
+    let name = "a_value_that_ends_is_fetched_anew_and_every_form_is_read";
+    let Some(world) = world(name, "short", "") else {
+        return;
+    };
+    let script = format!(
+        "{CURL} {AUTH} https://example.com/v1/one; {CURL} {AUTH} https://example.com/v1/two; sleep 5; \
+         {CURL} {AUTH} https://example.com/v1/three"
+    );
+    let outcome = online(&world, &script);
+    assert_eq!(outcome.out().matches("welcome").count(), 3, "{outcome}");
+    let ran = runs(&world).len();
+    // A slow machine may take longer than the first one holds.
+    assert!((2..=3).contains(&ran), "{ran}: {outcome}");
+    for how in ["git", "plain", "daemon"] {
+        forget_runs(&world);
+        to_go(&world, how, "");
+        let script = format!(
+            "{CURL} {AUTH} https://example.com/v1/{how}; {CURL} {AUTH} https://example.com/v1/again"
+        );
+        let outcome = online(&world, &script);
+        assert_eq!(
+            outcome.out().matches("welcome").count(),
+            2,
+            "{how}: {outcome}"
+        );
+        assert_eq!(runs(&world).len(), 1, "{how}: {outcome}");
+    }
+}
+
+#[test]
+fn a_command_that_gives_no_value_is_told_and_not_run_again_at_once() {
+    let name = "a_command_that_gives_no_value_is_told_and_not_run_again_at_once";
+    let Some(world) = world(name, "plain", "") else {
+        return;
+    };
+    for (how, why) in [
+        (
+            "fails",
+            "its command ended with status 3: not logged in with ***: run login first",
+        ),
+        ("hangs", "its command took longer than 2 s"),
+        ("floods", "it prints more than 65536 bytes"),
+        ("silent", "it prints nothing"),
+        ("weak", "shorter than 16 bytes"),
+        ("expired", "has expired"),
+        ("killed", "signal 9 ended its command"),
+    ] {
+        forget_runs(&world);
+        to_go(&world, how, ", timeout = '2s'");
+        let script = format!(
+            "for i in $(seq 5); do {CURL} {AUTH} https://example.com/v1/$i & done; wait; \
+             {CURL} https://example.com/v1/control"
+        );
+        let outcome = online(&world, &script);
+        let told = "credential hub cannot be fetched: ";
+        let (out, ledger) = (
+            outcome.out(),
+            world.atoll(["ledger", "show", "last"]).run().out(),
+        );
+        assert_eq!(out.matches(why).count(), 5, "{how}: {outcome}");
+        assert!(out.contains("who are you?"), "{how}: {outcome}");
+        assert!(ledger.contains(why), "{how}: {ledger}");
+        assert!(outcome.err().contains(why), "{how}: {outcome}");
+        assert_eq!(out.matches(told).count(), 5, "{how}: {outcome}");
+        let reached = requests(&world);
+        assert!(!reached.contains("ghp_"), "{how}: {reached}");
+        for text in [out, ledger, outcome.err()] {
+            assert!(!text.contains(REAL), "{how}: {text}");
+        }
+        // A request that comes a second later may have it run once more.
+        assert!(runs(&world).len() <= 2, "{how}: {:?}", runs(&world));
+        is_nowhere_on_disk(&world);
+    }
+    // However much is said beside, that is no error.
+    to_go(&world, "floods-errors", "");
+    let outcome = online(
+        &world,
+        &format!("{CURL} {AUTH} https://example.com/v1/loud"),
+    );
+    assert!(outcome.out().contains("welcome"), "{outcome}");
+}
+
+#[test]
+fn a_program_that_is_not_there_or_could_be_written_inside_lets_nothing_start() {
+    let world =
+        World::new("a_program_that_is_not_there_or_could_be_written_inside_lets_nothing_start");
+    let inside = world.workspace().join("helper");
+    write_program(&inside, "#!/bin/sh\necho 0123456789abcdefghijkl\n");
+    let led = world.top().join("led");
+    std::os::unix::fs::symlink(&inside, &led).unwrap();
+    let start = |command: &str| {
+        let credential = format!(
+            "[credential.a]\nsource = {{ command = ['{command}'] }}\nto = 'example.com'\n\
+             place = {{ header = 'x-key' }}\nvariable = 'KEY'\n"
+        );
+        world.profile("bound", &credential);
+        let run = [
+            "run",
+            "--discard",
+            "--profile",
+            "bound",
+            "--",
+            "sh",
+            "-c",
+            "echo started ${#KEY}",
+        ];
+        world.atoll(run).run()
+    };
+    for (command, why) in [
+        ("no-such-program-here", "is no program here"),
+        ("/etc/passwd", "is no program here"),
+        (inside.to_str().unwrap(), "is in the workspace"),
+        (led.to_str().unwrap(), "is in the workspace"),
+    ] {
+        let refused = start(command);
+        assert!(!refused.out().contains("started"), "{refused}");
+        refused.is_clear_error([why]);
+    }
+    // The control.
+    let started = start("true").success();
+    assert_eq!(started.out(), "started 40\n", "{started}");
+}

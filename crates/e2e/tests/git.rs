@@ -1,0 +1,386 @@
+//! git with what no sandbox holds: passwords that are put in outside, keys that sign outside.
+//! Real git, real servers, in a sandbox, and for an ordinary user in a fence too.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::time::Duration;
+
+use e2e::internet::{events, is_possible, on_servers, without_namespaces};
+use e2e::{Outcome, World, id, is_root};
+
+const LONG: Duration = Duration::from_secs(180);
+const SERVERS: &str = include_str!("clients/servers.py");
+/// The certificates of all that these servers are.
+const NAMES: &[&str] = &["git.example"];
+/// What the server demands.
+const REAL: &str = "ghp_r3alP4ssw0rdOfTh1sT3stN0bodyS33s1t00";
+
+/// Runs a shell script inside where the servers are: in a sandbox, and then for an ordinary
+/// user in a fence. What came of each is checked. `before` is shell that runs outside first.
+fn everywhere(world: &World, before: &str, script: &str, check: impl Fn(&Outcome)) {
+    check(&outcome(world, "\"$ATOLL\"", before, script));
+    if !is_root() {
+        let outcome = outcome(world, "\"$FENCED\"", before, script);
+        let _ = outcome.says(["only fenced in"]);
+        check(&outcome);
+    }
+}
+
+fn outcome(world: &World, atoll: &str, before: &str, script: &str) -> Outcome {
+    let script_at = world.top().join("script.sh");
+    fs::write(&script_at, script).unwrap();
+    let text = format!(
+        "{before}\nscript=$(cat '{}')\n{atoll} run --discard --profile bound -- sh -c \"$script\"\n",
+        script_at.display()
+    );
+    let path = world.top().join("outside.sh");
+    fs::write(&path, text).unwrap();
+    let command = format!("sh '{}'", path.display());
+    let run = on_servers(world, SERVERS, NAMES, &command);
+    let run = run.env("FENCED", without_namespaces(world));
+    let run = run.env("SERVERS", "git").env("GIT_PASSWORD", REAL);
+    let run = run.env("CLIENT_ID", id().0.to_string());
+    run.env("INTERNET_PORTS", "7").within(LONG).run()
+}
+
+/// What the servers have written down under a name.
+fn noted(world: &World, name: &str) -> String {
+    fs::read_to_string(world.top().join("internet").join(name)).unwrap_or_default()
+}
+
+const COMMIT: &str = "git -c user.name=a -c user.email=a@example.com commit -q --allow-empty";
+
+const BOUND: &str = r#"
+[network]
+allow = [{ preset = "git-push", repositories = ["git.example/repo"] }]
+
+[credential.git]
+source = { environment = "HUB_TOKEN" }
+to = "git.example"
+place = { basic = "*" }
+"#;
+
+#[test]
+fn git_finds_its_password_and_pushes_to_what_is_named_alone() {
+    let name = "git_finds_its_password_and_pushes_to_what_is_named_alone";
+    let world = World::new(name);
+    if !is_possible(&world, &["openssl", "git", "sshd"]) {
+        return;
+    }
+    world.profile(
+        "bound",
+        &format!("{BOUND}\n[git]\nhttps-for-ssh = ['git.example']\n"),
+    );
+    let before = format!("export HUB_TOKEN={REAL}; unset GIT_PASSWORD");
+    let script = format!(
+        "export GIT_TERMINAL_PROMPT=0; git clone -q https://git.example/repo.git here && cd here && cat file && \
+         {COMMIT} -m second && git push -q origin main && git rev-parse HEAD; \
+         git ls-remote -q git@git.example:repo.git main | wc -l; \
+         git fetch -q ssh://git@git.example/repo.git && echo fetched; \
+         git push -q https://git.example/other.git main 2>&1 | grep -o 403 | head -1; \
+         env; git config --show-origin --get-regexp . ; cat .git/config"
+    );
+    everywhere(&world, &before, &script, |outcome| {
+        let told = outcome.out();
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines.len() > 5, "{outcome}");
+        assert_eq!(lines[0], "first", "{outcome}");
+        assert_eq!(lines[2..5], ["1", "fetched", "403"], "{outcome}");
+        assert!(!told.contains(REAL), "{outcome}");
+        assert!(told.contains("HUB_TOKEN=ghp_"), "{outcome}");
+        // What was pushed is there.
+        let refs = noted(&world, "refs");
+        assert!(
+            refs.starts_with(&format!("{} commit\trefs/heads/main", lines[1])),
+            "{refs} {outcome}"
+        );
+        let requests = noted(&world, "requests");
+        assert!(!requests.contains("/other.git"), "{requests}");
+        let opened = events(&world, "flow.opened");
+        let with = opened.iter().filter(|one| one["credential"] == "git");
+        assert!(with.count() >= 4, "{opened:?}");
+    });
+    // Without the credential the same server gives nothing.
+    let open = BOUND.split("[credential").next().unwrap();
+    world.profile("bound", open);
+    everywhere(&world, "unset GIT_PASSWORD", &script, |outcome| {
+        assert!(!outcome.out().contains("first"), "{outcome}");
+        assert!(!noted(&world, "requests").is_empty());
+    });
+}
+
+#[test]
+fn submodules_are_fetched_where_their_repositories_are_named() {
+    let name = "submodules_are_fetched_where_their_repositories_are_named";
+    let world = World::new(name);
+    if !is_possible(&world, &["openssl", "git", "sshd"]) {
+        return;
+    }
+    let both = BOUND.replace(
+        "\"git.example/repo\"",
+        "\"git.example/repo\", \"git.example/other\"",
+    );
+    let before = format!("export HUB_TOKEN={REAL}; unset GIT_PASSWORD");
+    let script = format!(
+        "export GIT_TERMINAL_PROMPT=0; git clone -q https://git.example/repo.git one && \
+         git -C one push -q https://git.example/other.git main; \
+         git clone -q https://git.example/repo.git two && cd two && \
+         git submodule --quiet add https://git.example/other.git part && {COMMIT} -m part && cat part/file && \
+         git push -q origin HEAD:refs/heads/with-part && cd .. && \
+         git clone -q -b with-part --recurse-submodules https://git.example/repo.git three && cat three/part/file"
+    );
+    world.profile("bound", &both);
+    everywhere(&world, &before, &script, |outcome| {
+        assert_eq!(outcome.out(), "first\nfirst\n", "{outcome}");
+    });
+    // Where the other one is not named, what it is part of comes without it.
+    world.profile("bound", BOUND);
+    everywhere(&world, &before, &script, |outcome| {
+        assert!(outcome.out().is_empty(), "{outcome}");
+        assert!(!noted(&world, "requests").contains("/other.git"));
+    });
+}
+
+/// A profile by which the agent's key logs in to one host as one user.
+fn granted(further: &str) -> String {
+    format!(
+        "[network]\nallow = ['git.example:22', 'another.example:22', 'other.example:22']\n\
+         [ssh.git]\nto = 'git.example'\nuser = 'server'\nkey = 'FINGERPRINT'\n{further}"
+    )
+}
+
+/// Shell that has an agent with two keys outside, of which one is granted, and accepts the
+/// host's key. What is left of the agent ends with the small internet.
+const AGENT: &str = r#"
+place=$(dirname "$0")/internet
+eval "$(ssh-agent -s)" >/dev/null
+trap 'kill $SSH_AGENT_PID' EXIT
+install -m 600 "$place/client" "$place/mine"
+ssh-keygen -q -t ed25519 -N '' -C other -f "$place/unshown"
+ssh-add -q "$place/mine" "$place/unshown"
+mkdir -p -m 700 "$HOME/.ssh"
+cp "$place/known" "$HOME/.ssh/known_hosts"
+fingerprint=$(ssh-keygen -lf "$place/client.pub" | cut -d' ' -f2)
+sed -i "s|FINGERPRINT|$fingerprint|" "$PROFILE"
+"#;
+
+/// The same as [`everywhere`], with that agent.
+fn with_agent(world: &World, profile: &str, further: &str, script: &str, check: impl Fn(&Outcome)) {
+    world.profile("bound", profile);
+    let path = world.config().join("atoll/profiles/bound.toml");
+    let text = profile.to_owned();
+    let before = format!(
+        "PROFILE='{}'\ncat >\"$PROFILE\" <<'END'\n{text}\nEND\n{AGENT}\n{further}",
+        path.display()
+    );
+    everywhere(world, &before, script, check);
+}
+
+#[test]
+fn git_over_ssh_signs_in_with_a_key_that_is_not_inside() {
+    let world = World::new("git_over_ssh_signs_in_with_a_key_that_is_not_inside");
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+        return;
+    }
+    let at = world.top().join("internet");
+    let at = at.display();
+    let script = format!(
+        "git clone -q ssh://git.example{at}/server/repo.git here && cd here && cat file && \
+         {COMMIT} -m second && git push -q origin main && git rev-parse HEAD; \
+         ssh-add -L | wc -l; ssh-add -L | grep -c other; \
+         for bad in -D -d '-x -q' ; do echo x | ssh-add $bad >/dev/null 2>&1 && echo changed; done; \
+         ls \"$(dirname \"$SSH_AUTH_SOCK\")\"; env; cat \"$(dirname \"$SSH_AUTH_SOCK\")\"/*.pub"
+    );
+    with_agent(&world, &granted(""), "", &script, |outcome| {
+        let told = outcome.out();
+        let log = noted(&world, "sshd.log");
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines.len() > 5, "{outcome}\n{log}");
+        assert_eq!(lines[0], "first", "{outcome}\n{log}");
+        assert_eq!(lines[2..4], ["1", "0"], "{outcome}");
+        assert!(!told.contains("changed"), "{outcome}");
+        let refs = noted(&world, "refs");
+        assert!(
+            refs.starts_with(&format!("{} commit\trefs/heads/main", lines[1])),
+            "{refs} {outcome}"
+        );
+        let _ = outcome.says(["ssh: signed in to server@git.example 2 times"]);
+        let opened = events(&world, "flow.opened");
+        let logins = opened.iter().filter(|one| one["kind"] == "ssh-login");
+        let logins: Vec<_> = logins.collect();
+        assert_eq!(logins.len(), 2, "{opened:?}");
+        assert_eq!(logins[0]["host"], "git.example");
+        assert_eq!(logins[0]["credential"], "git");
+    });
+}
+
+#[test]
+fn ssh_alone_finds_its_configuration() {
+    let world = World::new("ssh_alone_finds_its_configuration");
+    // It looks in the home of the account: root's is not the test's.
+    if is_root() || !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+        return;
+    }
+    world.profile("bound", &granted(""));
+    let path = world.config().join("atoll/profiles/bound.toml");
+    let before = format!("PROFILE='{}'\n{AGENT}", path.display());
+    let script = "ssh server@git.example echo in; ls -A ~/.ssh";
+    let outcome = outcome(&world, "\"$ATOLL\"", &before, script).success();
+    assert_eq!(outcome.out(), "in\nconfig\n", "{outcome}");
+}
+
+/// Asks the agent inside for signatures that it does not give: arguments are what to ask.
+const ASK: &str = include_str!("git/ask.py");
+
+#[test]
+fn an_agent_inside_signs_nothing_else() {
+    let world = World::new("an_agent_inside_signs_nothing_else");
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+        return;
+    }
+    world.write("ask.py", ASK);
+    let directory = "D=$(dirname \"$SSH_AUTH_SOCK\"); S=\"ssh -F $D/config\"";
+    let script = format!(
+        "{directory}; $S server@git.example echo in; \
+         $S -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -i $D/git.pub server@another.example echo reached 2>/dev/null || echo refused another; \
+         $S -o HostKeyAlias=git.example -i $D/git.pub server@another.example echo reached 2>/dev/null || echo refused key; \
+         $S second@git.example echo reached 2>/dev/null || echo refused user; \
+         $S -A server@git.example 'ssh-add -L >/dev/null 2>&1 && echo lists; ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null server@93.184.216.37 echo reached' 2>/dev/null || echo refused onward; \
+         echo hello | ssh-keygen -q -Y sign -n git -f $D/git.pub >/dev/null 2>&1 || echo refused commit; \
+         python3 ask.py"
+    );
+    // Outside the same key opens all of them.
+    let control = "S=\"ssh -F /dev/null -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -i $place/mine\"; \
+         for to in server@git.example second@git.example server@another.example; do $S $to echo control 2>/dev/null; done";
+    with_agent(&world, &granted(""), control, &script, |outcome| {
+        let log = noted(&world, "sshd.log");
+        let told = outcome.out();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "control",
+                "control",
+                "control",
+                "in",
+                "refused another",
+                "refused key",
+                "refused user",
+                "refused onward",
+                "refused commit",
+                "raw refused",
+                "login unbound refused",
+                "bind of another refused",
+                "bind forged refused",
+                "add refused",
+                "lock refused",
+                "long closed",
+                "list 1",
+            ],
+            "{outcome}\n{log}"
+        );
+        let _ = outcome.says(["ssh: signed in to server@git.example"]);
+        let refused = events(&world, "flow.refused");
+        let why: Vec<&str> = refused
+            .iter()
+            .filter_map(|one| one["why"].as_str())
+            .collect();
+        for wanted in [
+            "the host has shown a key of none that is granted",
+            "the login is for another user or host",
+            "the agent is not forwarded to another host",
+            "no `sign-commits` lets this key sign commits",
+            "it is no login that was to be signed",
+        ] {
+            assert!(why.contains(&wanted), "{wanted}: {why:?}");
+        }
+    });
+}
+
+#[test]
+fn commits_are_signed_where_that_is_granted() {
+    let world = World::new("commits_are_signed_where_that_is_granted");
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+        return;
+    }
+    let script = format!(
+        "git init -q here && cd here && {COMMIT} -S -m signed && echo \"a@example.com $(cat $(git config user.signingkey))\" > signers && \
+         git -c gpg.ssh.allowedSignersFile=$PWD/signers verify-commit -v HEAD 2>&1 | grep -o 'Good \"git\" signature'; \
+         echo hello | ssh-keygen -q -Y sign -n file -f $(git config user.signingkey) >/dev/null 2>&1 || echo refused"
+    );
+    with_agent(
+        &world,
+        &granted("sign-commits = true\n"),
+        "",
+        &script,
+        |outcome| {
+            assert_eq!(
+                outcome.out(),
+                "Good \"git\" signature\nrefused\n",
+                "{outcome}"
+            );
+            let _ = outcome.says(["ssh: signed commits with the key for server@git.example once"]);
+            let opened = events(&world, "flow.opened");
+            assert!(
+                opened.iter().any(|one| one["kind"] == "commit-signature"),
+                "{opened:?}"
+            );
+        },
+    );
+}
+
+#[test]
+fn a_key_in_a_file_signs_and_is_not_inside() {
+    let world = World::new("a_key_in_a_file_signs_and_is_not_inside");
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+        return;
+    }
+    let profile = granted("").replace("'FINGERPRINT'", "{ file = '~/.ssh/mine' }");
+    let profile = profile.replace("[ssh.git]", "# FINGERPRINT\n[ssh.git]");
+    let before = "install -m 600 \"$place/client\" \"$HOME/.ssh/mine\"; unset SSH_AUTH_SOCK";
+    world.profile("bound", &profile);
+    let path = world.config().join("atoll/profiles/bound.toml");
+    let before = format!("PROFILE='{}'\n{AGENT}\n{before}", path.display());
+    let script = "D=$(dirname \"$SSH_AUTH_SOCK\"); ssh -F $D/config server@git.example echo in; \
+                  cat ~/.ssh/mine 2>/dev/null; ssh-add -L | wc -l";
+    everywhere(&world, &before, script, |outcome| {
+        let log = noted(&world, "sshd.log");
+        assert_eq!(outcome.out(), "in\n1\n", "{outcome}\n{log}");
+    });
+    // The same out of the vault.
+    let sealed = profile.replace("file = '~/.ssh/mine'", "vault = 'deploy'");
+    world.profile("bound", &sealed);
+    let set = format!("{before}; \"$ATOLL\" secret set deploy <\"$HOME/.ssh/mine\" >/dev/null");
+    let opened = outcome(&world, "\"$ATOLL\"", &set, script).success();
+    assert_eq!(opened.out(), "in\n1\n", "{opened}");
+    // One that is locked cannot be used, and nothing starts.
+    world.profile("bound", &profile);
+    let locked =
+        format!("{before}; ssh-keygen -q -p -P '' -N secret -f \"$HOME/.ssh/mine\" >/dev/null");
+    let refused = outcome(&world, "\"$ATOLL\"", &locked, script).expect_status(125);
+    assert!(refused.out().is_empty(), "{refused}");
+    refused.is_clear_error(["it is locked by a passphrase", "ssh-add"]);
+}
+
+#[test]
+fn a_host_whose_key_nobody_knows_is_none() {
+    let world = World::new("a_host_whose_key_nobody_knows_is_none");
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+        return;
+    }
+    world.profile("bound", &granted(""));
+    let path = world.config().join("atoll/profiles/bound.toml");
+    let before = format!(
+        "PROFILE='{}'\n{AGENT}\nrm \"$HOME/.ssh/known_hosts\"",
+        path.display()
+    );
+    let refused = outcome(&world, "\"$ATOLL\"", &before, "echo started").expect_status(125);
+    assert!(refused.out().is_empty(), "{refused}");
+    refused.is_clear_error(["no key of that host is known", "host-keys"]);
+}

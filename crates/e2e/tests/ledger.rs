@@ -1,0 +1,368 @@
+//! The ledger as others check it: signed checkpoints, proofs, tiles, witnesses.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use e2e::{Avoidable, Outcome, World, can_be_ordinary_root, fine, is_root, program_exists};
+use serde_json::Value;
+
+/// A verifier that was written from `docs/ledger.md` alone.
+const VERIFIER: &str = include_str!("ledger/verify.py");
+
+fn ledger_directory(world: &World) -> PathBuf {
+    world.state().join("atoll/ledger")
+}
+
+fn key(world: &World) -> String {
+    let key = fine(world, &["ledger", "key"]).out();
+    key.trim_end().to_owned()
+}
+
+/// What somebody else's verifier says; nothing where Python is missing.
+fn others_say<'a>(world: &World, arguments: impl IntoIterator<Item = &'a str>) -> Option<Outcome> {
+    if !program_exists("python3") {
+        world.skip("python3 is not installed", Avoidable::Yes);
+        return None;
+    }
+    let command = world.host("python3").args(["-c", VERIFIER]);
+    Some(command.args(arguments).run())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Writes another letter in the place of the first of these.
+fn alter(path: &Path, from: &str, to: &str) {
+    let content = fs::read_to_string(path).unwrap();
+    let changed = content.replacen(from, to, 1);
+    assert_ne!(content, changed, "{from}");
+    fs::write(path, changed).unwrap();
+}
+
+#[test]
+fn a_run_ends_with_a_signed_checkpoint() {
+    let world = World::new("a_run_ends_with_a_signed_checkpoint");
+    let directory = ledger_directory(&world);
+    let mut sizes = Vec::new();
+    for _ in 0..3 {
+        let run = world.run_inside("echo new > new").success();
+        assert!(!run.err().contains("signed"), "{run}");
+        let note = fs::read_to_string(directory.join("checkpoint")).unwrap();
+        let lines: Vec<&str> = note.lines().collect();
+        assert!(lines[0].starts_with("atoll-ledger/"), "{note}");
+        sizes.push(lines[1].parse::<u64>().unwrap());
+        assert_eq!(lines[4].split(' ').nth(1), Some(lines[0]), "{note}");
+    }
+    assert!(sizes[0] < sizes[1] && sizes[1] < sizes[2], "{sizes:?}");
+    let verified = fine(&world, &["ledger", "verify"]).out();
+    assert!(
+        verified.contains("its signature and root hold"),
+        "{verified}"
+    );
+    let key = key(&world);
+    assert!(key.starts_with("atoll-ledger/"), "{key}");
+    let _ = fine(&world, &["ledger", "verify", "--key", &key]);
+    // Only that key.
+    let other = World::new("a_run_ends_with_a_signed_checkpoint");
+    let foreign = self::key(&other);
+    let refused = world.atoll(["ledger", "verify", "--key", &foreign]).run();
+    let refused = refused.expect_status(1);
+    assert!(refused.out().contains("by another key"), "{refused}");
+    let arguments = ["ledger", text(&directory), &key];
+    let Some(said) = others_say(&world, arguments) else {
+        return;
+    };
+    let said = said.success();
+    assert!(said.out().contains(", 1 checkpoints"), "{said}");
+    let refused = others_say(&world, ["ledger", text(&directory), &foreign]).unwrap();
+    assert_ne!(refused.code(), 0, "{refused}");
+    // A word of it altered: found by both.
+    let checkpoint = directory.join("checkpoint");
+    let size = format!("\n{}\n", sizes[2]);
+    let smaller = format!("\n{}\n", sizes[1]);
+    alter(&checkpoint, &size, &smaller);
+    assert_ne!(others_say(&world, arguments).unwrap().code(), 0);
+    let refused = world.atoll(["ledger", "verify"]).run().expect_status(1);
+    assert!(refused.out().contains("does not hold"), "{refused}");
+    alter(&checkpoint, &smaller, &size);
+    let _ = fine(&world, &["ledger", "verify"]);
+}
+
+#[test]
+fn proofs_and_tiles_are_checked_by_others() {
+    let world = World::new("proofs_and_tiles_are_checked_by_others");
+    let _ = world.run_inside("true").success();
+    let witness = world.top().join("witness");
+    let _ = fine(&world, &["ledger", "witness", text(&witness)]);
+    let old = fs::read_to_string(&witness).unwrap();
+    let old = old.lines().nth(1).unwrap().to_owned();
+    let _ = world.run_inside("true").success();
+    let proofs = world.top().join("proofs");
+    let shown = fine(
+        &world,
+        &[
+            "ledger",
+            "prove",
+            "inclusion",
+            "last",
+            "--to",
+            text(&proofs),
+        ],
+    );
+    assert!(
+        shown.out().contains("run.opened, is in the ledger"),
+        "{shown}"
+    );
+    let prove = [
+        "ledger",
+        "prove",
+        "consistency",
+        &old,
+        "--to",
+        text(&proofs),
+    ];
+    let shown = fine(&world, &prove);
+    assert!(shown.out().contains("are the beginning"), "{shown}");
+    let json = ["ledger", "prove", "inclusion", "0", "--json"];
+    let json = fine(&world, &json).json();
+    assert_eq!(json[0]["seq"], 0, "{json}");
+    let key = key(&world);
+    let names: Vec<PathBuf> = fs::read_dir(&proofs)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert!(names.len() >= 3, "{names:?}");
+    // Without any ledger: in another world.
+    let other = World::new("proofs_and_tiles_are_checked_by_others");
+    for path in &names {
+        let ours = ["ledger", "check-proof", text(path), "--key", &key];
+        let ours = || other.atoll(ours).args(["--witness", text(&witness)]).run();
+        let theirs = || others_say(&world, ["proof", text(path), &key, text(&witness)]);
+        let _ = ours().success();
+        if let Some(said) = theirs() {
+            let _ = said.success();
+        }
+        let first = fs::read_to_string(path).unwrap();
+        let nth = first.lines().position(|line| line.len() == 44).unwrap();
+        let hash = first.lines().nth(nth).unwrap().to_owned();
+        let changed: String = hash.chars().rev().skip(1).collect();
+        alter(path, &hash, &format!("{changed}="));
+        let refused = ours().expect_status(1);
+        refused.is_clear_error(["proves nothing"]);
+        if let Some(said) = theirs() {
+            assert_ne!(said.code(), 0, "{said}");
+        }
+    }
+    let tiles = world.top().join("tiles");
+    let _ = fine(&world, &["ledger", "export", "--tiles", text(&tiles)]);
+    let Some(said) = others_say(&world, ["tiles", text(&tiles), &key]) else {
+        return;
+    };
+    let _ = said.success();
+    let tile = fs::read_dir(tiles.join("tile/0/000.p")).unwrap().next();
+    let tile = tile.unwrap().unwrap().path();
+    let mut bytes = fs::read(&tile).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&tile, bytes).unwrap();
+    let refused = others_say(&world, ["tiles", text(&tiles), &key]).unwrap();
+    assert_ne!(refused.code(), 0, "{refused}");
+}
+
+#[test]
+fn a_witness_finds_what_fits_in_itself() {
+    let world = World::new("a_witness_finds_what_fits_in_itself");
+    let _ = world.run(["--discard"], "true").run().success();
+    let state = world.state().join("atoll");
+    let kept = world.top().join("kept");
+    let _ = world
+        .host("cp")
+        .args(["-a", text(&state), text(&kept)])
+        .run()
+        .success();
+    let _ = world.run(["--discard"], "true").run().success();
+    let (file, given) = (world.top().join("witness"), world.top().join("given"));
+    let _ = fine(&world, &["ledger", "witness", text(&file)]);
+    let save = format!("cat > '{}'", given.display());
+    let _ = fine(
+        &world,
+        &["ledger", "witness", "--command", "sh", "-c", &save],
+    );
+    let witnessed = fs::read_to_string(&file).unwrap();
+    assert_eq!(
+        witnessed,
+        format!("{}\n", fs::read_to_string(&given).unwrap())
+    );
+    let failed = world
+        .atoll(["ledger", "witness", "--command", "false"])
+        .run();
+    failed
+        .expect_status(125)
+        .is_clear_error(["witness's command failed"]);
+    let verify = ["ledger", "verify", "--witness", text(&file)];
+    let verified = fine(&world, &verify).out();
+    assert!(
+        verified.contains("what was witnessed: 1 checkpoint"),
+        "{verified}"
+    );
+    let key = key(&world);
+    let directory = ledger_directory(&world);
+    let arguments = ["ledger", text(&directory), &key, text(&file)];
+    let theirs = || others_say(&world, arguments).map(|said| said.code());
+    assert!(theirs().is_none_or(|code| code == 0));
+    // The whole state is put back as it was: nothing in it tells.
+    fs::remove_dir_all(&state).unwrap();
+    let _ = world
+        .host("cp")
+        .args(["-a", text(&kept), text(&state)])
+        .run()
+        .success();
+    let _ = fine(&world, &["ledger", "verify"]);
+    let found = world.atoll(verify).run().expect_status(1);
+    assert!(found.out().contains("but the ledger ends after"), "{found}");
+    assert!(theirs().is_none_or(|code| code != 0));
+    // It goes on from there, and is a fork.
+    for _ in 0..2 {
+        let _ = world.run(["--discard"], "true").run().success();
+    }
+    let _ = fine(&world, &["ledger", "verify"]);
+    let found = world.atoll(verify).run().expect_status(1);
+    assert!(found.out().contains("is a fork"), "{found}");
+    assert!(theirs().is_none_or(|code| code != 0));
+}
+
+#[test]
+fn a_witness_is_given_each_checkpoint_and_holds_up_no_run() {
+    let world = World::new("a_witness_is_given_each_checkpoint_and_holds_up_no_run");
+    let _ = world.run_inside("true").success();
+    let directory = world.top().join("elsewhere");
+    fs::create_dir(&directory).unwrap();
+    let file = directory.join("witness");
+    let _ = fine(&world, &["ledger", "witness", text(&file), "--always"]);
+    for count in 2..4 {
+        let run = world.run_inside("true").success();
+        assert!(!run.err().contains("witness"), "{run}");
+        let verified = fine(&world, &["ledger", "verify", "--witness", text(&file)]).out();
+        let expected = format!("what was witnessed: {count} checkpoints");
+        assert!(verified.contains(&expected), "{verified}");
+    }
+    let set = fine(&world, &["ledger", "query", "--type", "witness", "--json"]).out();
+    assert!(set.contains(text(&file)), "{set}");
+    // It is gone: the run is as good as ever, and says so.
+    fs::remove_dir_all(&directory).unwrap();
+    let run = world.run_inside("echo inside").success();
+    assert_eq!(run.out(), "inside\n");
+    run.says(["warning: the witness's file cannot be added to", "--never"]);
+    let command = [
+        "ledger",
+        "witness",
+        "--always",
+        "--command",
+        "sh",
+        "-c",
+        "exit 3",
+    ];
+    let _ = world.atoll(command).run().expect_status(125);
+    let run = world.run_inside("true").success();
+    run.says(["warning: the witness's command failed", "exit status: 3"]);
+    let _ = fine(&world, &["ledger", "witness", "--never"]);
+    let run = world.run_inside("true").success();
+    assert!(!run.err().contains("witness"), "{run}");
+    let _ = fine(&world, &["ledger", "verify"]);
+}
+
+#[test]
+fn nothing_inside_reaches_the_key_of_the_ledger() {
+    let world = World::new("nothing_inside_reaches_the_key_of_the_ledger");
+    let _ = world.run_inside("true").success();
+    let key = world.state().join("atoll/ledger-key/key");
+    let read = format!("cat '{}'", key.display());
+    let outside = world.host_shell(&read).run().success();
+    assert!(outside.out().starts_with("PRIVATE+KEY+"));
+    let inside = world.run_inside(&read);
+    assert_ne!(inside.code(), 0, "{inside}");
+    assert!(!inside.out().contains("PRIVATE"), "{inside}");
+    // Nor is it in what Atoll itself puts inside: memory, variables, descriptors.
+    let look = "cat /proc/[0-9]*/environ /proc/[0-9]*/fd/[3-9] 2>/dev/null | grep -c PRIVATE+KEY";
+    assert_eq!(world.run_inside(look).out().trim(), "0");
+}
+
+#[test]
+fn a_full_disk_keeps_a_checkpoint_from_being_written_and_no_run_from_ending() {
+    let world =
+        World::new("a_full_disk_keeps_a_checkpoint_from_being_written_and_no_run_from_ending");
+    let _ = world.run_inside("true").success();
+    // Room for events, and for no further file.
+    let script = "cd \"$XDG_STATE_HOME/atoll\" && cp -a ledger ../copy && touch ../copy/room && \
+        mount -t tmpfs -o mode=700,nr_inodes=$(($(ls -A ../copy | wc -l) + 1)) tmpfs ledger && \
+        cp -a ../copy/. ledger && cd \"$WORKSPACE\" || exit 9
+        \"$ATOLL\" run --discard -- echo inside; echo status $?
+        \"$ATOLL\" ledger show last | grep -c run.closed
+        \"$ATOLL\" ledger verify
+        rm \"$XDG_STATE_HOME/atoll/ledger/room\" && \"$ATOLL\" run --discard -- true
+        \"$ATOLL\" ledger verify";
+    if !is_root() && !can_be_ordinary_root() {
+        world.skip("nobody but root can mount here", Avoidable::No);
+        return;
+    }
+    let ended = world
+        .mount_shell(script)
+        .env("WORKSPACE", world.workspace());
+    let ended = ended.run();
+    let out = ended.out();
+    assert!(out.contains("inside\nstatus 0\n1\n"), "{ended}");
+    ended.says(["warning: the ledger's end could not be signed", "space"]);
+    assert_eq!(out.matches("The ledger is whole").count(), 2, "{ended}");
+    let sizes: Vec<&str> = out
+        .lines()
+        .filter(|line| line.contains("newest checkpoint is of"))
+        .collect();
+    assert!(sizes.len() == 2 && sizes[0] != sizes[1], "{ended}");
+}
+
+#[test]
+fn what_is_asked_for_is_found_in_the_ledger() {
+    let world = World::new("what_is_asked_for_is_found_in_the_ledger");
+    let _ = world.run_inside("echo first").success();
+    let first = world.last_run();
+    let _ = world.run_inside("echo second").success();
+    let found = |arguments: &[&str]| -> Vec<Value> {
+        let all = [&["ledger", "query", "--json"], arguments].concat();
+        let out = fine(&world, &all).out();
+        out.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let all = found(&[]);
+    assert_eq!(found(&["--type", "run"]).len(), all.len());
+    assert_eq!(found(&["--type", "run.opened"]).len(), 2);
+    assert_eq!(found(&["--type", "ru"]).len(), 0);
+    let of_first = found(&["--run", &first]);
+    assert!(of_first.iter().all(|event| event["run"] == first.as_str()));
+    assert_eq!(found(&["--verdict", "allow"]).len(), 2);
+    assert_eq!(found(&["--verdict", "deny"]).len(), 0);
+    let workspace = world.workspace();
+    assert_eq!(found(&["--path", text(&workspace)]).len(), 2);
+    assert_eq!(found(&["--path", "/not/there"]).len(), 0);
+    assert_eq!(found(&["--host", "example.com"]).len(), 0);
+    let time = all[0]["time"].as_str().unwrap();
+    assert_eq!(found(&["--since", time]).len(), all.len());
+    assert_eq!(found(&["--until", &time[..10]]).len(), all.len());
+    assert_eq!(found(&["--until", "2020"]).len(), 0);
+    assert_eq!(found(&["--since", "2999-01-01"]).len(), 0);
+    let told = fine(&world, &["ledger", "query", "--type", "run.closed"]);
+    assert_eq!(told.out().lines().count(), 2, "{told}");
+    let refused = world
+        .atoll(["ledger", "query", "--since", "yesterday"])
+        .run();
+    refused
+        .expect_status(125)
+        .is_clear_error(["--since yesterday", "2026-11-21"]);
+}

@@ -1,0 +1,242 @@
+//! A credential that a command of the person's prints: the recording side runs it, and what
+//! it prints comes here by a pipe.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use atoll_model::network::{COMMAND_OUTPUT_BYTES_MAX, CommandEnd, CredentialName};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use super::answer;
+use super::fetch::Fresh;
+use crate::Egress;
+use crate::line::Heard;
+
+/// What the recording side may take besides, which ends a command itself.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long what a command has started may hold its output open once it has ended itself.
+const DRAINED: Duration = Duration::from_millis(500);
+/// How much is read at once, bytes.
+const BLOCK_BYTES: usize = 4 * 1024;
+/// The longest line of its error output that is told, letters.
+const LINE_LETTERS_MAX: usize = 200;
+/// So many letters on end, digits among them, are nobody's to tell.
+const SECRET_LETTERS_MIN: usize = 20;
+/// A part of its output from this length on is not told either, bytes.
+const PRINTED_BYTES_MIN: usize = 4;
+
+/// What it has written.
+struct Written {
+    output: Zeroizing<Vec<u8>>,
+    errors: Zeroizing<Vec<u8>>,
+}
+
+/// Has the command of a credential run, and reads what it prints.
+///
+/// # Errors
+/// Why there is no value; nothing of it is in the words.
+pub(super) async fn fetch(
+    egress: &Egress,
+    name: &CredentialName,
+    patience: Duration,
+) -> Result<Fresh, String> {
+    let nobody = || "nobody runs its command any more".to_owned();
+    let mut heard = egress.line.command(name).map_err(|_| nobody())?;
+    let late = |_| format!("its command took longer than {} s", patience.as_secs());
+    let ran = async {
+        let outputs = match heard.recv().await {
+            Some(Heard::Running(outputs)) => outputs,
+            Some(Heard::Ran(end)) => return Err(failed(end, patience, "")),
+            None => return Err(nobody()),
+        };
+        let (written, end) = follow(outputs, &mut heard).await?;
+        match end.ok_or_else(nobody)? {
+            CommandEnd::Exited(0) => {
+                answer::read(&written.output).map_err(|why| format!("its command: {why}"))
+            }
+            end => Err(failed(end, patience, &last_line(&written))),
+        }
+    };
+    timeout(patience + GRACE, ran).await.map_err(late)?
+}
+
+/// Reads both outputs until it has ended.
+async fn follow(
+    [output, errors]: [OwnedFd; 2],
+    heard: &mut mpsc::Receiver<Heard>,
+) -> Result<(Written, Option<CommandEnd>), String> {
+    let room = || Zeroizing::new(Vec::with_capacity(COMMAND_OUTPUT_BYTES_MAX + BLOCK_BYTES));
+    let mut written = Written {
+        output: room(),
+        errors: room(),
+    };
+    let end = {
+        let reading = async {
+            let (output, errors) = tokio::join!(
+                read(output, &mut written.output),
+                read_last(errors, &mut written.errors)
+            );
+            // What is said beside is of no consequence.
+            let _ = errors;
+            output
+        };
+        tokio::pin!(reading);
+        let ending = async {
+            loop {
+                match heard.recv().await {
+                    Some(Heard::Ran(end)) => break Some(end),
+                    Some(Heard::Running(_)) => {}
+                    None => break None,
+                }
+            }
+        };
+        tokio::pin!(ending);
+        let unread = |error: io::Error| format!("its command: {error}");
+        tokio::select! {
+            read = &mut reading => {
+                read.map_err(unread)?;
+                ending.await
+            }
+            end = &mut ending => {
+                // A daemon that it has left behind can hold its outputs.
+                if let Ok(read) = timeout(DRAINED, reading).await {
+                    read.map_err(unread)?;
+                }
+                end
+            }
+        }
+    };
+    Ok((written, end))
+}
+
+/// Reads all of an output, where that is not too much.
+async fn read(from: OwnedFd, to: &mut Vec<u8>) -> io::Result<()> {
+    // What it is could not be asked here.
+    let mut from = pipe::Receiver::from_owned_fd_unchecked(from)?;
+    let mut block = Zeroizing::new([0; BLOCK_BYTES]);
+    loop {
+        let got = from.read(&mut block[..]).await?;
+        if got == 0 {
+            return Ok(());
+        }
+        if to.len() + got > COMMAND_OUTPUT_BYTES_MAX {
+            let why = format!("it prints more than {COMMAND_OUTPUT_BYTES_MAX} bytes");
+            return Err(io::Error::other(why));
+        }
+        to.extend_from_slice(block.get(..got).unwrap_or_default());
+    }
+}
+
+/// Reads the last of an output, however much comes before it.
+async fn read_last(from: OwnedFd, to: &mut Vec<u8>) -> io::Result<()> {
+    let mut from = pipe::Receiver::from_owned_fd_unchecked(from)?;
+    let mut block = Zeroizing::new([0; BLOCK_BYTES]);
+    loop {
+        let got = from.read(&mut block[..]).await?;
+        if got == 0 {
+            return Ok(());
+        }
+        if to.len() + got > COMMAND_OUTPUT_BYTES_MAX {
+            to.drain(..to.len() / 2);
+        }
+        to.extend_from_slice(block.get(..got).unwrap_or_default());
+    }
+}
+
+/// Why there is nothing, in words.
+fn failed(end: CommandEnd, patience: Duration, said: &str) -> String {
+    let how = match end {
+        CommandEnd::Exited(status) => format!("its command ended with status {status}"),
+        CommandEnd::Signalled(signal) => format!("signal {signal} ended its command"),
+        CommandEnd::Late => format!("its command took longer than {} s", patience.as_secs()),
+        CommandEnd::Unstarted(0) => "its command is not started again so soon".to_owned(),
+        CommandEnd::Unstarted(error) => format!(
+            "its command cannot be started: {}",
+            io::Error::from_raw_os_error(error)
+        ),
+    };
+    match said {
+        "" => how,
+        said => format!("{how}: {said}"),
+    }
+}
+
+/// The last line of its error output, without what could be a secret.
+fn last_line(written: &Written) -> String {
+    let lines = written.errors.split(|byte| *byte == b'\n');
+    let mut lines = lines.map(<[u8]>::trim_ascii);
+    let Some(line) = lines.rfind(|line| !line.is_empty()) else {
+        return String::new();
+    };
+    let mut told = String::from_utf8_lossy(line).into_owned();
+    let printed = String::from_utf8_lossy(&written.output);
+    let printed = Zeroizing::new(printed.into_owned());
+    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "-_+=/.~".contains(letter);
+    for part in printed.split(|letter| !is_of_word(letter)) {
+        if part.len() >= PRINTED_BYTES_MIN && told.contains(part) {
+            told = told.replace(part, "***");
+        }
+    }
+    let letters = without_secrets(&told);
+    let letters = letters.chars().filter(|letter| !letter.is_control());
+    letters.take(LINE_LETTERS_MAX).collect()
+}
+
+/// A text without what looks like a key: many letters and digits on end.
+fn without_secrets(text: &str) -> String {
+    let is_of_key = |letter: char| letter.is_ascii_alphanumeric() || "-_+=".contains(letter);
+    let mut told = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|letter| !is_of_key(letter)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+        match word.len() >= SECRET_LETTERS_MIN && has_digit {
+            true => told.push_str("***"),
+            false => told.push_str(word),
+        }
+        let mut letters = after.chars();
+        told.extend(letters.next());
+        rest = letters.as_str();
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_says_is_told_without_what_it_prints() {
+        let told = |output: &str, errors: &str| {
+            last_line(&Written {
+                output: Zeroizing::new(output.as_bytes().to_vec()),
+                errors: Zeroizing::new(errors.as_bytes().to_vec()),
+            })
+        };
+        for (output, errors, expected) in [
+            ("", "", ""),
+            ("", "one\n\nlast: not logged in \n\n", "last: not logged in"),
+            (
+                "secret-word\n",
+                "cannot renew secret-word now",
+                "cannot renew *** now",
+            ),
+            ("", "bad token ghp_0123456789abcdefgh012", "bad token ***"),
+            (
+                "",
+                "see https://example.com/some/path-that-is-long-without-any",
+                "see https://example.com/some/path-that-is-long-without-any",
+            ),
+            ("", "a\u{1b}[31mred\u{7}", "a[31mred"),
+        ] {
+            assert_eq!(told(output, errors), expected);
+        }
+        assert_eq!(told("", &"word ".repeat(1000)).len(), LINE_LETTERS_MAX);
+    }
+}

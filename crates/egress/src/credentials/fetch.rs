@@ -1,0 +1,277 @@
+//! Values that are fetched when a request needs them: once for all that wait, kept until
+//! shortly before they end, and not asked for again at once where that failed.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use atoll_model::network::{CredentialName, Fetch};
+use tokio::sync::{Mutex, oneshot};
+use zeroize::Zeroizing;
+
+use super::command;
+use crate::Egress;
+use crate::secret::Secret;
+
+/// How long before its end a value is fetched anew: a request takes some time. Of a value
+/// that lives shortly it is a tenth of its life.
+const MARGIN_MAX: Duration = Duration::from_secs(60);
+/// How long nothing is asked after the first failure; each further one doubles it.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How old a value is at least that is fetched anew since its host refuses it: a program can
+/// have a host refuse it as often as it likes.
+const DOUBTED_AFTER: Duration = Duration::from_secs(30);
+
+/// A value that has just been got.
+pub(crate) struct Fresh {
+    pub(crate) value: Zeroizing<Vec<u8>>,
+    /// When it ends, where that is known.
+    pub(crate) ends: Option<SystemTime>,
+}
+
+impl Fresh {
+    pub(crate) fn new(value: &[u8], ends: Option<SystemTime>) -> Self {
+        Self {
+            value: Zeroizing::new(value.to_vec()),
+            ends,
+        }
+    }
+}
+
+/// Where a value comes from, and what of it is known.
+pub(crate) struct Source {
+    by: Fetch,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    token: Option<Token>,
+    failed: Option<Failed>,
+}
+
+struct Token {
+    secret: Arc<Secret>,
+    since: SystemTime,
+    ends: Option<SystemTime>,
+    /// Its host has refused it.
+    is_doubted: bool,
+}
+
+struct Failed {
+    why: String,
+    until: Instant,
+    pause: Duration,
+}
+
+impl Token {
+    /// Whether it can be used though it is to be fetched anew.
+    fn holds(&self, now: SystemTime) -> bool {
+        self.ends.is_none_or(|ends| now < ends)
+    }
+
+    /// Whether it is used without a question.
+    fn is_fresh(&self, now: SystemTime) -> bool {
+        let is_before = self.ends.is_none_or(|ends| {
+            let life = ends.duration_since(self.since).unwrap_or_default();
+            let margin = MARGIN_MAX.min(life / 10);
+            now + margin < ends
+        });
+        // A clock that was put back says nothing.
+        now >= self.since && is_before && !self.is_doubted
+    }
+}
+
+impl State {
+    /// What is known without a question.
+    fn known(&self, now: SystemTime) -> Option<Result<Arc<Secret>, String>> {
+        if let Some(token) = self.token.as_ref().filter(|token| token.is_fresh(now)) {
+            return Some(Ok(Arc::clone(&token.secret)));
+        }
+        let failed = self.failed.as_ref()?;
+        (Instant::now() < failed.until).then(|| self.otherwise(now, &failed.why))
+    }
+
+    /// What there is where a new one could not be had: the one before, as long as it holds.
+    fn otherwise(&self, now: SystemTime, why: &str) -> Result<Arc<Secret>, String> {
+        match self.token.as_ref().filter(|token| token.holds(now)) {
+            Some(token) => Ok(Arc::clone(&token.secret)),
+            None => Err(why.to_owned()),
+        }
+    }
+
+    /// Keeps what came of a question.
+    fn keep(&mut self, got: Result<Token, String>, now: SystemTime) -> Result<Arc<Secret>, String> {
+        match got {
+            Ok(token) => {
+                self.failed = None;
+                Ok(Arc::clone(&self.token.insert(token).secret))
+            }
+            Err(why) => {
+                let before = self.failed.as_ref().map(|failed| failed.pause * 2);
+                let pause = before.map_or(PAUSE, |pause| pause.min(PAUSE_MAX));
+                let answer = self.otherwise(now, &why);
+                self.failed = Some(Failed {
+                    why,
+                    until: Instant::now() + pause,
+                    pause,
+                });
+                answer
+            }
+        }
+    }
+}
+
+impl Source {
+    pub(super) fn new(by: Fetch) -> Self {
+        Self {
+            by,
+            state: Arc::default(),
+        }
+    }
+
+    /// Hears that a host has refused a value that was put in.
+    pub(super) fn doubt(&self, secret: &Arc<Secret>, now: SystemTime) {
+        // Where it is taken, a new one is being fetched.
+        let Ok(mut state) = self.state.try_lock() else {
+            return;
+        };
+        if let Some(token) = &mut state.token {
+            let age = now.duration_since(token.since).unwrap_or_default();
+            token.is_doubted |= Arc::ptr_eq(&token.secret, secret) && age >= DOUBTED_AFTER;
+        }
+    }
+}
+
+/// The value of a credential that is fetched: the one that is there, or a new one. Who wants
+/// it at the same time waits for the one question.
+pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secret>, String> {
+    let Some((name, source)) = egress.credentials.source(index) else {
+        return Err("there is no such credential".to_owned());
+    };
+    let mut state = Arc::clone(&source.state).lock_owned().await;
+    if let Some(known) = state.known(SystemTime::now()) {
+        return known;
+    }
+    // A program that leaves does not end it: it would have it begun again and again.
+    let (done, waits) = oneshot::channel();
+    let (asking, asked) = (Arc::clone(egress), name.clone());
+    egress.upstream.tasks.spawn(async move {
+        let got = fetch(&asking, index).await;
+        let got = got.map_err(|why| format!("credential {asked} cannot be fetched: {why}"));
+        let _ = done.send(state.keep(got, SystemTime::now()));
+    });
+    let over = |_| format!("credential {name} cannot be fetched: the run ends");
+    waits.await.map_err(over)?
+}
+
+/// Gets a new one. Boxed, since it can be a request like the one that waits for it.
+fn fetch(
+    egress: &Arc<Egress>,
+    index: usize,
+) -> Pin<Box<dyn Future<Output = Result<Token, String>> + Send + '_>> {
+    Box::pin(async move {
+        let Some((name, source)) = egress.credentials.source(index) else {
+            return Err("there is none".to_owned());
+        };
+        let fresh = ask(egress, name, &source.by).await?;
+        let since = SystemTime::now();
+        if fresh.ends.is_some_and(|ends| ends <= since) {
+            return Err("what it gives has expired".to_owned());
+        }
+        let secret = egress.credentials.accept(index, fresh.value)?;
+        Ok(Token {
+            secret,
+            since,
+            ends: fresh.ends,
+            is_doubted: false,
+        })
+    })
+}
+
+async fn ask(egress: &Arc<Egress>, name: &CredentialName, by: &Fetch) -> Result<Fresh, String> {
+    match by {
+        Fetch::Command { patience_s } => {
+            command::fetch(egress, name, Duration::from_secs(*patience_s)).await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(since: SystemTime, life_s: Option<u64>) -> Token {
+        Token {
+            secret: Arc::new(Secret::new(b"0123456789abcdef".to_vec()).unwrap()),
+            since,
+            ends: life_s.map(|life| since + Duration::from_secs(life)),
+            is_doubted: false,
+        }
+    }
+
+    #[test]
+    fn a_value_is_fetched_anew_before_it_ends_and_used_until_then() {
+        let now = SystemTime::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        for (life, at, is_fresh, holds) in [
+            (Some(3600), 0, true, true),
+            (Some(3600), 3539, true, true),
+            (Some(3600), 3541, false, true),
+            (Some(3600), 3600, false, false),
+            (Some(20), 17, true, true),
+            (Some(20), 18, false, true),
+            (None, 1 << 30, true, true),
+        ] {
+            let token = token(now, life);
+            assert_eq!(token.is_fresh(after(at)), is_fresh, "{life:?} {at}");
+            assert_eq!(token.holds(after(at)), holds, "{life:?} {at}");
+        }
+        assert!(!token(after(10), Some(3600)).is_fresh(now));
+    }
+
+    #[test]
+    fn what_failed_is_not_asked_again_at_once_and_later_each_time() {
+        let now = SystemTime::now();
+        let mut state = State::default();
+        assert!(state.known(now).is_none());
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let told = state.keep(Err("why".to_owned()), now);
+            assert_eq!(told.err().as_deref(), Some("why"));
+            assert_eq!(
+                state.failed.as_ref().unwrap().pause,
+                Duration::from_secs(pause)
+            );
+            assert!(matches!(state.known(now), Some(Err(_))));
+        }
+        state.failed.as_mut().unwrap().until = Instant::now();
+        assert!(state.known(now).is_none());
+        assert!(state.keep(Ok(token(now, Some(100))), now).is_ok());
+        assert!(state.failed.is_none());
+        // One that holds is used where there is no new one.
+        let later = now + Duration::from_secs(95);
+        assert!(state.known(later).is_none());
+        assert!(state.keep(Err("why".to_owned()), later).is_ok());
+        assert!(matches!(state.known(later), Some(Ok(_))));
+        let too_late = now + Duration::from_secs(100);
+        assert!(matches!(state.known(too_late), Some(Err(_))));
+    }
+
+    #[test]
+    fn a_host_that_refuses_a_value_has_it_fetched_anew_but_not_at_will() {
+        let now = SystemTime::now();
+        let source = Source::new(Fetch::Command { patience_s: 1 });
+        let kept = token(now, None);
+        let secret = Arc::clone(&kept.secret);
+        source.state.try_lock().unwrap().token = Some(kept);
+        let is_known = |at| source.state.try_lock().unwrap().known(at).is_some();
+        let later = now + DOUBTED_AFTER;
+        source.doubt(&secret, now);
+        assert!(is_known(later));
+        source.doubt(&token(now, None).secret, later);
+        assert!(is_known(later));
+        source.doubt(&secret, later);
+        assert!(!is_known(later));
+    }
+}

@@ -1,0 +1,35 @@
+//! The files that come with the description of what to carry: certificates, and after them
+//! what lock files name.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use atoll_model::network::{LOCKED_BYTES_MAX, Locks};
+use atoll_sys::descriptor;
+
+/// How long certificates of further authorities can be, bytes.
+const ROOTS_BYTES_MAX: usize = 2 << 20;
+
+/// Files are these; nothing else that comes is one.
+pub(crate) fn is_file(given: &OwnedFd) -> bool {
+    let kind = rustix::fs::fstat(given).map(|facts| facts.st_mode);
+    kind.is_ok_and(|mode| rustix::fs::FileType::from_raw_mode(mode).is_file())
+}
+
+/// What lock files named when the run started: where there are some the last of the files,
+/// which it takes. None where it is not there.
+pub(crate) fn locks(has_locks: bool, files: &mut Vec<OwnedFd>) -> Option<Locks> {
+    if !has_locks {
+        return Some(Locks::default());
+    }
+    let file = files.pop()?;
+    let text = descriptor::read_from_start(file.as_fd(), LOCKED_BYTES_MAX).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// What further authorities are trusted, as PEM.
+pub(crate) fn roots(files: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
+    let read = |file: OwnedFd| descriptor::read_from_start(file.as_fd(), ROOTS_BYTES_MAX);
+    let all: Vec<Vec<u8>> = files.into_iter().map(read).collect::<io::Result<_>>()?;
+    Ok(all.concat())
+}

@@ -1,0 +1,423 @@
+//! Bodies of requests in a run with credentials: searched for placeholders before they
+//! leave, and, where a credential is bound to a field of the body, rewritten.
+//!
+//! A small body is read as a whole first, so that of a request with a placeholder in it
+//! nothing is sent at all. A longer one, and one whose length nobody knows, is searched as
+//! it passes: it breaks off before the placeholder is whole outside.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use atoll_model::network::{Flow, Place, Request as Judged};
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::answers::{self, Denial};
+use super::body::{Broken, Received};
+use super::expectation;
+use super::injection::{self, Injection, Misuse};
+use super::upload;
+use crate::Egress;
+use crate::credentials::Credentials;
+use crate::secret::{Coding, Failed, Found, Placeholders, SearchedBody, longer};
+
+mod fields;
+
+/// Up to here a body is read as a whole before anything of its request is sent, bytes.
+const WHOLE_BYTES_MAX: u64 = 64 << 10;
+/// Up to here one is that a credential may be put into, bytes.
+const PLACED_BYTES_MAX: u64 = 1 << 20;
+/// What all that are read so may take at once, KiB.
+const HELD_KIB_MAX: usize = 64 << 10;
+/// How many bodies can be decompressed at once whose way of it takes much memory: up to
+/// 16 MiB each.
+const DECODED_MAX: usize = 24;
+/// How long one waits for its place among them, and a whole one for its last byte.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a body is not waited for.
+const TOO_SLOW: &str = "its body took too long";
+
+/// What bodies that are searched or masked take together.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    held: Arc<Semaphore>,
+    decoded: Arc<Semaphore>,
+    /// For those that are read before they are sent, since their digest is signed.
+    ahead: Arc<Semaphore>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            held: Arc::new(Semaphore::new(HELD_KIB_MAX)),
+            decoded: Arc::new(Semaphore::new(DECODED_MAX)),
+            ahead: Arc::new(upload::room()),
+        }
+    }
+}
+
+/// A place among those that take much memory, for as long as it is held.
+pub(crate) type Held = Option<OwnedSemaphorePermit>;
+
+impl Memory {
+    /// A place for a body that is compressed so.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    pub(crate) async fn decoding(&self, coding: Option<Coding>) -> Result<Held, &'static str> {
+        match coding {
+            None | Some(Coding::Gzip | Coding::Deflate) => Ok(None),
+            Some(Coding::Brotli | Coding::Zstd) => {
+                let place = Arc::clone(&self.decoded).acquire_owned();
+                let place = timeout(PATIENCE, place).await;
+                let place = place.ok().and_then(Result::ok);
+                place
+                    .map(Some)
+                    .ok_or("too many bodies of this run are being decompressed")
+            }
+        }
+    }
+
+    /// For bodies that are read before they are sent.
+    pub(crate) fn ahead(&self) -> &Arc<Semaphore> {
+        &self.ahead
+    }
+
+    async fn holding(&self, bytes: u64) -> Result<Held, &'static str> {
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        let place = Arc::clone(&self.held).acquire_many_owned(kib);
+        let place = timeout(PATIENCE, place).await.ok().and_then(Result::ok);
+        place
+            .map(Some)
+            .ok_or("too many bodies of this run are on their way")
+    }
+}
+
+/// The body of a request on its way out.
+pub(crate) enum Source {
+    /// As it comes, where there is nothing to look for.
+    Plain(Incoming),
+    /// Looked through as it passes.
+    Searched {
+        /// It.
+        body: Box<SearchedBody<Again>>,
+        /// What that takes.
+        _held: Held,
+    },
+    /// Looked through.
+    Whole {
+        /// It.
+        body: Again,
+        /// What it takes.
+        _held: Held,
+    },
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Source").finish_non_exhaustive()
+    }
+}
+
+/// What was read of a body, and then the rest of it.
+#[derive(Debug, Default)]
+pub(crate) struct Again {
+    first: VecDeque<Frame<Bytes>>,
+    rest: Option<Incoming>,
+    /// How long it is now that something was put in.
+    rewritten_bytes: Option<usize>,
+}
+
+/// Why a body does not leave.
+#[derive(Debug)]
+pub(crate) enum Untaken {
+    /// It carries a placeholder that is not for it. What is left of it.
+    Misused(Box<Misuse>, Option<Incoming>),
+    /// It cannot be read.
+    Broken(String),
+}
+
+impl From<Misuse> for Untaken {
+    fn from(misuse: Misuse) -> Self {
+        Self::Misused(Box::new(misuse), None)
+    }
+}
+
+impl Untaken {
+    /// Because of a placeholder that was found.
+    fn found(credentials: &Credentials, judged: &Judged<'_>, found: Found) -> Self {
+        if let Some(held) = credentials.get(found.number)
+            && matches!(held.binding.place, Place::Body(_))
+            && !held.binding.holds(judged)
+        {
+            return injection::misuse_of_request(held, judged).into();
+        }
+        let misuse = injection::misuse_in_body(credentials, found);
+        misuse.map_or_else(|| Self::Broken(found.to_string()), Self::from)
+    }
+
+    /// With what is left of the body.
+    fn with(self, unread: Option<Incoming>) -> Self {
+        match self {
+            Self::Misused(misuse, _) => Self::Misused(misuse, unread),
+            Self::Broken(why) => Self::Broken(why),
+        }
+    }
+
+    /// Tells of it. The answer to its request.
+    pub(super) fn told(self, egress: &Egress, flow: Flow, what: Denial) -> Response<Received> {
+        match self {
+            Self::Misused(misuse, unread) => {
+                misuse.tell(egress, flow);
+                answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
+            }
+            Self::Broken(why) => {
+                egress.line.refuse(flow, why.clone());
+                answers::denied(StatusCode::BAD_REQUEST, &what.because(why), None)
+            }
+        }
+    }
+}
+
+impl From<&'static str> for Untaken {
+    fn from(why: &'static str) -> Self {
+        Self::Broken(why.to_owned())
+    }
+}
+
+/// Takes a body: what leaves of it. A credential that is put into it is added to those of
+/// its request, whose headers are to tell the new length ([`Source::tell`]).
+pub(crate) async fn take(
+    egress: &Egress,
+    judged: &Judged<'_>,
+    headers: &HeaderMap,
+    injection: &mut Injection,
+    body: Option<Incoming>,
+) -> Result<Option<Source>, Untaken> {
+    let Some(body) = body else { return Ok(None) };
+    let source = match egress.credentials.placeholders() {
+        None => Source::Plain(body),
+        Some(placeholders) => {
+            let looked = looked_through(egress, placeholders, judged, headers, injection, body);
+            looked.await?
+        }
+    };
+    Ok(Some(source))
+}
+
+async fn looked_through(
+    egress: &Egress,
+    placeholders: &Placeholders,
+    judged: &Judged<'_>,
+    headers: &HeaderMap,
+    injection: &mut Injection,
+    body: Incoming,
+) -> Result<Source, Untaken> {
+    // Compressed in an unknown way it is searched as it stands: what somebody hides so
+    // opens nothing anywhere.
+    let coding = Coding::of(headers).unwrap_or(None);
+    let length = body.size_hint().exact();
+    let body = Again {
+        rest: Some(body),
+        ..Again::default()
+    };
+    let kind = fields::Kind::of(headers).filter(|_| coding.is_none());
+    let is_placed = egress
+        .credentials
+        .iter()
+        .any(|held| held.is_for_body(judged));
+    if let Some(kind) = kind.filter(|_| is_placed && length.unwrap_or(0) <= PLACED_BYTES_MAX) {
+        let held = egress
+            .bodies
+            .holding(length.unwrap_or(PLACED_BYTES_MAX))
+            .await?;
+        let again = body.gathered().await?;
+        if again.rest.is_some() {
+            let searched = SearchedBody::new(again, placeholders, None);
+            return Ok(Source::searched(searched, held));
+        }
+        let whole = fields::placed(&egress.credentials, judged, kind, again, injection)?;
+        return Ok(Source::whole(whole, held));
+    }
+    let decoding = egress.bodies.decoding(coding).await?;
+    let searched = SearchedBody::new(body, placeholders, coding);
+    let whole = length.filter(|bytes| *bytes <= WHOLE_BYTES_MAX && !expectation::is_asked(headers));
+    let Some(bytes) = whole else {
+        return Ok(Source::searched(searched, decoding));
+    };
+    let held = egress.bodies.holding(bytes).await?;
+    let mut searched = searched;
+    let whole = timeout(PATIENCE, searched_whole(&mut searched)).await;
+    match whole.map_err(|_| TOO_SLOW)? {
+        Ok(whole) => Ok(Source::whole(whole, held)),
+        Err(Failed::Found(found)) => {
+            // By HTTP/2 a body that is dropped takes the answer with it.
+            let unread = searched.into_inner().into_rest();
+            Err(Untaken::found(&egress.credentials, judged, found).with(unread))
+        }
+        Err(failed) => Err(Untaken::Broken(failed.to_string())),
+    }
+}
+
+/// Reads all of a body and looks through it.
+async fn searched_whole(body: &mut SearchedBody<Again>) -> Result<Again, Failed<hyper::Error>> {
+    let mut whole = Again::default();
+    while let Some(frame) = body.frame().await {
+        whole.first.push_back(frame?);
+    }
+    Ok(whole)
+}
+
+impl Again {
+    /// Reads on until its end, or until it is too long to be rewritten.
+    async fn gathered(mut self) -> Result<Self, Untaken> {
+        let gathering = async {
+            let mut bytes = 0;
+            while let Some(rest) = &mut self.rest {
+                match rest.frame().await {
+                    Some(Ok(frame)) => {
+                        bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+                        self.first.push_back(frame);
+                    }
+                    Some(Err(error)) => return Err(Untaken::Broken(error.to_string())),
+                    None => self.rest = None,
+                }
+                if bytes > PLACED_BYTES_MAX {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        timeout(PATIENCE, gathering).await.map_err(|_| TOO_SLOW)??;
+        Ok(self)
+    }
+
+    /// What the program sends and nobody has read.
+    fn into_rest(self) -> Option<Incoming> {
+        self.rest
+    }
+}
+
+impl Body for Again {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        if let Some(frame) = this.first.pop_front() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        match &mut this.rest {
+            Some(rest) => Pin::new(rest).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let datas = self.first.iter().filter_map(Frame::data_ref);
+        let bytes: usize = datas.map(Bytes::len).sum();
+        let rest = self.rest.as_ref().map(Body::size_hint);
+        let rest = rest.unwrap_or_else(|| SizeHint::with_exact(0));
+        longer(rest, bytes as u64)
+    }
+}
+
+/// Digests of what a body was before something was put in (RFC 9530, and older ones).
+const DIGESTS: [HeaderName; 4] = [
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-md5"),
+];
+
+impl Source {
+    fn searched(body: SearchedBody<Again>, held: Held) -> Self {
+        Self::Searched {
+            body: Box::new(body),
+            _held: held,
+        }
+    }
+
+    fn whole(body: Again, held: Held) -> Self {
+        Self::Whole { body, _held: held }
+    }
+
+    /// Has the headers of its request tell what it has become.
+    pub(crate) fn tell(&self, headers: &mut HeaderMap) {
+        if let Self::Whole { body, .. } = self
+            && let Some(bytes) = body.rewritten_bytes
+        {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+            for digest in &DIGESTS {
+                headers.remove(digest);
+            }
+        }
+    }
+
+    /// What the program sends and nobody has read.
+    pub(crate) fn into_rest(self) -> Option<Incoming> {
+        match self {
+            Self::Plain(incoming) => Some(incoming),
+            Self::Searched { body, .. } => body.into_inner().into_rest(),
+            Self::Whole { body, .. } => body.into_rest(),
+        }
+    }
+}
+
+impl Body for Source {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        Poll::Ready(match self.get_mut() {
+            Self::Plain(incoming) => {
+                let frame = ready!(Pin::new(incoming).poll_frame(context));
+                frame.map(|frame| frame.map_err(Broken::Off))
+            }
+            Self::Searched { body, .. } => {
+                let frame = ready!(Pin::new(body).poll_frame(context));
+                frame.map(|frame| frame.map_err(Broken::from))
+            }
+            Self::Whole { body, .. } => {
+                let frame = ready!(Pin::new(body).poll_frame(context));
+                frame.map(|frame| frame.map_err(Broken::Off))
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Plain(incoming) => incoming.is_end_stream(),
+            Self::Searched { body, .. } => body.is_end_stream(),
+            Self::Whole { body, .. } => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Plain(incoming) => incoming.size_hint(),
+            Self::Searched { body, .. } => body.size_hint(),
+            Self::Whole { body, .. } => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Credentials that are put into a field of a body: of a form, or of a JSON object.
+//!
+//! The placeholder has to be all of the field's value, and to stand in the body once. Then
+//! the bytes where it stands are replaced, and no other one is touched.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use atoll_model::network::{Place, Request as Judged};
+use bytes::Bytes;
+use http_body::Frame;
+use hyper::HeaderMap;
+use hyper::header::CONTENT_TYPE;
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use super::super::injection::{Injection, escaped, unescaped};
+use super::{Again, Untaken};
+use crate::credentials::{Credentials, Held};
+use crate::secret::{Form, Located, Secret};
+
+/// How fields are written in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// As `application/x-www-form-urlencoded`.
+    Form,
+    /// As JSON.
+    Json,
+}
+
+impl Kind {
+    /// That of the body with these headers, in UTF-8.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(CONTENT_TYPE).iter();
+        let (value, None) = (values.next()?.to_str().ok()?, values.next()) else {
+            return None;
+        };
+        let mut parts = value.split(';').map(str::trim);
+        let kind = parts.next()?.to_ascii_lowercase();
+        let is_utf_8 = |parameter: &str| {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let is_charset = name.eq_ignore_ascii_case("charset");
+            !is_charset || value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+        };
+        if !parts.all(is_utf_8) {
+            return None;
+        }
+        match kind.as_str() {
+            "application/x-www-form-urlencoded" => Some(Self::Form),
+            "application/json" => Some(Self::Json),
+            other if other.starts_with("application/") && other.ends_with("+json") => {
+                Some(Self::Json)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this field has this value, and no other one in the body has its name.
+    fn holds(self, body: &[u8], field: &str, value: &[u8]) -> bool {
+        match self {
+            Self::Form => {
+                let pairs = body.split(|byte| *byte == b'&');
+                let mut named = pairs.filter_map(|pair| {
+                    let pair = std::str::from_utf8(pair).ok()?.replace('+', " ");
+                    let (name, value) = pair.split_once('=')?;
+                    (unescaped(name) == field.as_bytes()).then(|| unescaped(value))
+                });
+                named.next().is_some_and(|own| own == value) && named.next().is_none()
+            }
+            Self::Json => {
+                let object: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+                let own = object.get(field).and_then(Value::as_str);
+                own.is_some_and(|own| own.as_bytes() == value)
+            }
+        }
+    }
+
+    /// A value as it is written here: printable ASCII.
+    fn written(self, real: &[u8]) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(match self {
+            Self::Form => escaped(real).into_bytes(),
+            Self::Json => {
+                let mut written = Vec::with_capacity(real.len() * 2);
+                for byte in real {
+                    if matches!(byte, b'"' | b'\\') {
+                        written.push(b'\\');
+                    }
+                    written.push(*byte);
+                }
+                written
+            }
+        })
+    }
+}
+
+/// A whole body with what is to be put in.
+pub(super) fn placed(
+    credentials: &Credentials,
+    judged: &Judged<'_>,
+    kind: Kind,
+    whole: Again,
+    injection: &mut Injection,
+) -> Result<Again, Untaken> {
+    let Some(placeholders) = credentials.placeholders() else {
+        return Ok(whole);
+    };
+    let mut trailers = whole.first.iter().filter_map(Frame::trailers_ref);
+    if let Some(found) = trailers.find_map(|all| placeholders.find_in_headers(all)) {
+        return Err(Untaken::found(credentials, judged, found));
+    }
+    let datas: Vec<&[u8]> = whole
+        .first
+        .iter()
+        .filter_map(Frame::data_ref)
+        .map(|data| &data[..])
+        .collect();
+    let body = datas.concat();
+    let mut all = placeholders.locate(&body);
+    if all.is_empty() {
+        return Ok(whole);
+    }
+    all.sort_by_key(|one| one.range.start);
+    let mut made = Zeroizing::new(Vec::with_capacity(body.len()));
+    let mut from = 0;
+    for one in &all {
+        let times = all
+            .iter()
+            .filter(|other| other.found.number == one.found.number)
+            .count();
+        let (held, real) = bound(credentials, judged, kind, &body, one, times)?;
+        injection.add(one.found.number, held, real)?;
+        made.extend_from_slice(body.get(from..one.range.start).unwrap_or_default());
+        made.extend_from_slice(&kind.written(real.expose()));
+        from = one.range.end;
+    }
+    made.extend_from_slice(body.get(from..).unwrap_or_default());
+    let rewritten_bytes = Some(made.len());
+    // It is overwritten when nobody needs it any more.
+    let frame = Frame::data(Bytes::from_owner(Owned(made)));
+    let trailers = whole.first.into_iter().filter(Frame::is_trailers);
+    Ok(Again {
+        first: std::iter::once(frame)
+            .chain(trailers)
+            .collect::<VecDeque<_>>(),
+        rest: None,
+        rewritten_bytes,
+    })
+}
+
+/// The value that is to be put in where a placeholder was found.
+fn bound<'a>(
+    credentials: &'a Credentials,
+    judged: &Judged<'_>,
+    kind: Kind,
+    body: &[u8],
+    one: &Located,
+    times: usize,
+) -> Result<(&'a Held, &'a Arc<Secret>), Untaken> {
+    let elsewhere = || Untaken::found(credentials, judged, one.found);
+    let held = credentials.get(one.found.number).ok_or_else(elsewhere)?;
+    let Place::Body(field) = &held.binding.place else {
+        return Err(elsewhere());
+    };
+    let is_it = times == 1
+        && held.binding.holds(judged)
+        && one.found.form == Form::Plain
+        && kind.holds(body, field, held.placeholder.as_bytes());
+    // One that is fetched is put into heads alone.
+    let real = held.given().filter(|_| is_it).ok_or_else(elsewhere)?;
+    Ok((held, real))
+}
+
+/// Bytes that are overwritten at their end.
+struct Owned(Zeroizing<Vec<u8>>);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(value: &str) -> Option<Kind> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, value.parse().unwrap());
+        Kind::of(&headers)
+    }
+
+    #[test]
+    fn fields_are_of_forms_and_objects_in_utf_8() {
+        for (value, expected) in [
+            ("application/x-www-form-urlencoded", Some(Kind::Form)),
+            ("Application/JSON; charset=\"UTF-8\"", Some(Kind::Json)),
+            ("application/vnd.api+json", Some(Kind::Json)),
+            ("application/json; charset=utf-16", None),
+            ("text/plain", None),
+            ("multipart/form-data; boundary=x", None),
+        ] {
+            assert_eq!(kind(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_all_of_one_value() {
+        for (kind, body, is_it) in [
+            (Kind::Form, "a=b&key=a+value%21", true),
+            (Kind::Form, "%6bey=a+value!", true),
+            (Kind::Form, "key=x&key=a+value!", false),
+            (Kind::Form, "other=a+value!", false),
+            (Kind::Form, "key=a+value!!", false),
+            (Kind::Json, r#"{"key": "a\u0020value!"}"#, true),
+            (Kind::Json, r#"{"key": ["a value!"]}"#, false),
+            (Kind::Json, r#"["key", "a value!"]"#, false),
+            (Kind::Json, r#"{"key": "a value!"} {}"#, false),
+        ] {
+            let holds = kind.holds(body.as_bytes(), "key", b"a value!");
+            assert_eq!(holds, is_it, "{body}");
+        }
+        assert_eq!(&*Kind::Json.written(b"a\"b\\c"), b"a\\\"b\\\\c");
+        assert_eq!(&*Kind::Form.written(b"a&b"), b"a%26b");
+    }
+}

@@ -1,0 +1,146 @@
+//! Answers without real values, in a run that has credentials: every one that is looked
+//! into, since a host can tell another one what it was told.
+
+use std::sync::Arc;
+
+use http_body::Body;
+use hyper::StatusCode;
+use hyper::header::{
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue,
+};
+use hyper::http::response::Parts;
+
+use super::Exchange;
+use crate::inspect::body::Received;
+use crate::secret::{Coding, Undecodable};
+
+/// What holds for an answer as it was compressed, and no longer when it is not (RFC 9530).
+const OF_COMPRESSED: [HeaderName; 6] = [
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-md5"),
+];
+/// How messages of gRPC are compressed, each for itself.
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+
+/// The body of an answer as the program gets it; its head is made to fit.
+///
+/// # Errors
+/// Why it cannot be looked through, in words.
+pub(super) async fn masked(
+    exchange: &Arc<Exchange>,
+    parts: &mut Parts,
+    body: Received,
+) -> Result<Received, String> {
+    let egress = &exchange.egress;
+    let Some(masks) = egress.credentials.masks() else {
+        return Ok(body);
+    };
+    if parts.headers.contains_key(ACCEPT_RANGES) {
+        // What is asked for in parts comes whole.
+        let none = HeaderValue::from_static("none");
+        parts.headers.insert(ACCEPT_RANGES, none);
+    }
+    if body.is_end_stream() {
+        return Ok(body);
+    }
+    if parts.status == StatusCode::PARTIAL_CONTENT {
+        return Err("it is a part, and all of it was asked for".to_owned());
+    }
+    let coding = coding_of(parts).map_err(|error| error.to_string())?;
+    let held = egress.bodies.decoding(coding).await?;
+    if coding.is_some() {
+        unpack(&mut parts.headers);
+    }
+    Ok(body.masked(&masks, coding, Arc::clone(exchange), held))
+}
+
+/// How an answer is compressed.
+fn coding_of(parts: &Parts) -> Result<Option<Coding>, Undecodable> {
+    let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    let coding = Coding::of(&parts.headers)?;
+    if !parts.headers.get_all(GRPC_ENCODING).iter().all(is_plain) {
+        return Err(Undecodable::Unknown);
+    }
+    Ok(coding)
+}
+
+/// Makes the head of an answer that of what is not compressed: its tag is no longer that of
+/// these very bytes (RFC 9110, 8.8.1), nor can parts of them be asked for.
+fn unpack(headers: &mut HeaderMap) {
+    for name in &OF_COMPRESSED {
+        headers.remove(name);
+    }
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
+    let tag = headers.get(ETAG).map(HeaderValue::as_bytes);
+    if let Some(strong) = tag.filter(|tag| !tag.starts_with(b"W/")) {
+        match HeaderValue::from_bytes(&[b"W/", strong].concat()) {
+            Ok(weak) => headers.insert(ETAG, weak),
+            Err(_) => headers.remove(ETAG),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Response;
+
+    use super::*;
+
+    fn parts(status: u16, headers: &[(&str, &str)]) -> Parts {
+        let response = headers.iter().fold(
+            Response::builder().status(status),
+            |response, (name, value)| response.header(*name, *value),
+        );
+        response.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_head_is_made_that_of_what_is_not_compressed() {
+        let mut packed = parts(
+            200,
+            &[
+                ("content-encoding", "br"),
+                ("content-length", "7"),
+                ("etag", "\"a\""),
+                ("accept-ranges", "bytes"),
+                ("repr-digest", "sha-256=:x:"),
+                ("content-type", "text/plain"),
+            ],
+        );
+        assert_eq!(coding_of(&packed), Ok(Some(Coding::Brotli)));
+        unpack(&mut packed.headers);
+        let mut left: Vec<String> = packed
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        left.sort();
+        let expected = [
+            "accept-ranges: none",
+            "content-type: text/plain",
+            "etag: W/\"a\"",
+        ];
+        assert_eq!(left, expected);
+        unpack(&mut packed.headers);
+        assert_eq!(packed.headers[ETAG], "W/\"a\"");
+    }
+
+    #[test]
+    fn what_cannot_be_looked_through_is_not() {
+        for (status, headers, is_known) in [
+            (200, &[][..], true),
+            (200, &[("content-encoding", "gzip")], true),
+            (200, &[("content-encoding", "compress")], false),
+            (200, &[("content-encoding", "gzip, br")], false),
+            (200, &[("grpc-encoding", "identity")], true),
+            (200, &[("grpc-encoding", "gzip")], false),
+        ] {
+            let parts = parts(status, headers);
+            assert_eq!(coding_of(&parts).is_ok(), is_known, "{status} {headers:?}");
+        }
+    }
+}

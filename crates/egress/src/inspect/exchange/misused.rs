@@ -1,0 +1,49 @@
+//! Bodies that come to no end, of which one kind carries a placeholder.
+
+use std::sync::PoisonError;
+
+use super::Exchange;
+use crate::inspect::body::Broken;
+use crate::inspect::injection::{self, Misuse};
+use crate::limits::Way;
+use crate::secret::Found;
+
+impl Exchange {
+    /// A body comes to no end.
+    pub(crate) fn broken(&self, way: Way, why: &Broken) {
+        match why {
+            Broken::Found(found) => self.misused(*found),
+            Broken::Off(_)
+            | Broken::Unwanted(_)
+            | Broken::Undecodable(_)
+            | Broken::Beyond(_)
+            | Broken::Short => self.fail(way, why),
+        }
+    }
+
+    /// What the program sends carries a placeholder: that is told of at once, whatever
+    /// becomes of the rest.
+    pub(crate) fn misused(&self, found: Found) {
+        let misuse = injection::misuse_in_body(&self.egress.credentials, found);
+        let (Some(misuse), Some(flow)) = (misuse, &self.searched) else {
+            return self.fail(Way::Up, &found);
+        };
+        misuse.tell(&self.egress, flow.clone());
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_left = true;
+        state.failure.get_or_insert_with(|| misuse.why.clone());
+        state.misuse.get_or_insert(misuse);
+    }
+
+    /// The placeholder that its body carries, if one was found.
+    pub(super) fn misuse(&self) -> Option<Misuse> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.misuse.take()
+    }
+
+    /// What has gone wrong so far.
+    pub(super) fn failure(&self) -> Option<String> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failure.clone()
+    }
+}

@@ -1,0 +1,109 @@
+//! Frames in every cut, with and without keys.
+
+use super::*;
+use crate::secret::{Secret, placeholder};
+
+const REAL: &[u8] = b"ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33";
+
+fn stands() -> Vec<u8> {
+    placeholder(REAL, &[7; 32]).unwrap()
+}
+
+fn frame(first: u8, payload: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
+    let masked = if key.is_some() { 0x80 } else { 0 };
+    let mut frame = vec![first];
+    match payload.len() {
+        length @ 0..126 => frame.push(masked | length as u8),
+        length @ 126..65536 => {
+            frame.push(masked | 126);
+            frame.extend((length as u16).to_be_bytes());
+        }
+        length => {
+            frame.push(masked | 127);
+            frame.extend((length as u64).to_be_bytes());
+        }
+    }
+    frame.extend(key.iter().flatten());
+    let begin = frame.len();
+    frame.extend(payload);
+    keyed(&mut frame[begin..], key, 0);
+    frame
+}
+
+/// A long message in two frames with a ping between them, and a short one.
+fn talk(value: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
+    let long = [&[b'.'; 70_000][..], value, b" end"].concat();
+    let (one, two) = long.split_at(70_000 + 9);
+    let ping = [b"ping ", value].concat();
+    [
+        frame(0x01, one, key),
+        frame(0x89, &ping, key),
+        frame(0x80, two, key),
+        frame(0x82, value, key),
+    ]
+    .concat()
+}
+
+fn masked(stream: &[u8], length: usize) -> Result<Vec<u8>, Fault> {
+    let secret = Secret::new(REAL.to_vec()).unwrap();
+    let masks = Masks::new(vec![(secret, stands())]).unwrap();
+    let (mut masked, mut out) = (Masked::new(&masks), Vec::new());
+    for chunk in stream.chunks(length) {
+        masked.feed(chunk, &mut out)?;
+    }
+    assert!(!masked.holds());
+    Ok(out)
+}
+
+fn searched(stream: &[u8], length: usize) -> Result<(), Fault> {
+    let mut searched = Searched::new(&Placeholders::new(vec![stands()]).unwrap());
+    stream
+        .chunks(length)
+        .try_for_each(|chunk| searched.feed(chunk))
+}
+
+#[test]
+fn frames_keep_their_borders_and_lose_real_values() {
+    for key in [None, Some([1, 2, 3, 4])] {
+        for length in [1, 3, 125, 4096, 1 << 20] {
+            let out = masked(&talk(REAL, key), length).unwrap();
+            assert!(out == talk(&stands(), key), "{key:?}, {length}");
+        }
+    }
+}
+
+#[test]
+fn a_placeholder_is_found_in_messages_and_between_their_frames() {
+    for key in [None, Some([9, 8, 7, 6])] {
+        for length in [1, 7, 4096, 1 << 20] {
+            assert_eq!(searched(&talk(b"nothing of the kind", key), length), Ok(()));
+            let cut = [
+                frame(1, &stands()[..9], key),
+                frame(0x80, &stands()[9..], key),
+            ];
+            for carries in [
+                talk(&stands(), key),
+                cut.concat(),
+                frame(0x89, &stands(), key),
+                frame(0x88, &stands(), key),
+            ] {
+                let fault = searched(&carries, length).unwrap_err();
+                assert!(matches!(fault, Fault::Found(_)), "{key:?}, {length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_frame_goes_no_further() {
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        &[0xc1, 0x00],
+        &[0x83, 0x00],
+        &[0x09, 0x00],
+        &[0x89, 0x7e, 0x00, 0x7e],
+    ] {
+        assert_eq!(searched(bytes, 1), Err(Fault::Malformed), "{bytes:?}");
+        assert_eq!(masked(bytes, 64), Err(Fault::Malformed), "{bytes:?}");
+    }
+}

@@ -1,0 +1,107 @@
+//! What stands inside for a value that nobody knows yet.
+
+use std::io;
+
+use atoll_model::network::{SHAPE_HOLE, Shape};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::checksum;
+
+const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+/// Kinds whose last six digits are a checksum, where they have this length, bytes.
+const CHECKED: &[&[u8]] = &[b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"npm_"];
+const CHECKED_BYTES: usize = 40;
+/// Random letters in the claims and in the signature of a token.
+const CLAIMS_LETTERS: usize = 24;
+const SIGNATURE_LETTERS: usize = 44;
+
+/// A text of a shape, with other letters each time.
+///
+/// # Errors
+/// Where there are no random numbers.
+pub fn text_of(shape: &Shape) -> io::Result<String> {
+    let made = match shape {
+        Shape::Text(text) => of_text(text)?,
+        Shape::WebToken => {
+            let header = URL_SAFE_NO_PAD.encode(br#"{"alg":"RS256","typ":"JWT"}"#);
+            let claims = format!("{{\"jti\":\"{}\"}}", letters(CLAIMS_LETTERS)?);
+            let claims = URL_SAFE_NO_PAD.encode(claims);
+            format!("{header}.{claims}.{}", letters(SIGNATURE_LETTERS)?)
+        }
+    };
+    Ok(made)
+}
+
+fn of_text(text: &str) -> io::Result<String> {
+    let mut random = letters(text.len())?.into_bytes().into_iter();
+    let filled = text.bytes().map(|byte| match char::from(byte) {
+        SHAPE_HOLE => random.next().unwrap_or_default(),
+        _ => byte,
+    });
+    let mut made: Vec<u8> = filled.collect();
+    let kind = CHECKED
+        .iter()
+        .find(|kind| text.as_bytes().starts_with(kind));
+    let holes = text.matches(SHAPE_HOLE).count();
+    if let Some(kind) = kind
+        && made.len() == CHECKED_BYTES
+        && holes == CHECKED_BYTES - kind.len()
+    {
+        made.truncate(CHECKED_BYTES - checksum::BYTES);
+        let digits = checksum::of(made.get(kind.len()..).unwrap_or_default());
+        made.extend_from_slice(&digits);
+    }
+    String::from_utf8(made).map_err(io::Error::other)
+}
+
+/// So many letters and digits, each as likely.
+fn letters(count: usize) -> io::Result<String> {
+    let mut made = String::with_capacity(count);
+    let mut random = [0; 64];
+    // What is left of 256 would make some of them likelier.
+    let fair = 256 / LETTERS.len() * LETTERS.len();
+    while made.len() < count {
+        aws_lc_rs::rand::fill(&mut random)
+            .map_err(|_| io::Error::other("there are no random numbers"))?;
+        let drawn = random.iter().map(|byte| usize::from(*byte));
+        let drawn = drawn.filter(|byte| *byte < fair);
+        let drawn = drawn.filter_map(|byte| LETTERS.get(byte % LETTERS.len()));
+        made.extend(drawn.take(count - made.len()).copied().map(char::from));
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_for_an_unknown_value_has_its_shape_and_is_never_the_same() {
+        for text in [
+            "*".repeat(40),
+            format!("ghs_{}", "*".repeat(36)),
+            "a-b.************~".to_owned(),
+        ] {
+            let shape: Shape = text.parse().unwrap();
+            let [one, other] = [0; 2].map(|_| text_of(&shape).unwrap());
+            assert_ne!(one, other);
+            assert_eq!(one.len(), text.len());
+            let is_alike = |(wanted, byte): (u8, u8)| match wanted {
+                b'*' => byte.is_ascii_alphanumeric(),
+                _ => byte == wanted,
+            };
+            assert!(text.bytes().zip(one.bytes()).all(is_alike), "{one}");
+        }
+        let made = text_of(&format!("ghs_{}", "*".repeat(36)).parse().unwrap()).unwrap();
+        let (body, digits) = made.as_bytes().split_at(34);
+        assert_eq!(checksum::of(&body[4..]), digits);
+        let token = text_of(&Shape::WebToken).unwrap();
+        let parts: Vec<Vec<u8>> = token
+            .split('.')
+            .map(|part| URL_SAFE_NO_PAD.decode(part).unwrap())
+            .collect();
+        assert_eq!(parts.len(), 3);
+        assert!(serde_json::from_slice::<serde_json::Value>(&parts[1]).unwrap()["jti"].is_string());
+    }
+}

@@ -1,0 +1,218 @@
+//! The agent inside, as programs see it: who connects to it, and what they are answered.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_model::network::{
+    Flow, FlowKind, HostPart, Network, SIGNING_BYTES_MAX, Signed, Signing, SshKeys,
+};
+use atoll_sys::{descriptor, socket};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{UnixDatagram, UnixListener, UnixStream};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::line::Carried;
+use crate::ssh::filter::{self, Granted, Session, Verdict};
+use crate::ssh::{decoded, wire::Writer};
+use crate::{Egress, PAUSE};
+
+/// How many connections there can be at once.
+const CONNECTIONS_MAX: usize = 64;
+/// The longest request, bytes: the longest that is granted has three keys and a signature.
+const REQUEST_BYTES_MAX: usize = 16 << 10;
+/// How long a signature may take: the person's agent may ask, or wait for a touch.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// Where an agent is asked for, by keys that sign elsewhere.
+pub(crate) struct Asked {
+    keys: Vec<SshKeys>,
+    signer: OwnedFd,
+    listener: OwnedFd,
+}
+
+impl Asked {
+    /// Out of what has come, the first two: none where no key may be used.
+    #[expect(
+        clippy::option_option,
+        reason = "what is missing is not what is not wanted"
+    )]
+    pub(crate) fn take(given: &mut Vec<OwnedFd>, keys: Vec<SshKeys>) -> Option<Option<Self>> {
+        if keys.is_empty() {
+            return Some(None);
+        }
+        let mut first = given.drain(..2.min(given.len()));
+        let (signer, listener) = (first.next()?, first.next()?);
+        Some(Some(Self {
+            keys,
+            signer,
+            listener,
+        }))
+    }
+
+    /// Answers who asks.
+    pub(crate) fn begin(
+        self,
+        egress: &Arc<Egress>,
+    ) -> io::Result<impl Future<Output = ()> + use<>> {
+        let agent = Agent::new(&egress.network, &self.keys, self.signer)?;
+        descriptor::never_block(self.listener.as_fd())?;
+        let listener = UnixListener::from_std(self.listener.into())?;
+        let egress = Arc::clone(egress);
+        Ok(accept(egress, Arc::new(agent), listener))
+    }
+}
+
+/// What is granted, and the line to who signs.
+#[derive(Debug)]
+struct Agent {
+    granted: Vec<Granted>,
+    /// Of messages in order: to the runtime the same as datagrams. None once an answer has
+    /// not come: the next one could be taken for it.
+    signer: Mutex<Option<UnixDatagram>>,
+}
+
+impl Agent {
+    /// With the line to who signs.
+    fn new(network: &Network, keys: &[SshKeys], signer: OwnedFd) -> io::Result<Self> {
+        descriptor::never_block(signer.as_fd())?;
+        let granted = filter::granted(&network.ssh, keys);
+        Ok(Self {
+            granted: granted.ok_or(io::ErrorKind::InvalidData)?,
+            signer: Mutex::new(Some(UnixDatagram::from_std(signer.into())?)),
+        })
+    }
+
+    async fn signature(&self, signing: &Signing) -> Result<Vec<u8>, String> {
+        let gone = || "who signs has ended".to_owned();
+        let mut line = self.signer.lock().await;
+        let signer = line.take().ok_or_else(gone)?;
+        let asked = timeout(PATIENCE, ask(&signer, signing)).await;
+        let answer = match asked {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => return Err(gone()),
+            Err(_) => return Err("no signature came in time".to_owned()),
+        };
+        *line = Some(signer);
+        match answer {
+            Signed::Signature(signature) => decoded(&signature).ok_or_else(gone),
+            Signed::Nothing(why) => Err(why),
+        }
+    }
+}
+
+async fn ask(signer: &UnixDatagram, signing: &Signing) -> io::Result<Signed> {
+    let message = serde_json::to_vec(signing)?;
+    let send = || socket::send(signer.as_fd(), &message, &[]);
+    signer.async_io(Interest::WRITABLE, send).await?;
+    let mut answer = vec![0_u8; SIGNING_BYTES_MAX];
+    let receive = || socket::receive(signer.as_fd(), &mut answer);
+    let (got, _) = signer.async_io(Interest::READABLE, receive).await?;
+    Ok(serde_json::from_slice(
+        answer.get(..got).unwrap_or_default(),
+    )?)
+}
+
+/// Takes who connects, until there is to be no more.
+async fn accept(egress: Arc<Egress>, agent: Arc<Agent>, listener: UnixListener) {
+    let mut served = JoinSet::new();
+    loop {
+        while served.try_join_next().is_some() {}
+        if served.len() >= CONNECTIONS_MAX {
+            served.join_next().await;
+            continue;
+        }
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = egress.is_over() => return,
+        };
+        match accepted {
+            Ok((program, _)) => {
+                let (egress, agent) = (Arc::clone(&egress), Arc::clone(&agent));
+                served.spawn(async move { serve(&egress, &agent, program).await });
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// One connection, until its other end closes it or says what no request is.
+async fn serve(egress: &Egress, agent: &Agent, mut program: UnixStream) -> Option<()> {
+    let mut session = Session::default();
+    loop {
+        let length = usize::try_from(program.read_u32().await.ok()?).ok()?;
+        if !(1..=REQUEST_BYTES_MAX).contains(&length) {
+            return None;
+        }
+        let mut message = vec![0; length];
+        program.read_exact(&mut message).await.ok()?;
+        let answer = match session.judge(&agent.granted, &message) {
+            Verdict::Answer(answer) => answer,
+            Verdict::Refuse { granted, why } => {
+                let granted = granted.and_then(|at| agent.granted.get(at));
+                egress.line.refuse(refused(granted), why.to_owned());
+                filter::failure()
+            }
+            Verdict::Sign { granted, signing } => {
+                let granted = agent.granted.get(granted)?;
+                sign(egress, agent, granted, &signing).await
+            }
+        };
+        let answer = Writer::new().string(&answer).done();
+        program.write_all(&answer).await.ok()?;
+    }
+}
+
+/// Has it recorded, then signed.
+async fn sign(egress: &Egress, agent: &Agent, granted: &Granted, signing: &Signing) -> Vec<u8> {
+    let kind = match filter::is_for_commit(signing) {
+        true => FlowKind::CommitSignature,
+        false => FlowKind::SshLogin,
+    };
+    let grant = &granted.grant;
+    let flow = Flow {
+        credentials: vec![grant.name.clone()],
+        rule: Some(format!("{grant} ({})", grant.origin)),
+        ..flow(kind, Some(granted))
+    };
+    let Ok(opened) = egress.line.open(flow, true).await else {
+        return filter::failure();
+    };
+    match agent.signature(signing).await {
+        Ok(signature) => {
+            egress.line.close(&opened, Carried::default());
+            filter::response(&signature)
+        }
+        Err(why) => {
+            let nothing = Carried::nothing(why).at_last(true);
+            egress.line.close(&opened, nothing);
+            filter::failure()
+        }
+    }
+}
+
+/// What is told of something refused. It carries no placeholder, so no credential is named.
+fn refused(granted: Option<&Granted>) -> Flow {
+    flow(FlowKind::SshLogin, granted)
+}
+
+fn flow(kind: FlowKind, granted: Option<&Granted>) -> Flow {
+    let host = |one: &Granted| match &one.grant.host {
+        HostPart::Name(name) => name.to_string(),
+        HostPart::Address(address) => address.to_string(),
+    };
+    Flow {
+        kind,
+        host: granted.map_or_else(|| "ssh".to_owned(), host),
+        address: None,
+        via: None,
+        port: granted.map_or(0, |one| one.grant.port),
+        rule: None,
+        request: None,
+        limit: None,
+        credentials: Vec::new(),
+    }
+}

@@ -1,0 +1,350 @@
+//! Keys and signatures: a host's are verified, a person's own in a file signs.
+
+use std::fmt;
+
+use atoll_model::network::{SSH_KEY_BYTES_MAX, SshAlgorithm};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, ED25519,
+    Ed25519KeyPair, KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA512,
+    RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+};
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+use crate::ssh::wire::{Reader, Writer};
+
+/// The longest public key that is taken, bytes.
+pub const PUBLIC_KEY_BYTES_MAX: usize = SSH_KEY_BYTES_MAX;
+
+const OF_ED25519: &[u8] = b"ssh-ed25519";
+const OF_RSA: &[u8] = b"ssh-rsa";
+
+/// What a key is called by (`SHA256:…`, as `ssh-keygen -l` shows it).
+#[must_use]
+pub fn fingerprint(key: &[u8]) -> String {
+    let digest = crate::ssh::encoded(&Sha256::digest(key));
+    format!("SHA256:{}", digest.trim_end_matches('='))
+}
+
+/// Whether a host has signed this with its key. Kinds that nobody should use any more, and
+/// certificates, are of no host.
+pub(crate) fn is_signed(key: &[u8], signature: &[u8], signed: &[u8]) -> bool {
+    verified(key, signature, signed).is_some()
+}
+
+fn verified(key: &[u8], signature: &[u8], signed: &[u8]) -> Option<()> {
+    let mut key = Reader::new(key);
+    let mut made = Reader::new(signature);
+    let (kind, algorithm, blob) = (key.string()?, made.string()?, made.string()?);
+    made.end()?;
+    match (kind, algorithm) {
+        (OF_ED25519, OF_ED25519) => {
+            let point = key.string()?;
+            key.end()?;
+            check(&ED25519, point, signed, blob)
+        }
+        (OF_RSA, b"rsa-sha2-256" | b"rsa-sha2-512") => {
+            let (e, n) = (key.string()?, key.string()?);
+            key.end()?;
+            let parameters = match algorithm {
+                b"rsa-sha2-256" => &RSA_PKCS1_2048_8192_SHA256,
+                _ => &RSA_PKCS1_2048_8192_SHA512,
+            };
+            let (n, e) = (positive(n)?, positive(e)?);
+            let public = RsaPublicKeyComponents { n, e };
+            public.verify(parameters, signed, blob).ok()
+        }
+        _ if kind == algorithm => {
+            let (algorithm, curve, half) = curve(kind)?;
+            if key.string()? != curve {
+                return None;
+            }
+            let point = key.string()?;
+            key.end()?;
+            let mut parts = Reader::new(blob);
+            let (r, s) = (parts.string()?, parts.string()?);
+            parts.end()?;
+            let fixed = [padded(positive(r)?, half)?, padded(positive(s)?, half)?].concat();
+            check(algorithm, point, signed, &fixed)
+        }
+        _ => None,
+    }
+}
+
+/// ECDSA's curves (RFC 5656): algorithm, name, length of half a signature in bytes.
+fn curve(kind: &[u8]) -> Option<(&'static dyn VerificationAlgorithm, &'static [u8], usize)> {
+    match kind {
+        b"ecdsa-sha2-nistp256" => Some((&ECDSA_P256_SHA256_FIXED, b"nistp256", 32)),
+        b"ecdsa-sha2-nistp384" => Some((&ECDSA_P384_SHA384_FIXED, b"nistp384", 48)),
+        b"ecdsa-sha2-nistp521" => Some((&ECDSA_P521_SHA512_FIXED, b"nistp521", 66)),
+        _ => None,
+    }
+}
+
+fn check(
+    algorithm: &'static dyn VerificationAlgorithm,
+    key: &[u8],
+    signed: &[u8],
+    signature: &[u8],
+) -> Option<()> {
+    let key = UnparsedPublicKey::new(algorithm, key);
+    key.verify(signed, signature).ok()
+}
+
+/// The bytes of a positive integer, without the zero before them.
+fn positive(integer: &[u8]) -> Option<&[u8]> {
+    match integer {
+        [0, rest @ ..] if rest.first().is_some_and(|first| first & 0x80 != 0) => Some(rest),
+        [first, ..] if (1..0x80).contains(first) => Some(integer),
+        _ => None,
+    }
+}
+
+fn padded(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
+    let zeros = length.checked_sub(bytes.len())?;
+    Some([&vec![0; zeros], bytes].concat())
+}
+
+/// A private key out of a file, which signs.
+pub struct OwnKey {
+    pair: Ed25519KeyPair,
+    public: Vec<u8>,
+}
+
+impl fmt::Debug for OwnKey {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("OwnKey").finish_non_exhaustive()
+    }
+}
+
+/// Why a file's key cannot sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OwnKeyError {
+    /// It is something else.
+    #[error("it is no private key as ssh-keygen writes it")]
+    Form,
+    /// It is locked.
+    #[error("it is locked by a passphrase")]
+    Locked,
+    /// It is of another kind.
+    #[error("it is no Ed25519 key")]
+    Kind,
+}
+
+impl OwnKey {
+    /// Reads a file as ssh-keygen writes it (OpenSSH's PROTOCOL.key).
+    ///
+    /// # Errors
+    /// [`OwnKeyError`].
+    pub fn read(text: &[u8]) -> Result<Self, OwnKeyError> {
+        let text = std::str::from_utf8(text).map_err(|_| OwnKeyError::Form)?;
+        let text = text.trim();
+        let body = text
+            .strip_prefix("-----BEGIN OPENSSH PRIVATE KEY-----")
+            .and_then(|rest| rest.strip_suffix("-----END OPENSSH PRIVATE KEY-----"))
+            .ok_or(OwnKeyError::Form)?;
+        let packed: Zeroizing<String> = Zeroizing::new(body.split_whitespace().collect());
+        let bytes = crate::ssh::decoded(&packed).ok_or(OwnKeyError::Form)?;
+        let bytes = Zeroizing::new(bytes);
+        Self::of(&bytes)
+    }
+
+    fn of(bytes: &[u8]) -> Result<Self, OwnKeyError> {
+        let form = || OwnKeyError::Form;
+        let mut reader = Reader::new(bytes);
+        reader.exact(b"openssh-key-v1\0").ok_or_else(form)?;
+        let cipher = reader.string().ok_or_else(form)?;
+        if cipher != b"none" {
+            return Err(OwnKeyError::Locked);
+        }
+        let (_, _) = (reader.string(), reader.string());
+        if reader.number() != Some(1) {
+            return Err(OwnKeyError::Form);
+        }
+        let public = reader.string().ok_or_else(form)?;
+        let private = reader.string().ok_or_else(form)?;
+        reader.end().ok_or_else(form)?;
+        let mut private = Reader::new(private);
+        let (first, second) = (private.number(), private.number());
+        if first.is_none() || first != second {
+            return Err(OwnKeyError::Form);
+        }
+        if private.string() != Some(OF_ED25519) {
+            return Err(OwnKeyError::Kind);
+        }
+        let point = private.string().ok_or_else(form)?;
+        let secret = private.string().ok_or_else(form)?;
+        let (seed, _) = secret.split_at_checked(32).ok_or_else(form)?;
+        let pair = Ed25519KeyPair::from_seed_and_public_key(seed, point);
+        let pair = pair.map_err(|_| OwnKeyError::Form)?;
+        let made = Writer::new()
+            .string(OF_ED25519)
+            .string(pair.public_key().as_ref())
+            .done();
+        match made == public {
+            true => Ok(Self { pair, public: made }),
+            false => Err(OwnKeyError::Form),
+        }
+    }
+
+    /// The public key, as it is sent.
+    #[must_use]
+    pub fn public(&self) -> &[u8] {
+        &self.public
+    }
+
+    /// A signature, as it is sent.
+    pub(crate) fn sign(&self, data: &[u8]) -> Vec<u8> {
+        Writer::new()
+            .string(OF_ED25519)
+            .string(self.pair.sign(data).as_ref())
+            .done()
+    }
+}
+
+/// What a public key is called in a request (RFC 8332 for those of RSA).
+pub(crate) fn algorithm_name(key: &[u8], algorithm: SshAlgorithm) -> Option<&[u8]> {
+    let kind = Reader::new(key).string()?;
+    match (algorithm, kind == OF_RSA) {
+        (SshAlgorithm::OfKey, false) => Some(kind),
+        (SshAlgorithm::RsaSha256, true) => Some(b"rsa-sha2-256"),
+        (SshAlgorithm::RsaSha512, true) => Some(b"rsa-sha2-512"),
+        // Signatures with SHA-1 are none any more.
+        (SshAlgorithm::OfKey, true)
+        | (SshAlgorithm::RsaSha256 | SshAlgorithm::RsaSha512, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A directory that goes with the test.
+    struct Place(std::path::PathBuf);
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn generated(place: &Place, arguments: &[&str]) -> Option<Vec<u8>> {
+        let path = place.0.join("key");
+        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_file(path.with_extension("pub"));
+        let mut command = Command::new("ssh-keygen");
+        let made = command
+            .arg("-q")
+            .args(arguments)
+            .arg("-f")
+            .arg(&path)
+            .status();
+        made.is_ok_and(|status| status.success())
+            .then(|| std::fs::read(&path).unwrap())
+    }
+
+    #[test]
+    fn files_of_ssh_keygen_are_read() {
+        let name = format!("atoll-ssh-key-{}", std::process::id());
+        let place = Place(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&place.0).unwrap();
+        let Some(plain) = generated(&place, &["-t", "ed25519", "-N", ""]) else {
+            // The system's ssh is not here: end-to-end tests tell of it.
+            return;
+        };
+        let key = OwnKey::read(&plain).unwrap();
+        let signature = key.sign(b"data");
+        assert!(is_signed(key.public(), &signature, b"data"));
+        assert!(!is_signed(key.public(), &signature, b"other data"));
+        let listed = std::fs::read_to_string(place.0.join("key.pub")).unwrap();
+        let listed = listed.split_whitespace().nth(1).unwrap().to_owned();
+        assert_eq!(crate::ssh::encoded(key.public()), listed);
+        for (arguments, error) in [
+            (&["-t", "ed25519", "-N", "secret"][..], OwnKeyError::Locked),
+            (&["-t", "ecdsa", "-N", ""], OwnKeyError::Kind),
+        ] {
+            let text = generated(&place, arguments).unwrap();
+            assert_eq!(OwnKey::read(&text).unwrap_err(), error);
+        }
+        // Nothing of it cut off, and no byte of another key, is one.
+        let text = std::str::from_utf8(&plain).unwrap();
+        for cut in [0, 10, 60, text.len() - 45] {
+            assert!(OwnKey::read(&plain[..cut]).is_err());
+        }
+        assert_eq!(
+            OwnKey::read(listed.as_bytes()).unwrap_err(),
+            OwnKeyError::Form
+        );
+    }
+
+    #[test]
+    fn hosts_of_every_kind_are_verified() {
+        use aws_lc_rs::rand::SystemRandom;
+        use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
+        use aws_lc_rs::signature::{
+            ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
+            ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA512,
+        };
+        let random = SystemRandom::new();
+        let integer = |bytes: &[u8]| -> Vec<u8> {
+            let from = bytes.iter().position(|byte| *byte != 0).unwrap();
+            match bytes[from] & 0x80 {
+                0 => bytes[from..].to_vec(),
+                _ => [&[0], &bytes[from..]].concat(),
+            }
+        };
+        for (name, curve, signing) in [
+            (
+                "ecdsa-sha2-nistp256",
+                "nistp256",
+                &ECDSA_P256_SHA256_FIXED_SIGNING,
+            ),
+            (
+                "ecdsa-sha2-nistp384",
+                "nistp384",
+                &ECDSA_P384_SHA384_FIXED_SIGNING,
+            ),
+            (
+                "ecdsa-sha2-nistp521",
+                "nistp521",
+                &ECDSA_P521_SHA512_FIXED_SIGNING,
+            ),
+        ] {
+            let pair = EcdsaKeyPair::generate(signing).unwrap();
+            let key = Writer::new()
+                .string(name.as_bytes())
+                .string(curve.as_bytes())
+                .string(pair.public_key().as_ref())
+                .done();
+            let made = pair.sign(&random, b"session").unwrap();
+            let (r, s) = made.as_ref().split_at(made.as_ref().len() / 2);
+            let both = Writer::new().string(&integer(r)).string(&integer(s)).done();
+            let signature = Writer::new().string(name.as_bytes()).string(&both).done();
+            assert!(is_signed(&key, &signature, b"session"), "{name}");
+            assert!(!is_signed(&key, &signature, b"another"), "{name}");
+        }
+        let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+        let public = pair.public_key();
+        let key = Writer::new()
+            .string(b"ssh-rsa")
+            .string(&integer(
+                public.exponent().big_endian_without_leading_zero(),
+            ))
+            .string(&integer(public.modulus().big_endian_without_leading_zero()))
+            .done();
+        for (name, padding, is_good) in [
+            ("rsa-sha2-256", &RSA_PKCS1_SHA256, true),
+            ("rsa-sha2-512", &RSA_PKCS1_SHA512, true),
+            // What is said to be made with SHA-1 is not looked at.
+            ("ssh-rsa", &RSA_PKCS1_SHA256, false),
+        ] {
+            let mut made = vec![0; pair.public_modulus_len()];
+            pair.sign(padding, &random, b"session", &mut made).unwrap();
+            let signature = Writer::new().string(name.as_bytes()).string(&made).done();
+            assert_eq!(is_signed(&key, &signature, b"session"), is_good, "{name}");
+            assert!(!is_signed(&key, &signature, b"another"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The keys of a host that somebody has accepted (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT").
+
+use atoll_model::network::{HostPart, SSH_KEY_BYTES_MAX};
+use aws_lc_rs::hmac;
+
+use crate::ssh::decoded;
+
+/// How much of such a file is read, bytes.
+pub const KNOWN_HOSTS_BYTES_MAX: usize = 1 << 20;
+
+/// The keys of this host at this port, without those that are revoked. Authorities that
+/// certify hosts are not followed.
+#[must_use]
+pub fn host_keys(text: &str, host: &HostPart, port: u16) -> Vec<Vec<u8>> {
+    let name = name(host, port);
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let mut revoked: Vec<Vec<u8>> = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next().filter(|word| !word.starts_with('#')) else {
+            continue;
+        };
+        let (marker, patterns) = match first.strip_prefix('@') {
+            Some(marker) => (Some(marker), words.next()),
+            None => (None, Some(first)),
+        };
+        let (Some(patterns), Some(kind), Some(key)) = (patterns, words.next(), words.next()) else {
+            continue;
+        };
+        let Some(key) = decoded(key).filter(|key| is_of_kind(key, kind)) else {
+            continue;
+        };
+        match marker {
+            Some("revoked") => revoked.push(key),
+            None if matches(patterns, &name) => keys.push(key),
+            Some(_) | None => {}
+        }
+    }
+    keys.retain(|key| !revoked.contains(key));
+    let mut once: Vec<Vec<u8>> = Vec::new();
+    for key in keys {
+        if !once.contains(&key) {
+            once.push(key);
+        }
+    }
+    once
+}
+
+/// How a host is written there: with its port where that is another one than 22.
+pub(crate) fn name(host: &HostPart, port: u16) -> String {
+    match (host, port) {
+        (HostPart::Name(name), 22) => name.to_string(),
+        (HostPart::Address(address), 22) => address.to_string(),
+        (HostPart::Name(name), port) => format!("[{name}]:{port}"),
+        (HostPart::Address(address), port) => format!("[{address}]:{port}"),
+    }
+}
+
+fn is_of_kind(key: &[u8], kind: &str) -> bool {
+    let mut reader = crate::ssh::wire::Reader::new(key);
+    key.len() <= SSH_KEY_BYTES_MAX && reader.string() == Some(kind.as_bytes())
+}
+
+/// Whether a list of patterns, or a name's digest, is of this name. Who accepts a key by a
+/// pattern with a star has accepted it for many hosts: that counts for none.
+fn matches(patterns: &str, name: &str) -> bool {
+    if let Some(digest) = patterns.strip_prefix("|1|") {
+        return is_digest_of(digest, name).unwrap_or(false);
+    }
+    let mut all = patterns.split(',');
+    all.any(|pattern| pattern.eq_ignore_ascii_case(name))
+        && !patterns
+            .split(',')
+            .filter_map(|pattern| pattern.strip_prefix('!'))
+            .any(|pattern| pattern.eq_ignore_ascii_case(name) || pattern.contains(['*', '?']))
+}
+
+/// `SALT|DIGEST`: HMAC-SHA1 of the name under that salt, as ssh writes it with
+/// `HashKnownHosts`. It hides the name from readers, and holds nothing.
+fn is_digest_of(digest: &str, name: &str) -> Option<bool> {
+    let (salt, digest) = digest.split_once('|')?;
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &decoded(salt)?);
+    Some(hmac::sign(&key, name.as_bytes()).as_ref() == decoded(digest)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+    const OTHER: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIAIEKRI4GZBNyEDjKuY8NX5NxIxFPYLDLTEpWUjlvuHG";
+
+    fn found(text: &str, host: &str, port: u16) -> Vec<String> {
+        let keys = host_keys(text, &host.parse().unwrap(), port);
+        keys.iter().map(|key| crate::ssh::encoded(key)).collect()
+    }
+
+    #[test]
+    fn keys_are_those_of_the_very_host_and_port() {
+        let line = |patterns: &str, key: &str| format!("{patterns} ssh-ed25519 {key} comment\n");
+        // As `ssh-keygen -H` writes example.com.
+        let salt = crate::ssh::encoded(b"twenty bytes of salt");
+        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, b"twenty bytes of salt");
+        let digest = crate::ssh::encoded(hmac::sign(&key, b"example.com").as_ref());
+        let hashed = format!("|1|{salt}|{digest}");
+        for (text, host, port, count) in [
+            (line("example.com", ONE), "example.com", 22, 1),
+            (line("EXAMPLE.com", ONE), "example.com", 22, 1),
+            (line("a,example.com,b", ONE), "example.com", 22, 1),
+            (line("example.com", ONE), "other.example", 22, 0),
+            (line("example.com", ONE), "example.com", 2222, 0),
+            (line("[example.com]:2222", ONE), "example.com", 2222, 1),
+            (line("*.com", ONE), "example.com", 22, 0),
+            (line("*", ONE), "example.com", 22, 0),
+            (line("example.com,!example.com", ONE), "example.com", 22, 0),
+            (line(&hashed, ONE), "example.com", 22, 1),
+            (line(&hashed, ONE), "other.example", 22, 0),
+            (line("192.0.2.7", ONE), "192.0.2.7", 22, 1),
+            (
+                line("@cert-authority example.com", ONE),
+                "example.com",
+                22,
+                0,
+            ),
+            (
+                line("example.com", ONE) + &line("@revoked *", ONE),
+                "example.com",
+                22,
+                0,
+            ),
+            (
+                line("example.com", ONE) + &line("example.com", OTHER),
+                "example.com",
+                22,
+                2,
+            ),
+            (
+                line("example.com", ONE) + &line("example.com", ONE),
+                "example.com",
+                22,
+                1,
+            ),
+            (line("#example.com", ONE), "example.com", 22, 0),
+            (format!("example.com ssh-rsa {ONE}\n"), "example.com", 22, 0),
+            (
+                "example.com ssh-ed25519\nexample.com ssh-ed25519 ???\n".to_owned(),
+                "example.com",
+                22,
+                0,
+            ),
+        ] {
+            assert_eq!(found(&text, host, port).len(), count, "{text}");
+        }
+    }
+}

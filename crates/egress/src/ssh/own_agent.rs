@@ -1,0 +1,132 @@
+//! The person's own agent, which holds keys and signs (draft-ietf-sshm-ssh-agent).
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::ssh::wire::{Reader, Writer};
+
+const REQUEST_IDENTITIES: u8 = 11;
+const IDENTITIES_ANSWER: u8 = 12;
+const SIGN_REQUEST: u8 = 13;
+const SIGN_RESPONSE: u8 = 14;
+
+/// The longest answer, bytes: as OpenSSH's own.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// The most keys that an agent is taken to have.
+const IDENTITIES_MAX: usize = 1024;
+/// How long an agent may take: it may ask its person, or wait for a touch.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A key of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The public key, as it is sent.
+    pub key: Vec<u8>,
+}
+
+/// Why an agent does not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnAgentError {
+    /// The kernel's answer.
+    #[error("it does not answer: {0}")]
+    Kernel(#[from] io::Error),
+    /// It says something else.
+    #[error("it answers something else than an agent does")]
+    Form,
+    /// It does not sign.
+    #[error("it refuses to sign")]
+    Refused,
+}
+
+/// A connection to it.
+#[derive(Debug)]
+pub struct OwnAgent(UnixStream);
+
+impl OwnAgent {
+    /// Connects to the agent at this socket.
+    ///
+    /// # Errors
+    /// [`OwnAgentError::Kernel`].
+    pub fn connect(path: &Path) -> Result<Self, OwnAgentError> {
+        Self::of(UnixStream::connect(path)?)
+    }
+
+    /// The agent at the other end of a connection.
+    ///
+    /// # Errors
+    /// [`OwnAgentError::Kernel`].
+    pub fn from_connection(connection: OwnedFd) -> Result<Self, OwnAgentError> {
+        Self::of(connection.into())
+    }
+
+    fn of(stream: UnixStream) -> Result<Self, OwnAgentError> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self(stream))
+    }
+
+    /// The connection, for who signs.
+    #[must_use]
+    pub fn into_connection(self) -> OwnedFd {
+        self.0.into()
+    }
+
+    /// The keys that it has.
+    ///
+    /// # Errors
+    /// [`OwnAgentError`].
+    pub fn identities(&mut self) -> Result<Vec<Identity>, OwnAgentError> {
+        let answer = self.ask(&Writer::new().byte(REQUEST_IDENTITIES).done())?;
+        read_identities(&answer).ok_or(OwnAgentError::Form)
+    }
+
+    /// A signature of one of its keys, as it is sent.
+    pub(crate) fn sign(
+        &mut self,
+        key: &[u8],
+        data: &[u8],
+        flags: u32,
+    ) -> Result<Vec<u8>, OwnAgentError> {
+        let asked = Writer::new().byte(SIGN_REQUEST).string(key).string(data);
+        let answer = self.ask(&asked.number(flags).done())?;
+        let mut reader = Reader::new(&answer);
+        if reader.byte() != Some(SIGN_RESPONSE) {
+            return Err(OwnAgentError::Refused);
+        }
+        let signature = reader.string().ok_or(OwnAgentError::Form)?;
+        Ok(signature.to_vec())
+    }
+
+    fn ask(&mut self, message: &[u8]) -> Result<Vec<u8>, OwnAgentError> {
+        self.0.write_all(&Writer::new().string(message).done())?;
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length)?;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if length > ANSWER_BYTES_MAX {
+            return Err(OwnAgentError::Form);
+        }
+        let mut answer = vec![0; length];
+        self.0.read_exact(&mut answer)?;
+        Ok(answer)
+    }
+}
+
+fn read_identities(answer: &[u8]) -> Option<Vec<Identity>> {
+    let mut reader = Reader::new(answer);
+    if reader.byte()? != IDENTITIES_ANSWER {
+        return None;
+    }
+    let count = usize::try_from(reader.number()?).ok()?;
+    if count > IDENTITIES_MAX {
+        return None;
+    }
+    let mut found = Vec::new();
+    for _ in 0..count {
+        let (key, _comment) = (reader.string()?.to_vec(), reader.string()?);
+        found.push(Identity { key });
+    }
+    Some(found)
+}

@@ -1,0 +1,166 @@
+//! What ssh and git read inside where keys of SSH may be used, and the socket at which their
+//! agent is asked for.
+
+use std::fs::{DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use atoll_model::network::{
+    HostPart, SSH_AGENT, SSH_CONFIGURATION, SSH_DIRECTORY, SshGrant, SshKeys,
+};
+use atoll_model::{Boundary, Mode};
+use atoll_sandbox::SshHandover;
+
+use crate::PlaceError;
+use crate::place::state_error;
+
+/// The longest path of a socket, bytes (unix(7)), without the NUL after it.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The files of one run, which end with it.
+#[derive(Debug)]
+pub(crate) struct SshPlace {
+    directory: PathBuf,
+    listener: Option<OwnedFd>,
+}
+
+impl Drop for SshPlace {
+    fn drop(&mut self) {
+        // Else they go with the run: nothing of them is secret.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl SshPlace {
+    /// Makes them in a run's directory; none where no key may be used.
+    pub(crate) fn make(
+        run: &Path,
+        boundary: &Boundary,
+        signing: Option<&SshHandover>,
+    ) -> Result<Option<Self>, PlaceError> {
+        let network = &boundary.network;
+        let Some(signing) = signing.filter(|_| !network.ssh.is_empty() && !network.is_empty())
+        else {
+            return Ok(None);
+        };
+        let directory = run.join("ssh");
+        let error = state_error("making", &directory);
+        let made = || -> io::Result<(Self, PathBuf)> {
+            if directory.symlink_metadata().is_ok() {
+                std::fs::remove_dir_all(&directory)?;
+            }
+            DirBuilder::new().mode(0o755).create(&directory)?;
+            let real = directory.canonicalize()?;
+            let listener = None;
+            let directory = real.clone();
+            Ok((
+                Self {
+                    directory,
+                    listener,
+                },
+                real,
+            ))
+        };
+        let (mut place, directory) = made().map_err(error)?;
+        let shown = match boundary.mode {
+            Mode::Full => PathBuf::from(SSH_DIRECTORY),
+            Mode::Fence => directory.clone(),
+        };
+        if shown.join(SSH_AGENT).as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+            return Err(PlaceError::LongSocket(shown.join(SSH_AGENT)));
+        }
+        let files = files(&shown, &network.ssh, signing.keys());
+        for (name, text) in files {
+            let path = directory.join(name);
+            std::fs::write(&path, text).map_err(state_error("writing", &path))?;
+            allow(&path, 0o644).map_err(state_error("writing", &path))?;
+        }
+        let path = directory.join(SSH_AGENT);
+        place.listener = Some(listen(&directory).map_err(state_error("listening at", &path))?);
+        Ok(Some(place))
+    }
+
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where programs ask for an agent.
+    pub(crate) fn take_listener(&mut self) -> Option<OwnedFd> {
+        self.listener.take()
+    }
+}
+
+fn allow(path: &Path, mode: u32) -> io::Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+/// Listens in a directory, however long its path is. Whoever is inside may connect, whatever
+/// number they have there; nobody else can come to it.
+fn listen(directory: &Path) -> io::Result<OwnedFd> {
+    let open = File::open(directory)?;
+    let short = format!("/proc/self/fd/{}/{SSH_AGENT}", open.as_raw_fd());
+    let listener = UnixListener::bind(&short)?;
+    allow(&directory.join(SSH_AGENT), 0o666)?;
+    Ok(listener.into())
+}
+
+/// The files by name: the configuration, the hosts' keys, and the public keys.
+fn files(shown: &Path, grants: &[SshGrant], keys: &[SshKeys]) -> Vec<(String, String)> {
+    let at = |name: &str| {
+        // ssh_config(5): a percent sign begins a token.
+        let path = shown.join(name).display().to_string().replace('%', "%%");
+        format!("\"{path}\"")
+    };
+    let mut configuration = String::new();
+    let mut known = String::new();
+    let mut files = Vec::new();
+    for grant in grants {
+        let Some(its) = keys.iter().find(|one| one.name == grant.name) else {
+            continue;
+        };
+        let host = match &grant.host {
+            HostPart::Name(name) => name.to_string(),
+            HostPart::Address(address) => address.to_string(),
+        };
+        configuration.push_str(&format!("Host {host}\n    User {}\n", grant.user));
+        if grant.port != 22 {
+            configuration.push_str(&format!("    Port {}\n", grant.port));
+        }
+        for (number, key) in its.keys.iter().enumerate() {
+            let name = match number {
+                0 => format!("{}.pub", grant.name),
+                _ => format!("{}-{number}.pub", grant.name),
+            };
+            let line = format!("{} {} {}\n", key.kind, key.key, plain(&key.comment));
+            configuration.push_str(&format!("    IdentityFile {}\n", at(&name)));
+            files.push((name, line));
+        }
+        let listed = match grant.port {
+            22 => host,
+            port => format!("[{host}]:{port}"),
+        };
+        for key in &its.host_keys {
+            known.push_str(&format!("{listed} {} {}\n", key.kind, key.key));
+        }
+    }
+    configuration.push_str(&format!(
+        "Host *\n    IdentityAgent {}\n    IdentitiesOnly yes\n    ForwardAgent no\n    \
+         UserKnownHostsFile {}\n    GlobalKnownHostsFile /dev/null\n    \
+         StrictHostKeyChecking yes\n    UpdateHostKeys no\n    \
+         PreferredAuthentications publickey\n",
+        at(SSH_AGENT),
+        at("known_hosts"),
+    ));
+    files.push((SSH_CONFIGURATION.to_owned(), configuration));
+    files.push(("known_hosts".to_owned(), known));
+    files
+}
+
+/// A comment in one line.
+fn plain(text: &str) -> String {
+    text.chars().filter(|one| !one.is_control()).collect()
+}

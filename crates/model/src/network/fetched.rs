@@ -1,0 +1,134 @@
+//! Credentials that are fetched outside, once a request that needs them was allowed and
+//! recorded.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CREDENTIAL_BYTES_MAX, CredentialName};
+
+/// How long a command may take by default.
+pub const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
+/// The longest that one may be allowed to take.
+pub const COMMAND_PATIENCE_MAX: Duration = Duration::from_secs(300);
+/// The most of what a command writes that is read, bytes, of either output.
+pub const COMMAND_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// What of a shape is a letter or digit that nobody can guess.
+pub const SHAPE_HOLE: char = '*';
+/// So many of them are the least of a shape: 71 bits.
+const HOLES_MIN: usize = 12;
+/// The shortest shape, bytes, as of any credential.
+const SHAPE_BYTES_MIN: usize = 16;
+
+/// A credential whose value is not there when a run starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fetched {
+    /// Which.
+    pub name: CredentialName,
+    /// How it is got.
+    pub by: Fetch,
+}
+
+/// How a value is got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Fetch {
+    /// By a command of the person's, which the recording side runs.
+    Command {
+        /// How long it may take, seconds.
+        patience_s: u64,
+    },
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum CommandEnd {
+    /// With this status.
+    Exited(u8),
+    /// By this signal.
+    Signalled(u8),
+    /// It took longer than it may, and was ended.
+    Late,
+    /// It could not be started: the kernel's error, by number; 0 where there is none.
+    Unstarted(i32),
+}
+
+/// What stands inside for a value that is not known yet, as `ghp_************`: printable
+/// ASCII in which [`SHAPE_HOLE`] is a letter or digit at random.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// This text.
+    Text(String),
+    /// A JSON Web Token (RFC 7519), which programs take apart.
+    WebToken,
+}
+
+/// Why a text is no shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a shape is \"jwt\", or 16 bytes or more of letters, digits and `-._~:` with * twelve times or more, where letters and digits are random"
+)]
+pub struct InvalidShape;
+
+impl Shape {
+    /// Of a value about which nothing is known.
+    #[must_use]
+    pub fn opaque() -> Self {
+        Self::Text("*".repeat(40))
+    }
+}
+
+impl std::str::FromStr for Shape {
+    type Err = InvalidShape;
+
+    fn from_str(text: &str) -> Result<Self, InvalidShape> {
+        if text == "jwt" {
+            return Ok(Self::WebToken);
+        }
+        let is_of_shape =
+            |letter: char| letter.is_ascii_alphanumeric() || "-._~:*".contains(letter);
+        let is_shape = (SHAPE_BYTES_MIN..=CREDENTIAL_BYTES_MAX).contains(&text.len())
+            && text.chars().all(is_of_shape)
+            && text.matches(SHAPE_HOLE).count() >= HOLES_MIN;
+        is_shape
+            .then(|| Self::Text(text.to_owned()))
+            .ok_or(InvalidShape)
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(text) => to.write_str(text),
+            Self::WebToken => to.write_str("jwt"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_has_room_for_what_nobody_can_guess() {
+        for (text, is_shape) in [
+            ("jwt", true),
+            ("ghs_************", true),
+            ("ghs_***********-", false),
+            ("************", false),
+            ("sk-ant-oat01-********-********", true),
+            ("ghs_\"************", false),
+            ("ghs_ ************", false),
+            ("", false),
+        ] {
+            let shape = text.parse::<Shape>();
+            assert_eq!(shape.is_ok(), is_shape, "{text}");
+            assert!(shape.is_err() || shape.unwrap().to_string() == text);
+        }
+        assert!(Shape::opaque().to_string().parse::<Shape>().is_ok());
+        assert!("*".repeat(9000).parse::<Shape>().is_err());
+    }
+}

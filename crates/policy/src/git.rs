@@ -1,0 +1,163 @@
+//! What git is told of a boundary, in its environment (git-config(1), `GIT_CONFIG_COUNT`):
+//! where it finds the password of a host, and which remotes are asked by HTTPS instead of SSH.
+//! Convenience for programs, never what holds one.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use atoll_model::network::{
+    Destination, HostName, HostPattern, Place, Ports, SSH_DIRECTORY, Scheme,
+};
+
+use crate::credential::Credential;
+use crate::document::{Complaint, Document, Section};
+use crate::origin::Sourced;
+use crate::rules::Rules;
+
+const COUNT: &str = "GIT_CONFIG_COUNT";
+
+/// The user that git names to a host which takes any (GitHub, GitLab and others go by the
+/// password alone).
+const ANY_USER: &str = "git";
+
+/// Reads `[git]`: the hosts whose remotes over SSH are asked by HTTPS.
+pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<HostName>> {
+    let Some(mut section) = document.section(top, "git", "git") else {
+        return Vec::new();
+    };
+    let hosts = document.list(&mut section, "https-for-ssh", |text| {
+        HostName::parse(text).map_err(|error| {
+            Complaint::new(
+                format!("{text:?} is no host: {error}"),
+                "name it as the remotes do, as \"github.com\"",
+            )
+        })
+    });
+    document.end(section, &["https-for-ssh"]);
+    hosts.map(|list| list.value).unwrap_or_default()
+}
+
+/// Adds to a program's variables what git is to know, behind what is there already.
+pub(crate) fn tell(
+    rules: &Rules,
+    variables: &mut BTreeMap<OsString, OsString>,
+    is_denied: &dyn Fn(&OsStr) -> bool,
+) {
+    let has = |one: &&Credential| {
+        let mut its = one.variables.iter();
+        its.any(|(_, name)| variables.contains_key(OsStr::new(name)))
+    };
+    let entries: Vec<(String, String)> = rules
+        .credentials()
+        .filter(has)
+        .flat_map(passwords)
+        .chain(rules.git.iter().flat_map(|host| by_https(&host.value)))
+        .chain(signing(rules))
+        .collect();
+    if entries.is_empty() || is_denied(OsStr::new(COUNT)) {
+        return;
+    }
+    let there = match variables.get(OsStr::new(COUNT)) {
+        None => Some(0),
+        Some(count) => count.to_str().and_then(|count| count.parse::<usize>().ok()),
+    };
+    // What is no number git refuses by itself.
+    let Some(there) = there else { return };
+    for (at, (key, value)) in entries.iter().enumerate() {
+        let at = there.saturating_add(at);
+        variables.insert(format!("GIT_CONFIG_KEY_{at}").into(), key.into());
+        variables.insert(format!("GIT_CONFIG_VALUE_{at}").into(), value.into());
+    }
+    let count = there.saturating_add(entries.len());
+    variables.insert(COUNT.into(), count.to_string().into());
+}
+
+/// How git finds what stands for a password: no other helper is asked for that host, and
+/// this one reads the variable.
+fn passwords(credential: &Credential) -> Vec<(String, String)> {
+    let (Place::Basic(user), [(_, variable)]) =
+        (&credential.binding.place, &credential.variables[..])
+    else {
+        return Vec::new();
+    };
+    let scheme = credential.binding.requests.scheme.unwrap_or(Scheme::Https);
+    let given = format!("printf 'password=%s\\n' \"${variable}\"");
+    let mut entries = Vec::new();
+    for url in credential.binding.to.iter().flat_map(|to| urls(scheme, to)) {
+        let key = |name: &str| format!("credential.{url}.{name}");
+        let given = match user.as_str() {
+            "*" => {
+                // A user in the URL goes before this one.
+                entries.push((key("username"), ANY_USER.to_owned()));
+                given.clone()
+            }
+            user => format!("printf 'username=%s\\n' {}; {given}", shell_word(user)),
+        };
+        entries.push((key("helper"), String::new()));
+        let helper = format!("!f() {{ if test \"$1\" = get; then {given}; fi; }}; f");
+        entries.push((key("helper"), helper));
+    }
+    entries
+}
+
+/// The URLs that a destination is, as git compares them.
+fn urls(scheme: Scheme, to: &Destination) -> Vec<String> {
+    let host = match &to.host {
+        HostPattern::Exact(_) | HostPattern::Beneath(_) | HostPattern::Block(_) => &to.host,
+        HostPattern::Any => return Vec::new(),
+    };
+    let of = |ports: Ports| Destination {
+        host: host.clone(),
+        ports,
+    };
+    let usual = Ports::of(scheme);
+    let Ports::Listed(listed) = &to.ports else {
+        return Vec::new();
+    };
+    let single = listed.iter().filter(|(first, last)| first == last);
+    single
+        .map(|port| Ports::Listed(vec![*port]))
+        .map(|ports| match ports == usual {
+            true => format!("{scheme}://{}", bare(&of(ports))),
+            false => format!("{scheme}://{}", of(ports)),
+        })
+        .collect()
+}
+
+/// A destination without its port.
+fn bare(to: &Destination) -> String {
+    let text = to.to_string();
+    let host = text
+        .rsplit_once(':')
+        .map_or(text.as_str(), |(host, _)| host);
+    host.to_owned()
+}
+
+/// With which key commits are signed, when they are: the first that may.
+fn signing(rules: &Rules) -> Vec<(String, String)> {
+    let may = |one: &&crate::SshRule| one.grant.signs_commits;
+    let entries = rules.ssh().find(may).map(|one| {
+        let key = format!("{SSH_DIRECTORY}/{}.pub", one.grant.name);
+        [("gpg.format", "ssh".to_owned()), ("user.signingkey", key)]
+    });
+    let entries = entries.into_iter().flatten();
+    entries
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+/// The remotes over SSH of a host, by HTTPS.
+fn by_https(host: &HostName) -> Vec<(String, String)> {
+    let key = format!("url.https://{host}/.insteadOf");
+    let forms = [
+        format!("git@{host}:"),
+        format!("ssh://git@{host}/"),
+        format!("ssh://git@{host}:22/"),
+    ];
+    forms.into_iter().map(|form| (key.clone(), form)).collect()
+}
+
+/// A text as one word of a shell.
+fn shell_word(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

@@ -1,0 +1,131 @@
+//! Rules for repositories of git by name: `{ preset = "git-push", repositories = [...] }`.
+
+use std::ops::Range;
+
+use atoll_model::network::{Conditions, Destination, Meant, PathPattern, Ports, Scheme, Way};
+
+use crate::document::{Complaint, Document, Section};
+use crate::network::rule::{Effect, parse_destination, texts};
+use crate::settings::among;
+
+/// How a repository is written, for those who wrote it otherwise.
+const FORM: &str = "as a host and a path, as in its URL: \"github.com/owner/name\"";
+
+/// What may be done with the repositories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Read,
+    Push,
+}
+
+impl Use {
+    /// The services that git asks for then (gitprotocol-http(5)).
+    fn services(self) -> &'static [&'static str] {
+        match self {
+            Self::Read => &["git-upload-pack"],
+            Self::Push => &["git-upload-pack", "git-receive-pack"],
+        }
+    }
+}
+
+/// One repository: where it is, and its path there without `.git`.
+#[derive(Clone, Debug)]
+struct Repository {
+    to: Destination,
+    path: String,
+}
+
+/// Reads a table that names a preset and repositories, as the rules for each of them.
+pub(crate) fn read(
+    document: &mut Document,
+    mut section: Section<'_>,
+    at: &Range<usize>,
+    effect: Effect,
+) -> Vec<Meant> {
+    let before = document.problem_count();
+    let usage = document.text(&mut section, "preset", parse_use);
+    let repositories = texts(document, &mut section, "repositories", at, parse_repository);
+    document.end(section, &["preset", "repositories"]);
+    if effect == Effect::Deny {
+        let hint = "deny its URL, as \"https://github.com/owner/name/**\"".to_owned();
+        document.report(at, "a preset only allows".to_owned(), Some(hint));
+    }
+    if repositories.is_none() && document.problem_count() == before {
+        let what = "a preset in a rule needs `repositories`: those that it is for".to_owned();
+        let hint = "without them it stands in the list: presets = [\"git-read\"]".to_owned();
+        document.report(at, what, Some(hint));
+    }
+    let (Some(usage), Some(repositories)) = (usage, repositories) else {
+        return Vec::new();
+    };
+    if document.problem_count() > before {
+        return Vec::new();
+    }
+    let rules = repositories.iter().map(|one| one.rules(usage.value));
+    match rules.collect::<Option<Vec<_>>>() {
+        Some(rules) => rules.into_iter().flatten().collect(),
+        None => {
+            let what = "a repository's path is none of a URL".to_owned();
+            document.report(at, what, Some(FORM.to_owned()));
+            Vec::new()
+        }
+    }
+}
+
+fn parse_use(text: &str) -> Result<Use, Complaint> {
+    match text {
+        "git-read" => Ok(Use::Read),
+        "git-push" => Ok(Use::Push),
+        _ => Err(among(text, &["git-read", "git-push"])),
+    }
+}
+
+fn parse_repository(text: &str) -> Result<Repository, Complaint> {
+    let wrong = || Complaint::new(format!("{text:?} is no repository"), FORM);
+    let (host, path) = text.split_once('/').ok_or_else(wrong)?;
+    let path = path.strip_suffix(".git").unwrap_or(path);
+    // Neither all repositories of somebody nor a query: each is named.
+    if path.is_empty() || path.ends_with('/') || path.contains(['*', '?', '#']) {
+        return Err(wrong());
+    }
+    let mut to = parse_destination(host)?;
+    if to.ports == Ports::Web {
+        to.ports = Ports::of(Scheme::Https);
+    }
+    Ok(Repository {
+        to,
+        path: path.to_owned(),
+    })
+}
+
+impl Repository {
+    /// What git asks for: which references there are, then what it fetches or pushes. With
+    /// `.git` at the end of its name or without.
+    fn rules(&self, usage: Use) -> Option<[Meant; 2]> {
+        let (mut asked, mut sent) = (Vec::new(), Vec::new());
+        for name in [format!("/{}", self.path), format!("/{}.git", self.path)] {
+            for service in usage.services() {
+                asked.push(path(format!("{name}/info/refs?service={service}"))?);
+                sent.push(path(format!("{name}/{service}"))?);
+            }
+        }
+        Some([self.rule("GET", asked), self.rule("POST", sent)])
+    }
+
+    fn rule(&self, method: &str, paths: Vec<PathPattern>) -> Meant {
+        Meant {
+            way: Way::Usual,
+            requests: Conditions {
+                scheme: Some(Scheme::Https),
+                methods: vec![method.to_owned()],
+                paths,
+                packages: None,
+            },
+            ..Meant::from(self.to.clone())
+        }
+    }
+}
+
+fn path(text: String) -> Option<PathPattern> {
+    PathPattern::try_from(text).ok()
+}

@@ -1,0 +1,272 @@
+//! Commands that print a credential, run outside as the person whose they are when a request
+//! needs it.
+//!
+//! What they print goes by a pipe to the process that carries connections, and through
+//! nobody else: the side that starts programs never has it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use atoll_model::network::{CommandEnd, CredentialName};
+use atoll_sys::{descriptor, process};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// How soon after another start a command of the same credential begins. Who carries waits
+/// longer than that by itself.
+const PAUSE: Duration = Duration::from_millis(200);
+
+const SIGKILL: i32 = 9;
+
+/// What plugins of Kubernetes' clients are told of who asks them
+/// (client.authentication.k8s.io/v1, `ExecCredential`).
+const EXEC_INFO: (&str, &str) = (
+    "KUBERNETES_EXEC_INFO",
+    r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}"#,
+);
+
+/// A command that prints a credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CredentialCommand {
+    /// The program, absolute.
+    pub program: PathBuf,
+    /// What it is given.
+    pub arguments: Vec<String>,
+    /// How long it may take.
+    pub patience: Duration,
+}
+
+/// Those that run.
+#[derive(Debug, Default)]
+pub(crate) struct Commands {
+    running: Vec<Running>,
+    begun: Vec<(CredentialName, Instant)>,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: u64,
+    credential: CredentialName,
+    child: Child,
+    /// Becomes readable when it has ended.
+    ends: OwnedFd,
+    until: Instant,
+    is_late: bool,
+}
+
+impl Running {
+    /// Ends it with all that it has started in its group.
+    fn kill(&mut self) {
+        // It is not waited for yet, so that its number is nobody else's.
+        let _ = process::signal_group(self.child.id(), SIGKILL);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Commands {
+    /// Starts one. Where its output and its error output are read.
+    pub(crate) fn begin(
+        &mut self,
+        id: u64,
+        credential: &CredentialName,
+        command: &CredentialCommand,
+    ) -> Result<[OwnedFd; 2], CommandEnd> {
+        let now = Instant::now();
+        self.running.retain(|one| one.credential != *credential);
+        self.begun.retain(|(_, at)| now < *at + PAUSE);
+        if self.begun.iter().any(|(name, _)| name == credential) {
+            return Err(unstarted(&io::ErrorKind::WouldBlock.into()));
+        }
+        self.begun.push((credential.clone(), now));
+        let (child, ends, outputs) = start(command).map_err(|error| unstarted(&error))?;
+        self.running.push(Running {
+            id,
+            credential: credential.clone(),
+            child,
+            ends,
+            until: now + command.patience,
+            is_late: false,
+        });
+        Ok(outputs)
+    }
+
+    /// What becomes readable when there is something to do.
+    pub(crate) fn waits_on(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.running.iter().map(|one| one.ends.as_fd())
+    }
+
+    /// When there is something to do at the latest.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let waited = self.running.iter().filter(|one| !one.is_late);
+        waited.map(|one| one.until).min()
+    }
+
+    /// Ends those that take too long. Which have ended, and how.
+    pub(crate) fn ended(&mut self) -> Vec<(u64, CommandEnd)> {
+        let now = Instant::now();
+        let mut ended = Vec::new();
+        self.running.retain_mut(|one| {
+            if !one.is_late && one.until <= now {
+                one.is_late = true;
+                one.kill();
+            }
+            let end = match one.child.try_wait() {
+                Ok(None) => return true,
+                Ok(Some(_)) if one.is_late => CommandEnd::Late,
+                Ok(Some(status)) => end_of(status),
+                Err(error) => unstarted(&error),
+            };
+            ended.push((one.id, end));
+            false
+        });
+        ended
+    }
+}
+
+fn unstarted(error: &io::Error) -> CommandEnd {
+    CommandEnd::Unstarted(error.raw_os_error().unwrap_or_default())
+}
+
+fn end_of(status: ExitStatus) -> CommandEnd {
+    let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
+    match (status.code(), status.signal()) {
+        (Some(code), _) => CommandEnd::Exited(byte(code)),
+        (None, signal) => CommandEnd::Signalled(byte(signal.unwrap_or_default())),
+    }
+}
+
+/// Starts a command in a group of its own, where nothing of a sandbox or workspace is: with
+/// the environment of the person, of which the credentials were taken before.
+fn start(command: &CredentialCommand) -> io::Result<(Child, OwnedFd, [OwnedFd; 2])> {
+    let (output, to_output) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (errors, to_errors) = pipe_with(PipeFlags::CLOEXEC)?;
+    for read in [&output, &errors] {
+        descriptor::never_block(read.as_fd())?;
+    }
+    let mut child = std::process::Command::new(&command.program)
+        .args(&command.arguments)
+        .env(EXEC_INFO.0, EXEC_INFO.1)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(to_output)
+        .stderr(to_errors)
+        .process_group(0)
+        .spawn()?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let opened = pid
+        .ok_or(io::ErrorKind::NotFound.into())
+        .and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?));
+    match opened {
+        Ok(ends) => Ok((child, ends, [output, errors])),
+        Err(error) => {
+            let _ = process::signal_group(child.id(), SIGKILL);
+            let _ = child.wait();
+            Err(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn shell(script: &str, patience: Duration) -> CredentialCommand {
+        CredentialCommand {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".to_owned(), script.to_owned()],
+            patience,
+        }
+    }
+
+    fn name() -> CredentialName {
+        "one".parse().unwrap()
+    }
+
+    /// How one ends.
+    fn ended(commands: &mut Commands) -> (u64, CommandEnd) {
+        for _ in 0..3000 {
+            if let Some(ended) = commands.ended().pop() {
+                return ended;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it does not end");
+    }
+
+    /// All that is written there, to its end.
+    fn all(from: &OwnedFd) -> String {
+        let mut file = std::fs::File::from(from.try_clone().unwrap());
+        let (mut text, mut block) = (Vec::new(), [0; 4096]);
+        loop {
+            match file.read(&mut block) {
+                Ok(0) => return String::from_utf8(text).unwrap(),
+                Ok(got) => text.extend_from_slice(&block[..got]),
+                // What is ended takes a moment to be gone.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_runs_alone_where_nothing_is_its_callers() {
+        let script = "pwd; readlink /proc/self/fd/0; ls /proc/self/fd | tr '\\n' ' '; \
+                      echo $KUBERNETES_EXEC_INFO; echo said >&2; exit 7";
+        let mut commands = Commands::default();
+        let command = shell(script, Duration::from_secs(60));
+        let [output, errors] = commands.begin(3, &name(), &command).unwrap();
+        assert_eq!(ended(&mut commands), (3, CommandEnd::Exited(7)));
+        let said = all(&output);
+        assert!(said.starts_with("/\n/dev/null\n0 1 "), "{said}");
+        assert!(said.contains("ExecCredential"), "{said}");
+        assert_eq!(all(&errors), "said\n");
+        assert!(commands.due().is_none() && commands.waits_on().next().is_none());
+    }
+
+    #[test]
+    fn one_that_takes_too_long_ends_with_all_that_it_has_started() {
+        let mut commands = Commands::default();
+        let command = shell("sleep 600 & echo $!; sleep 600", Duration::from_millis(300));
+        let [output, _errors] = commands.begin(1, &name(), &command).unwrap();
+        assert!(commands.due().is_some());
+        assert_eq!(ended(&mut commands), (1, CommandEnd::Late));
+        // The pipe has no other end any more.
+        let started = all(&output);
+        assert!(started.trim().parse::<u32>().is_ok(), "{started}");
+        let missing = CredentialCommand {
+            program: "/nowhere/at-all".into(),
+            ..command
+        };
+        std::thread::sleep(PAUSE);
+        let end = commands.begin(2, &name(), &missing).unwrap_err();
+        assert_eq!(end, CommandEnd::Unstarted(2));
+        // Nor is it started again at once, whoever asks.
+        let end = commands.begin(3, &name(), &missing).unwrap_err();
+        assert_eq!(end, CommandEnd::Unstarted(0));
+    }
+
+    #[test]
+    fn what_still_runs_ends_with_the_run() {
+        let mut commands = Commands::default();
+        let command = shell("sleep 600", Duration::from_secs(600));
+        let [output, _errors] = commands.begin(1, &name(), &command).unwrap();
+        drop(commands);
+        assert_eq!(all(&output), "");
+    }
+}

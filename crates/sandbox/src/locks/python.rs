@@ -1,0 +1,104 @@
+//! Lock files of Python: requirements of pip, `uv.lock`, `poetry.lock`.
+
+use atoll_model::network::Lock;
+use serde::Deserialize;
+
+use super::{toml_of, unknown_version};
+
+/// The form of `uv.lock` that there is.
+const UV_VERSION: i64 = 1;
+/// What stands for PyPI.
+const SOURCES: [&str; 2] = ["https://pypi.org/simple", "https://pypi.org/simple/"];
+
+/// Takes up the lines that are one exact release: `name==version`, perhaps with `[extras]`,
+/// a marker after `;` and hashes. What any other line means is none: options, other files,
+/// ranges, `===`, `==1.*`, URLs.
+pub(super) fn read_requirements(text: &str, lock: &mut Lock) {
+    // A `\` at the end of a line goes on in the next.
+    let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
+    for line in joined.lines() {
+        if let Some((name, version)) = exact(line) {
+            lock.add(name, version);
+        }
+    }
+}
+
+fn exact(line: &str) -> Option<(&str, &str)> {
+    let line = match line.trim_start().starts_with('#') {
+        true => "",
+        false => line.split(" #").next().unwrap_or_default(),
+    };
+    let (line, _) = line.split_once(';').unwrap_or((line, ""));
+    let (line, _) = line.split_once(" --hash=").unwrap_or((line, ""));
+    let (name, version) = line.split_once("==")?;
+    let name = match name.trim().split_once('[') {
+        Some((name, extras)) => {
+            let extras = extras.strip_suffix(']')?;
+            let is_extra = |byte: u8| byte.is_ascii_alphanumeric() || b"-_., ".contains(&byte);
+            extras.bytes().all(is_extra).then(|| name.trim_end())?
+        }
+        None => name.trim(),
+    };
+    Some((name, version.trim()))
+}
+
+/// What `uv.lock` has; what is not needed is passed over.
+#[derive(Deserialize)]
+struct UvFile {
+    version: i64,
+    #[serde(default)]
+    package: Vec<UvPackage>,
+}
+
+#[derive(Deserialize)]
+struct UvPackage {
+    name: String,
+    /// None of what is a part of the project itself.
+    version: Option<String>,
+    source: UvSource,
+}
+
+#[derive(Deserialize)]
+struct UvSource {
+    /// None where it comes from git, a URL or a directory.
+    registry: Option<String>,
+}
+
+/// Takes up what it names of PyPI.
+pub(super) fn read_uv(text: &str, lock: &mut Lock) -> Result<(), String> {
+    let file: UvFile = toml_of(text)?;
+    if file.version != UV_VERSION {
+        return Err(unknown_version(file.version));
+    }
+    for package in &file.package {
+        let registry = package.source.registry.as_deref().unwrap_or_default();
+        if let (true, Some(version)) = (SOURCES.contains(&registry), &package.version) {
+            lock.add(&package.name, version);
+        }
+    }
+    Ok(())
+}
+
+/// What `poetry.lock` has; what is not needed is passed over.
+#[derive(Deserialize)]
+struct PoetryFile {
+    #[serde(default)]
+    package: Vec<PoetryPackage>,
+}
+
+#[derive(Deserialize)]
+struct PoetryPackage {
+    name: String,
+    version: String,
+    /// Where it does not come from PyPI.
+    source: Option<serde::de::IgnoredAny>,
+}
+
+/// Takes up what it names of PyPI.
+pub(super) fn read_poetry(text: &str, lock: &mut Lock) -> Result<(), String> {
+    let file: PoetryFile = toml_of(text)?;
+    for package in file.package.iter().filter(|one| one.source.is_none()) {
+        lock.add(&package.name, &package.version);
+    }
+    Ok(())
+}

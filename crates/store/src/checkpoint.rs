@@ -1,0 +1,219 @@
+//! Signed checkpoints of the ledger: its size and root, signed by the deployment's key, made
+//! at the end of a run. What was made before is looked at first: a ledger that no longer is
+//! what was signed gets no further one, so that the evidence stays.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::io::Read;
+use zeroize::Zeroizing;
+
+use crate::hash::hex;
+use crate::head::{FoundHead, Head};
+use crate::journal::Journal;
+use crate::note::{CHECKPOINT_BYTES_MAX, SigningKey};
+use crate::private::{PrivateDirectory, replace_file};
+use crate::state::{LEDGER, LEDGER_KEY};
+use crate::walk::Walk;
+use crate::{Checkpoint, FileFault, LedgerError, NoteFault, PrivateFault, StateDir, VerifierKey};
+
+/// The newest checkpoint, in the ledger's directory.
+pub(crate) const CHECKPOINT: &str = "checkpoint";
+/// What is kept of the tree, so that the next checkpoint has not to read all events.
+const FRONTIER: &str = "frontier";
+/// The key, in its own directory.
+const KEY: &str = "key";
+const KEY_BYTES_MAX: u64 = 1 << 10;
+const SEED_BYTES: usize = 32;
+/// Tells one ledger from another, bytes of randomness.
+const NAME_BYTES: usize = 16;
+const NAME_PREFIX: &str = "atoll-ledger/";
+
+/// There is no checkpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum SigningError {
+    /// The file that holds the key cannot be used.
+    #[error("the ledger's key: {0}")]
+    Private(#[from] PrivateFault),
+    /// What is there is no key.
+    #[error("the ledger's key in {} cannot be used: {why}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: NoteFault,
+    },
+    /// The kernel gave no random bytes.
+    #[error("no key can be made: the kernel gives no random bytes")]
+    NoRandom,
+    /// The kernel refused a file operation.
+    #[error(transparent)]
+    File(#[from] FileFault),
+    /// The ledger could not be read.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// There is nothing to sign.
+    #[error("the ledger has no events yet")]
+    Empty,
+    /// The ledger is not what was signed before, or not whole.
+    #[error("no checkpoint is made, since the ledger is damaged: {0}")]
+    Unfit(String),
+}
+
+/// The key of the state directory that checks checkpoints; nothing where none was made yet.
+pub(crate) fn read_key(state: &StateDir) -> Result<Option<VerifierKey>, SigningError> {
+    let Some(directory) = PrivateDirectory::of_state(state, LEDGER_KEY, false)? else {
+        return Ok(None);
+    };
+    Ok(found_key(&directory)?.map(|key| key.verifier().clone()))
+}
+
+/// The same, made where there is none.
+pub(crate) fn open_key(state: &StateDir) -> Result<VerifierKey, SigningError> {
+    if let Some(found) = read_key(state)? {
+        return Ok(found);
+    }
+    let directory = key_directory(state)?;
+    let _lock = directory.lock()?;
+    Ok(own_key(&directory)?.verifier().clone())
+}
+
+fn key_directory(state: &StateDir) -> Result<PrivateDirectory, SigningError> {
+    PrivateDirectory::of_state(state, LEDGER_KEY, true)?.ok_or(SigningError::NoRandom)
+}
+
+fn found_key(directory: &PrivateDirectory) -> Result<Option<SigningKey>, SigningError> {
+    let Some(bytes) = directory.read(KEY, KEY_BYTES_MAX)? else {
+        return Ok(None);
+    };
+    let bytes = Zeroizing::new(bytes);
+    let unusable = |why| SigningError::Key {
+        path: directory.path().join(KEY),
+        why,
+    };
+    let line = std::str::from_utf8(&bytes).map_err(|_| unusable(NoteFault::NoKey("no text")))?;
+    SigningKey::parse(line).map(Some).map_err(unusable)
+}
+
+/// The key, made where there is none. The caller holds the directory's lock.
+fn own_key(directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
+    if let Some(found) = found_key(directory)? {
+        return Ok(found);
+    }
+    let mut seed = Zeroizing::new([0_u8; SEED_BYTES]);
+    let mut name = [0_u8; NAME_BYTES];
+    let filled = aws_lc_rs::rand::fill(&mut *seed).and_then(|()| aws_lc_rs::rand::fill(&mut name));
+    filled.map_err(|_| SigningError::NoRandom)?;
+    let name = format!("{NAME_PREFIX}{}", hex(&name));
+    let key = SigningKey::of(&name, &*seed).map_err(|why| SigningError::Key {
+        path: directory.path().join(KEY),
+        why,
+    })?;
+    directory.replace(KEY, key.kept(&*seed).as_bytes())?;
+    Ok(key)
+}
+
+/// The signed note of the newest checkpoint; nothing where there is none.
+pub(crate) fn read_note(directory: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, FileFault> {
+    let path = path.join(CHECKPOINT);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = match rustix::fs::openat(directory, CHECKPOINT, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened.map_err(FileFault::on("open", &path))?,
+    };
+    let facts = rustix::fs::fstat(&file).map_err(FileFault::on("examine", &path))?;
+    let mut bytes = Vec::new();
+    if FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile {
+        // One byte more than one has, so that a longer file is not taken for one.
+        let mut limited = std::fs::File::from(file).take(CHECKPOINT_BYTES_MAX as u64 + 1);
+        let read = limited.read_to_end(&mut bytes);
+        read.map_err(FileFault::on("read", &path))?;
+    }
+    Ok(Some(bytes))
+}
+
+/// The newest checkpoint, where this key has signed it.
+pub(crate) fn newest(
+    state: &StateDir,
+    key: &VerifierKey,
+) -> Result<Option<Checkpoint>, SigningError> {
+    let directory = state.subdirectory(LEDGER, false)?;
+    let unfit = |why| SigningError::Unfit(format!("its checkpoint cannot be relied on: {why}"));
+    match read_note(&directory, &state.path().join(LEDGER))? {
+        Some(bytes) => open_note(&bytes, key).map(Some).map_err(unfit),
+        None => Ok(None),
+    }
+}
+
+/// Opens a signed note that was read from a file.
+pub(crate) fn open_note(bytes: &[u8], key: &VerifierKey) -> Result<Checkpoint, NoteFault> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| NoteFault::NoCheckpoint("it is not UTF-8"))?;
+    Checkpoint::open(text, key)
+}
+
+/// Signs what is on disk of the ledger, and puts that in the place of the newest checkpoint.
+/// The append lock is not held: appends go on.
+pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, SigningError> {
+    let keys = key_directory(state)?;
+    let _lock = keys.lock()?;
+    let key = own_key(&keys)?;
+    let (directory, path) = (journal.directory(), journal.path());
+    let unfit = |what: String| SigningError::Unfit(what);
+    let last = match read_note(directory, path)? {
+        Some(bytes) => Some(
+            open_note(&bytes, key.verifier())
+                .map_err(|why| unfit(format!("its checkpoint cannot be relied on: {why}")))?,
+        ),
+        None => None,
+    };
+    let head = match Head::read(directory, path)? {
+        FoundHead::Sound(head) => head,
+        FoundHead::Missing => return Err(SigningError::Empty),
+        FoundHead::Garbled => return Err(unfit("its head is garbled".to_owned())),
+    };
+    match last {
+        None if head.size == 0 => return Err(SigningError::Empty),
+        Some(last) if last.size() == head.size => return Ok(last),
+        Some(last) if last.size() > head.size => {
+            // After a loss of power the head can be behind what was signed; or the end was
+            // cut off, and the head with it. Only reading all of it tells.
+            Walk::default().on_to(state, Some(&last), None)?;
+            return Ok(last);
+        }
+        Some(_) | None => {}
+    }
+    let walk = walk_to(state, directory, path, last.as_ref(), &head)?;
+    let made = key.sign(head.size, walk.root());
+    let text = made.text().as_bytes();
+    replace_file(directory, path, CHECKPOINT, text)?;
+    // Only after the checkpoint, since it is compared with it. Without it the next one is
+    // made from all events.
+    let _ = walk.keep(directory, FRONTIER);
+    Ok(made)
+}
+
+/// The tree as far as it was signed, and then as far as the head says that it is on disk; on
+/// from what is kept of it where that leads to the root that was signed last.
+fn walk_to(
+    state: &StateDir,
+    directory: &OwnedFd,
+    path: &Path,
+    last: Option<&Checkpoint>,
+    head: &Head,
+) -> Result<Walk, SigningError> {
+    let kept = match last {
+        Some(last) => {
+            Walk::read(directory, path, FRONTIER)?.filter(|kept| kept.size() <= last.size())
+        }
+        None => None,
+    };
+    if let Some(kept) = kept
+        && let Ok(walk) = kept.on_to(state, last, Some(head))
+    {
+        return Ok(walk);
+    }
+    Walk::default().on_to(state, last, Some(head))
+}
