@@ -204,7 +204,8 @@ fn tells_the_story(world: &World, outcome: &Outcome) {
         "the placeholder of credential openai is in its query",
         "the placeholder of credential openai is in its path",
         "the placeholder of credential openai is in its name",
-        "the placeholder of credential openai is in a request that it is not for",
+        "the placeholder of credential openai is in a request to another host than it is for",
+        "the placeholder of credential openai is in its body",
         "its TLS names api.openai.com",
         "reaching other.example: no rule allows it",
     ] {

@@ -282,11 +282,6 @@ const BODIES: &[(&str, &str, bool)] = &[
         "-H 'Content-Encoding: gzip' --data-binary @long.gz",
         false,
     ),
-    (
-        "authorized",
-        "-H \"Authorization: Bearer $TOKEN\" -d \"$KEY\"",
-        true,
-    ),
 ];
 
 /// The files that are sent: the long ones have it across the borders of what is read at once.
@@ -299,12 +294,9 @@ fn a_placeholder_in_a_body_is_refused_and_reaches_nobody() {
     let Some(world) = world(name, HEADER) else {
         return;
     };
-    let mut script = FILES.to_owned() + "TOKEN=$GITHUB_TOKEN; ";
+    let mut script = FILES.to_owned();
     for (row, how, _) in BODIES {
         for host in ["example.com", "other.example"] {
-            if *row == "authorized" && host != "example.com" {
-                continue;
-            }
             script += &format!(
                 "printf '{row} {host} '; {CURL} -o out -w '%{{http_code}}\\n' {how} https://{host}/v1/record-{row}; \
                  grep -o 'placeholder of credential github is in its body' out; "
@@ -318,9 +310,6 @@ fn a_placeholder_in_a_body_is_refused_and_reaches_nobody() {
     let mut tries = 0;
     for (row, _, is_nothing) in BODIES {
         for host in ["example.com", "other.example"] {
-            if *row == "authorized" && host != "example.com" {
-                continue;
-            }
             tries += 1;
             let refused =
                 format!("{row} {host} 403\nplaceholder of credential github is in its body\n");
@@ -348,6 +337,79 @@ fn a_placeholder_in_a_body_is_refused_and_reaches_nobody() {
             "{row}"
         );
     }
+}
+
+#[test]
+fn who_is_given_a_credential_may_be_told_what_stands_for_it() {
+    let name = "who_is_given_a_credential_may_be_told_what_stands_for_it";
+    let other = "[credential.other]\nsource = { environment = \"OTHER_TOKEN\" }\n\
+                 to = \"example.com\"\nplace = { header = \"x-key\" }\n";
+    let Some(world) = world(name, &format!("{HEADER}{other}")) else {
+        return;
+    };
+    let given = "-H \"Authorization: Bearer $KEY\"";
+    // An agent that has printed its environment tells its model of it from then on.
+    let rows = [
+        ("said", given, "text=$KEY", "example.com", 200),
+        ("two", "--http2 $AUTH", "text=$KEY", "example.com", 200),
+        (
+            "long",
+            "$AUTH -H 'Transfer-Encoding: chunked'",
+            "$LONG$KEY",
+            "example.com",
+            200,
+        ),
+        // The controls: who is not given it in this request, and another one's.
+        ("alone", "", "text=$KEY", "example.com", 403),
+        ("another", given, "text=$OTHER_TOKEN", "example.com", 403),
+        ("elsewhere", "", "text=$KEY", "other.example", 403),
+    ];
+    let mut script = "LONG=$(head -c 100000 /dev/zero | tr '\\0' x); ".to_owned();
+    for (row, how, body, host, _) in &rows {
+        let how = how.replace("$AUTH", given);
+        script += &format!(
+            "printf '{row} '; printf %s \"{body}\" | {CURL} -o out -w '%{{http_code}}\\n' {how} \
+             --data-binary @- https://{host}/v1/record-{row}; "
+        );
+    }
+    script += "echo \"all of $KEY\"";
+    let script = format!("OTHER_TOKEN=${{OTHER_TOKEN:-none}}; {script}");
+    let command = "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); OTHER_TOKEN=k3y-0f-An0th3r-h0st-Wh1ch-n0b0dy-s33s; \
+                   export GITHUB_TOKEN OTHER_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
+    let run = on_servers(&world, SERVERS, NAMES, command);
+    let run = run.env("REAL", world.top().join("real"));
+    let script = format!("KEY=$GITHUB_TOKEN; {script}");
+    let outcome = run
+        .args(["sh", "--profile", "bound", "--", "sh", "-c", &script])
+        .run();
+    let (out, reached) = (outcome.out(), requests(&world));
+    let placeholder = out.split_once("all of ").unwrap().1.trim().to_owned();
+    for (row, _, _, host, status) in rows {
+        assert!(
+            out.contains(&format!("{row} {status}\n")),
+            "{row}: {outcome}"
+        );
+        let line = reached
+            .lines()
+            .find(|line| line.contains(&format!("{host} /v1/record-{row} ")));
+        match (status, line) {
+            (200, Some(line)) => {
+                // In the header it is the real one, in the body what stands for it.
+                let (head, body) = line.rsplit_once(")] ").unwrap();
+                assert!(
+                    head.contains(REAL) && !head.contains(&placeholder),
+                    "{line}"
+                );
+                assert!(
+                    body.contains(&placeholder) && !body.contains(REAL),
+                    "{line}"
+                );
+            }
+            (403, None) => {}
+            (_, line) => panic!("{row}: {line:?}\n{outcome}"),
+        }
+    }
+    assert_eq!(events(&world, "flow.refused").len(), 3);
 }
 
 /// How a field is written, and whether its credential is put in.

@@ -270,15 +270,24 @@ fn the_commands_about_credentials_work() {
     for line in ["[credential.github]", "paths = [\"/repos/**\"]"] {
         assert!(told.contains(line), "{line} is not in {told}");
     }
-    let block = text
-        .split("```toml")
-        .nth(2)
-        .expect("it has one of an agent");
-    let block = block.split("```").next().expect("it ends");
-    world.profile("of-an-agent", block);
-    let told = shell(&world, "atoll profile show of-an-agent");
-    for line in ["to = [\"models.example.com:443\"]", "[credential.codex]"] {
-        assert!(told.contains(line), "{line} is not in {told}");
+    let others = [
+        ("of-a-command", ["shape = \"jwt\"", "[credential.cluster]"]),
+        (
+            "of-an-agent",
+            ["to = [\"models.example.com:443\"]", "[credential.codex]"],
+        ),
+    ];
+    let mut blocks = text.split("```toml").skip(2);
+    for (name, lines) in others {
+        let block = blocks
+            .next()
+            .expect("it has one of a command and of an agent");
+        let block = block.split("```").next().expect("it ends");
+        world.profile(name, block);
+        let told = shell(&world, &format!("atoll profile show {name}"));
+        for line in lines {
+            assert!(told.contains(line), "{line} is not in {told}");
+        }
     }
     let block = text.split("```console").nth(1).expect("it has commands");
     let block = block.split("```").next().expect("it ends");

@@ -15,7 +15,7 @@ use e2e::{Outcome, World, write_program};
 use serde_json::Value;
 
 const SERVERS: &str = include_str!("credentials/servers.py");
-const HELPER: &str = include_str!("fetched/helper.py");
+const PRINTS: &str = include_str!("fetched/prints.py");
 const NAMES: &[&str] = &["example.com", "other.example"];
 /// What the origins demand.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
@@ -26,7 +26,7 @@ const AUTH: &str = "-H \"Authorization: Bearer $TOKEN\"";
 fn world(name: &str, how: &str, further: &str) -> Option<World> {
     let world = World::new(name);
     world.write(world.top().join("real"), REAL);
-    write_program(&world.top().join("helper.py"), HELPER);
+    write_program(&world.top().join("prints.py"), PRINTS);
     to_go(&world, how, further);
     is_possible(&world, &["openssl", "python3"]).then_some(world)
 }
@@ -38,7 +38,7 @@ fn to_go(world: &World, how: &str, further: &str) {
         "bound",
         &format!(
             "[network]\nallow = ['example.com', 'other.example']\n[credential.hub]\n\
-             source = {{ command = ['{top}/helper.py', '{top}', '{how}']{further} }}\n\
+             source = {{ command = ['{top}/prints.py', '{top}', '{how}']{further} }}\n\
              to = 'example.com'\npaths = ['/v1/**']\nplace = {{ header = 'authorization', form = 'Bearer {{}}' }}\n\
              variable = 'TOKEN'\nshape = 'ghp_{}'\n",
             "*".repeat(36)

@@ -49,7 +49,7 @@ place = { body = "key" }
 const REAL_FIELD: &str = "f13ldK3yOfTh1sT3stWh1chN0bodyM4yS33";
 /// AWS's programs inside.
 const AWS: &str = "export PYTHONDONTWRITEBYTECODE=1 AWS_CONFIG_FILE=$PWD/config; \
-    printf '[default]\\ns3 =\\n  addressing_style = path\\n  signature_version = s3v4\\n' >config; \
+    printf '[default]\\ns3 =\\n  addressing_style = path\\n  signature_version = s3v4\\n  multipart_threshold = 5GB\\n' >config; \
     aws() { python3 -m awscli \"$@\"; }; ";
 
 /// A world where a profile says this of credentials, with AWS's programs, if there can be one.
@@ -117,7 +117,7 @@ fn programs_of_aws_sign_with_placeholders_and_are_served() {
         print(boto3.client('dynamodb').list_tables(ExclusiveStartTableName=big)['TableNames'])";
     let script = format!(
         "aws s3 ls; echo 'it is kept' >file; aws s3 cp file s3://bucket/key; aws s3 cp s3://bucket/key -; \
-         aws dynamodb list-tables; curl -sS -m 20 --noproxy '*' \"$(aws s3 presign s3://bucket/key)\"; \
+         echo \"big $(aws s3 cp s3://bucket/big - | wc -c)\"; aws dynamodb list-tables; curl -sS -m 20 --noproxy '*' \"$(aws s3 presign s3://bucket/key)\"; \
          python3 -c \"{boto}\"; echo \"id $AWS_ACCESS_KEY_ID\"; echo \"secret $AWS_SECRET_ACCESS_KEY\"; \
          cat /proc/[0-9]*/environ | tr '\\0' '\\n'"
     );
@@ -131,6 +131,7 @@ fn programs_of_aws_sign_with_placeholders_and_are_served() {
         "\"welcome\"",
         "10000\n",
         "range 10000\n",
+        "big 9437184\n",
         "['welcome', '3000",
     ] {
         assert!(out.contains(said), "{said}: {outcome}\n{reached}");
@@ -174,7 +175,17 @@ fn a_signature_of_anything_else_reaches_nobody() {
     let sent = |line: &'static str| line.split_once("send(\"")?.1.split('"').next();
     let mut rows: Vec<&str> = ATTACKS.lines().filter_map(sent).collect();
     assert!(rows.len() > 35, "{rows:?}");
-    rows.extend(["id-in-body", "secret-in-body", "token-in-body"]);
+    rows.retain(|row| !row.is_empty());
+    rows.extend([
+        "control-id-in-body",
+        "control-secret-in-body",
+        "control-token-in-body",
+    ]);
+    rows.extend([
+        "id-in-other-body",
+        "secret-in-other-body",
+        "token-in-other-body",
+    ]);
     for row in &rows {
         let line = out
             .lines()
@@ -184,6 +195,7 @@ fn a_signature_of_anything_else_reaches_nobody() {
         assert_eq!(line.contains(" 200 "), is_control, "{line}\n{reached}");
         let name = match *row {
             "field-in-body" => "field is in the body of a request that is signed",
+            "field-in-object" | "field-in-long-body" => "field is in",
             _ => "aws",
         };
         assert_eq!(

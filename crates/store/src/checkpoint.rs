@@ -14,7 +14,7 @@ use crate::hash::hex;
 use crate::head::{FoundHead, Head};
 use crate::journal::Journal;
 use crate::note::{CHECKPOINT_BYTES_MAX, SigningKey};
-use crate::private::{PrivateDirectory, replace_file};
+use crate::private::{PrivateDirectory, replace_file_soon};
 use crate::state::{LEDGER, LEDGER_KEY};
 use crate::walk::Walk;
 use crate::{Checkpoint, FileFault, LedgerError, NoteFault, PrivateFault, StateDir, VerifierKey};
@@ -115,7 +115,8 @@ fn own_key(directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
     Ok(key)
 }
 
-/// The signed note of the newest checkpoint; nothing where there is none.
+/// The signed note of the newest checkpoint; nothing where there is none, or an empty file
+/// in its place, as a loss of power can leave it.
 pub(crate) fn read_note(directory: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, FileFault> {
     let path = path.join(CHECKPOINT);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -131,7 +132,7 @@ pub(crate) fn read_note(directory: &OwnedFd, path: &Path) -> Result<Option<Vec<u
         let read = limited.read_to_end(&mut bytes);
         read.map_err(FileFault::on("read", &path))?;
     }
-    Ok(Some(bytes))
+    Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
 }
 
 /// The newest checkpoint, where this key has signed it.
@@ -188,7 +189,8 @@ pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, Si
     let walk = walk_to(state, directory, path, last.as_ref(), &head)?;
     let made = key.sign(head.size, walk.root());
     let text = made.text().as_bytes();
-    replace_file(directory, path, CHECKPOINT, text)?;
+    // Nobody waits for the disk: one that a loss of power takes is made again.
+    replace_file_soon(directory, path, CHECKPOINT, text)?;
     // Only after the checkpoint, since it is compared with it. Without it the next one is
     // made from all events.
     let _ = walk.keep(directory, FRONTIER);

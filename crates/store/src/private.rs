@@ -166,7 +166,39 @@ pub(crate) fn replace_file(
     bytes: &[u8],
 ) -> Result<(), FileFault> {
     let directory: BorrowedFd<'_> = directory.as_fd();
-    let new_name = format!("{name}.new");
+    let (file, new_path) = new_file(directory, path, name, bytes)?;
+    file.sync_all().map_err(FileFault::on("write", &new_path))?;
+    rustix::fs::renameat(directory, new_name(name), directory, name)
+        .and_then(|()| rustix::fs::fsync(directory))
+        .map_err(FileFault::on("replace", path.join(name)))
+}
+
+/// The same without waiting for the disk: after a loss of power there may be the old one, or
+/// on some file systems an empty one, as nobody relies on.
+pub(crate) fn replace_file_soon(
+    directory: impl AsFd,
+    path: &Path,
+    name: &str,
+    bytes: &[u8],
+) -> Result<(), FileFault> {
+    let directory: BorrowedFd<'_> = directory.as_fd();
+    new_file(directory, path, name, bytes)?;
+    rustix::fs::renameat(directory, new_name(name), directory, name)
+        .map_err(FileFault::on("replace", path.join(name)))
+}
+
+fn new_name(name: &str) -> String {
+    format!("{name}.new")
+}
+
+/// What is to be put in a file's place, under another name.
+fn new_file(
+    directory: BorrowedFd<'_>,
+    path: &Path,
+    name: &str,
+    bytes: &[u8],
+) -> Result<(File, PathBuf), FileFault> {
+    let new_name = new_name(name);
     let new_path = path.join(&new_name);
     // What a sudden end has left of another one, with whatever mode it has.
     match rustix::fs::unlinkat(directory, &new_name, AtFlags::empty()) {
@@ -178,11 +210,8 @@ pub(crate) fn replace_file(
         .map_err(FileFault::on("make", &new_path))?;
     let mut file = File::from(file);
     file.write_all(bytes)
-        .and_then(|()| file.sync_all())
         .map_err(FileFault::on("write", &new_path))?;
-    rustix::fs::renameat(directory, &new_name, directory, name)
-        .and_then(|()| rustix::fs::fsync(directory))
-        .map_err(FileFault::on("replace", path.join(name)))
+    Ok((file, new_path))
 }
 
 /// Whoever can read a key has what it opens; whoever can write there chooses it.

@@ -42,9 +42,8 @@ pub fn erase_stack() {
 /// as the process has them: others may lie on the same ones.
 ///
 /// # Errors
-/// The kernel's: `RLIMIT_MEMLOCK` allows no more, for example.
+/// The kernel's: `RLIMIT_MEMLOCK` allows no more, for example. No file is opened.
 pub fn lock(memory: &mut [u8]) -> io::Result<()> {
-    // By a function that opens no file: some callers may not.
     let page_bytes = usize::try_from(crate::process::page_bytes()).unwrap_or(4096);
     let into_page = memory.as_ptr().addr() % page_bytes;
     let first = memory.as_mut_ptr().wrapping_byte_sub(into_page).cast();
@@ -52,6 +51,5 @@ pub fn lock(memory: &mut [u8]) -> io::Result<()> {
     // SAFETY: neither call changes what the pages hold, of which some is the caller's.
     crate::check(unsafe { libc::mlock(first, bytes) })?;
     // SAFETY: as above.
-    crate::check(unsafe { libc::madvise(first, bytes, libc::MADV_DONTDUMP) })?;
-    Ok(())
+    crate::check(unsafe { libc::madvise(first, bytes, libc::MADV_DONTDUMP) }).map(drop)
 }

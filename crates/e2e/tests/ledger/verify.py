@@ -178,7 +178,8 @@ def events(ledger):
 def check_ledger(directory, key, witness=None):
     ledger = pathlib.Path(directory)
     leaves = events(ledger)
-    notes = [checkpoint((ledger / "checkpoint").read_text(), key)]
+    newest = (ledger / "checkpoint").read_text()
+    notes = [checkpoint(newest, key)] if newest else []
     if witness:
         notes += witnessed(witness, key)
     for size, hash in notes:

@@ -100,9 +100,14 @@ send("token-alone", "GET", S3, "/bucket/token-alone", [("X-Amz-Security-Token", 
 send("version-4a", "GET", S3, "/bucket/version-4a", changed(get("version-4a"), "authorization", lambda value: value.replace("HMAC-SHA256", "ECDSA-P256-SHA256", 1)))
 of_chunks = lambda _: "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
 send("chunks", "PUT", S3, "/bucket/chunks", changed(signed("PUT", S3, "/bucket/chunks", body=b"a"), "x-amz-content-sha256", of_chunks), b"a")
-for part, value in [("id", KEY.access_key), ("secret", KEY.secret_key), ("token", KEY.token)]:
-    send(f"{part}-in-body", "PUT", S3, f"/bucket/{part}-in-body", signed("PUT", S3, f"/bucket/{part}-in-body", body=value.encode()), value.encode())
-long = json.dumps({"ExclusiveStartTableName": "x" * 200000 + KEY.secret_key}).encode()
-send("secret-in-long-body", "POST", DYNAMODB, "/secret-in-long-body", signed("POST", DYNAMODB, "/secret-in-long-body", "dynamodb", body=long), long)
+KEY_PARTS = [("id", KEY.access_key), ("secret", KEY.secret_key), ("token", KEY.token)]
+# Who is given a credential may be told what stands for it, and nobody else.
+for part, value in KEY_PARTS:
+    send(f"control-{part}-in-body", "PUT", S3, f"/bucket/control-{part}-in-body", signed("PUT", S3, f"/bucket/control-{part}-in-body", body=value.encode()), value.encode())
+    send(f"{part}-in-other-body", "POST", "other.example", f"/{part}-in-other-body", [], value.encode())
+other = os.environ["FIELD_KEY"]
+send("field-in-object", "PUT", S3, "/bucket/field-in-object", signed("PUT", S3, "/bucket/field-in-object", body=other.encode()), other.encode())
+long = json.dumps({"ExclusiveStartTableName": "x" * 200000 + other}).encode()
+send("field-in-long-body", "POST", DYNAMODB, "/field-in-long-body", signed("POST", DYNAMODB, "/field-in-long-body", "dynamodb", body=long), long)
 field = json.dumps({"key": os.environ["FIELD_KEY"]}).encode()
 send("field-in-body", "POST", DYNAMODB, "/field-in-body", signed("POST", DYNAMODB, "/field-in-body", "dynamodb", body=field, more={"Content-Type": "application/json"}), field)

@@ -119,6 +119,8 @@ class Origin(http.server.BaseHTTPRequestHandler):
             return 200, "text/plain", b"", {"ETag": '"1"'}
         if path.endswith("masked"):
             return 200, "text/plain", f"{ID} {SECRET} {TOKEN}".encode(), {"X-Echo": ID}
+        if path.endswith("/big"):
+            return 200, "text/plain", b"x" * (9 << 20), {"ETag": '"1"', "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}
         if path.count("/") > 1:
             with lock:
                 return 200, "text/plain", objects.get(path, b"welcome\n"), {"ETag": '"1"', "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}

@@ -205,10 +205,10 @@ pub(crate) async fn take(
     body: Option<Incoming>,
 ) -> Result<Option<Source>, Untaken> {
     let Some(body) = body else { return Ok(None) };
-    let source = match egress.credentials.placeholders() {
+    let source = match injection.unfit(&egress.credentials) {
         None => Source::Plain(body),
         Some(placeholders) => {
-            let looked = looked_through(egress, placeholders, judged, headers, injection, body);
+            let looked = looked_through(egress, &placeholders, judged, headers, injection, body);
             looked.await?
         }
     };
@@ -246,7 +246,13 @@ async fn looked_through(
             let searched = SearchedBody::new(again, placeholders, None);
             return Ok(Source::searched(searched, held));
         }
-        let whole = fields::placed(&egress.credentials, judged, kind, again, injection)?;
+        let whole = fields::placed(
+            (&egress.credentials, placeholders),
+            judged,
+            kind,
+            again,
+            injection,
+        )?;
         return Ok(Source::whole(whole, held));
     }
     let decoding = egress.bodies.decoding(coding).await?;

@@ -34,6 +34,7 @@ use crate::Egress;
 use crate::limits::{Part, Way};
 use crate::line::{Carried, Opened};
 use crate::resolve::{Nowhere, addresses, may};
+use crate::secret::Placeholders;
 use beginning::begin;
 pub(crate) use releases::Releases;
 use unanswered::Unanswered;
@@ -47,8 +48,9 @@ pub(crate) struct Exchange {
     is_2: bool,
     /// What holds the request's body back, where the program has asked for that.
     gate: Option<Arc<Gate>>,
-    /// What is told where its body is looked through and carries a placeholder.
-    searched: Option<Flow>,
+    /// What is told where its body is looked through and carries a placeholder, and which may
+    /// not be in it.
+    searched: Option<(Flow, Placeholders)>,
     up: AtomicU64,
     down: AtomicU64,
     is_sent: AtomicBool,
@@ -87,7 +89,10 @@ impl Exchange {
         let is_asked = outgoing.body.is_some() && expectation::is_asked(&outgoing.parts.headers);
         Arc::new(Self {
             gate: is_asked.then(Arc::default),
-            searched: (!egress.credentials.is_empty()).then(|| outgoing.flow.clone()),
+            searched: outgoing
+                .injection
+                .unfit(&egress.credentials)
+                .map(|all| (outgoing.flow.clone(), all)),
             egress: Arc::clone(egress),
             asked: Arc::clone(asked),
             opened,

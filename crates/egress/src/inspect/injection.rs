@@ -31,7 +31,7 @@ use super::room::Room;
 use super::upload::Upload;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, fetch};
-use crate::secret::{Form, Found, Secret, narrow};
+use crate::secret::{Form, Found, Placeholders, Secret, narrow};
 pub(crate) use signing::{Needed, Signing};
 pub(super) use spots::unescaped;
 use spots::{Spot, basic, in_header, spots};
@@ -207,6 +207,20 @@ impl Injection {
         check_forms(credentials, &made.found, judged, parts)?;
         made.check_token(credentials)?;
         Ok(made)
+    }
+
+    /// What may not be in the body of such a request: a program that has printed its
+    /// environment speaks of it to who has given it the credential, and to nobody else.
+    pub(super) fn unfit(&self, credentials: &Credentials) -> Option<Placeholders> {
+        let stands = |other: &Held| {
+            let is_its =
+                |held: &Held| held.placeholder == other.placeholder || held.name() == other.name();
+            self.held(credentials).any(|(held, _)| is_its(held))
+        };
+        // One variable can stand for several credentials, and a key has several.
+        let all = credentials.iter().enumerate();
+        let passing = all.filter(|(_, held)| stands(held)).map(|(index, _)| index);
+        Some(credentials.placeholders()?.but(passing))
     }
 
     /// A session token is sent with its key's signature alone.

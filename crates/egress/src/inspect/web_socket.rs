@@ -101,8 +101,7 @@ enum Look {
 
 impl Look {
     fn out(exchange: &Exchange) -> Self {
-        let placeholders = exchange.egress().credentials.placeholders();
-        placeholders.map_or(Self::Not(Way::Up), |all| {
+        exchange.unfit().map_or(Self::Not(Way::Up), |all| {
             Self::Out(Box::new(Searched::new(all)))
         })
     }

@@ -16,7 +16,11 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// Placeholders that may not leave as they are.
 #[derive(Clone)]
-pub struct Placeholders(Arc<Patterns>);
+pub struct Placeholders {
+    patterns: Arc<Patterns>,
+    /// Those that may: a bit for each, by its number.
+    passing: u64,
+}
 
 /// One that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,13 +49,39 @@ impl Placeholders {
     pub fn new(placeholders: Vec<Vec<u8>>) -> Result<Self, Unfit> {
         let held = placeholders.into_iter().map(Secret::new);
         let held = held.collect::<Result<_, _>>()?;
-        Ok(Self(Arc::new(Patterns::new(held)?)))
+        Ok(Self {
+            patterns: Arc::new(Patterns::new(held)?),
+            passing: 0,
+        })
+    }
+
+    /// The same, but for these, which pass. One whose number is 64 or more never does.
+    #[must_use]
+    pub fn but(&self, numbers: impl Iterator<Item = usize>) -> Self {
+        let bits = numbers.filter_map(|number| 1_u64.checked_shl(u32::try_from(number).ok()?));
+        Self {
+            patterns: Arc::clone(&self.patterns),
+            passing: bits.fold(self.passing, |all, bit| all | bit),
+        }
+    }
+
+    fn passes(&self, number: usize) -> bool {
+        let bit = u32::try_from(number)
+            .ok()
+            .and_then(|number| 1_u64.checked_shl(number));
+        bit.is_some_and(|bit| self.passing & bit != 0)
+    }
+
+    /// Which one a value that was found is, where it may not leave.
+    fn number(&self, value: usize) -> Option<usize> {
+        let number = self.patterns.origin(value).map(|(number, _)| number);
+        number.filter(|number| !self.passes(*number))
     }
 
     /// How many they are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.0.sources()
+        self.patterns.sources()
     }
 
     /// Looks for them in a text: the name of a host, a target, a header's value. A name is
@@ -75,8 +105,8 @@ impl Placeholders {
     #[must_use]
     pub fn locate(&self, text: &[u8]) -> Vec<Located> {
         let mut all = Vec::new();
-        self.0.search(text, &mut View::default(), |one| {
-            let Some((number, _)) = self.0.origin(one.value) else {
+        self.patterns.search(text, &mut View::default(), |one| {
+            let Some(number) = self.number(one.value) else {
                 return;
             };
             let located = Located {
@@ -106,8 +136,8 @@ impl Placeholders {
     /// Returns from where on there may be one.
     fn search(&self, bytes: &[u8], view: &mut View) -> Result<usize, Found> {
         let mut found = None;
-        let resume = self.0.search(bytes, view, |one| {
-            let number = self.0.origin(one.value).map(|(number, _)| number);
+        let resume = self.patterns.search(bytes, view, |one| {
+            let number = self.number(one.value);
             let form = one.form;
             found = found.or(number.map(|number| Found { number, form }));
         });

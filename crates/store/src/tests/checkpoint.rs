@@ -213,10 +213,18 @@ fn every_flipped_bit_of_a_checkpoint_is_found() {
             assert_eq!(damage.len(), 1, "bit {bit} of byte {byte}: {damage:?}");
             flip_bit(&path, byte, bit);
         }
-        std::fs::write(&path, &made.text()[..made.text().floor_char_boundary(byte)]).unwrap();
-        assert!(!place.damage().is_empty(), "cut at {byte}");
+        let cut = made.text().floor_char_boundary(byte);
+        std::fs::write(&path, &made.text()[..cut]).unwrap();
+        match cut {
+            // As a loss of power leaves it: there is none, and another one is made.
+            0 => assert_eq!(place.verified().checkpoint, None),
+            _ => assert!(!place.damage().is_empty(), "cut at {byte}"),
+        }
         std::fs::write(&path, made.text()).unwrap();
     }
+    assert_eq!(place.verified().checkpoint, Some(3));
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(checkpoint(&place).text(), made.text());
     assert_eq!(place.verified().checkpoint, Some(3));
 }
 

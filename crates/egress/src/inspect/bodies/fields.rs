@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::super::injection::{Injection, escaped, unescaped};
 use super::{Again, Untaken};
 use crate::credentials::{Credentials, Held};
-use crate::secret::{Form, Located, Secret};
+use crate::secret::{Form, Located, Placeholders, Secret};
 
 /// How fields are written in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,15 +95,12 @@ impl Kind {
 
 /// A whole body with what is to be put in.
 pub(super) fn placed(
-    credentials: &Credentials,
+    (credentials, placeholders): (&Credentials, &Placeholders),
     judged: &Judged<'_>,
     kind: Kind,
     whole: Again,
     injection: &mut Injection,
 ) -> Result<Again, Untaken> {
-    let Some(placeholders) = credentials.placeholders() else {
-        return Ok(whole);
-    };
     let mut trailers = whole.first.iter().filter_map(Frame::trailers_ref);
     if let Some(found) = trailers.find_map(|all| placeholders.find_in_headers(all)) {
         return Err(Untaken::found(credentials, judged, found));

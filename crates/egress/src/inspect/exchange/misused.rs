@@ -6,7 +6,7 @@ use super::Exchange;
 use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse};
 use crate::limits::Way;
-use crate::secret::Found;
+use crate::secret::{Found, Placeholders};
 
 impl Exchange {
     /// A body comes to no end.
@@ -21,11 +21,16 @@ impl Exchange {
         }
     }
 
+    /// Which placeholders may not be in what the program sends.
+    pub(crate) fn unfit(&self) -> Option<&Placeholders> {
+        self.searched.as_ref().map(|(_, all)| all)
+    }
+
     /// What the program sends carries a placeholder: that is told of at once, whatever
     /// becomes of the rest.
     pub(crate) fn misused(&self, found: Found) {
         let misuse = injection::misuse_in_body(&self.egress.credentials, found);
-        let (Some(misuse), Some(flow)) = (misuse, &self.searched) else {
+        let (Some(misuse), Some((flow, _))) = (misuse, &self.searched) else {
             return self.fail(Way::Up, &found);
         };
         misuse.tell(&self.egress, flow.clone());
