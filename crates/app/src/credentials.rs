@@ -1,10 +1,12 @@
 //! The credentials of a run: read before anything else that could keep them, and handed on.
 
+mod keys;
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use atoll_model::network::{CredentialName, Shape};
-use atoll_policy::{CommandProgram, Credential, CredentialSource, Rules};
+use atoll_model::network::{CredentialName, Part, Shape};
+use atoll_policy::{CommandProgram, Credential, CredentialSource, KEY_PARTS, KeySource, Rules};
 use atoll_sandbox::{CredentialCommand, Handover, SourceError};
 
 use crate::configuration::Places;
@@ -31,7 +33,17 @@ pub fn read(
             CredentialSource::Variable(variable) if taken.contains(&variable.as_str()) => Ok(()),
             CredentialSource::Variable(variable) => {
                 taken.push(variable);
-                read_variable(&mut handover, rules, credential, variable)
+                let names = served(rules, variable);
+                handover.take_variable(&names, variable, &atoll_egress::disguise)
+            }
+            CredentialSource::Key(KeySource::Variables(names)) => {
+                keys::take(&mut handover, rules, credential, names, &mut taken)?;
+                Ok(())
+            }
+            CredentialSource::Key(source) => {
+                let inside = |file: &Path| refuse_shown(rules, credential, file, workspace);
+                keys::read(&mut handover, places, (credential, source), &inside, output)?;
+                Ok(())
             }
             CredentialSource::File(path) => {
                 refuse_shown(rules, credential, path, workspace)?;
@@ -55,21 +67,9 @@ pub fn read(
         };
         read.or_else(|error| left_out(rules, credential, error, output))?;
     }
+    refuse_halves(&handover, rules)?;
     let is_any = !handover.placeholders().is_empty();
     Ok(is_any.then_some(handover))
-}
-
-/// Takes a variable, for all credentials that come from it.
-fn read_variable(
-    handover: &mut Handover,
-    rules: &Rules,
-    credential: &Credential,
-    variable: &str,
-) -> Result<(), SourceError> {
-    let is_its = |one: &&Credential| one.source == credential.source;
-    let its = rules.credentials().filter(is_its);
-    let names: Vec<_> = its.map(|one| &one.binding.name).collect();
-    handover.take_variable(&names, variable, &atoll_egress::disguise)
 }
 
 /// What can be read inside by its own name, whatever leads to it: what policy sees is what is
@@ -100,11 +100,7 @@ fn read_file(
 ) -> Result<(), SourceError> {
     let name = &credential.binding.name;
     if handover.read_file(name, path, &atoll_egress::disguise)? {
-        let text = path.display();
-        output.warn(&format!(
-            "credential {name}: others than its owner can read {text}: \
-             `chmod go-rwx {text}` keeps it"
-        ));
+        warn_of_open(output, name, path);
     }
     Ok(())
 }
@@ -125,6 +121,7 @@ fn left_out(
         CredentialSource::Variable(variable) => format!("the variable {variable}"),
         CredentialSource::File(path) => path.display().to_string(),
         CredentialSource::Vault(wanted) => format!("the vault's secret {wanted}"),
+        CredentialSource::Key(_) => "its key".to_owned(),
         CredentialSource::Command(_) => "its command".to_owned(),
     };
     if let Some(required) = same.into_iter().find(|one| !one.optional) {
@@ -139,7 +136,7 @@ fn left_out(
             ));
             Ok(())
         }
-        SourceError::File { .. } | SourceError::Kernel(_) => {
+        SourceError::File { .. } | SourceError::KeyId | SourceError::Kernel(_) => {
             Err(unread(name.as_str(), &from, &error))
         }
     }
@@ -195,11 +192,66 @@ fn program_of(
     Ok(found)
 }
 
+/// The variables of a source, and which value each has.
+fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
+    match source {
+        CredentialSource::Variable(name) => vec![(name, Part::Whole)],
+        CredentialSource::Key(KeySource::Variables(names)) => {
+            let names = names.iter().map(String::as_str);
+            names.zip(KEY_PARTS).collect()
+        }
+        CredentialSource::File(_)
+        | CredentialSource::Vault(_)
+        | CredentialSource::Command(_)
+        | CredentialSource::Key(_) => Vec::new(),
+    }
+}
+
+/// Whatever a credential's variables were taken for: one is there with all that it has to
+/// have, or not at all where it is optional. A half of a key would be a mistake.
+fn refuse_halves(handover: &Handover, rules: &Rules) -> Result<(), Failure> {
+    for credential in rules.credentials() {
+        let name = &credential.binding.name;
+        let (there, missing): (Vec<_>, Vec<_>) = variables(&credential.source)
+            .into_iter()
+            .partition(|(_, part)| handover.has(name, *part));
+        let goes_without = credential.optional && there.is_empty();
+        let mut missing = missing.into_iter();
+        // Not every key has a session token.
+        let missing = missing.find(|(_, part)| *part != Part::Token);
+        if let Some((variable, _)) = missing.filter(|_| !goes_without) {
+            let error = SourceError::Unset(variable.to_owned());
+            let from = format!("the variable {variable}");
+            return Err(unread(name.as_str(), &from, &error));
+        }
+    }
+    Ok(())
+}
+
+/// The credentials that a variable has values of.
+fn served<'a>(rules: &'a Rules, variable: &str) -> Vec<(&'a CredentialName, Part)> {
+    let mut found = Vec::new();
+    for credential in rules.credentials() {
+        let all = variables(&credential.source).into_iter();
+        let its = all.filter(|(name, _)| *name == variable);
+        found.extend(its.map(|(_, part)| (&credential.binding.name, part)));
+    }
+    found
+}
+
+fn warn_of_open(output: &Output, name: &CredentialName, path: &Path) {
+    let text = path.display();
+    output.warn(&format!(
+        "credential {name}: others than its owner can read {text}: `chmod go-rwx {text}` keeps it"
+    ));
+}
+
 fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
     let what = match error {
         SourceError::Unfit(_)
         | SourceError::Empty
         | SourceError::TooLong
+        | SourceError::KeyId
         | SourceError::Unprintable => {
             format!("credential {name} cannot be what {from} holds")
         }
@@ -214,6 +266,7 @@ fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
         SourceError::File { .. } | SourceError::Empty | SourceError::TooLong => {
             "atoll profile show NAME shows where it is looked for".to_owned()
         }
+        SourceError::KeyId => "the id comes first, then the secret: look which is which".to_owned(),
         SourceError::Unfit(_) => "ask its issuer for another one".to_owned(),
         SourceError::Unprintable => "a credential is one line of plain text".to_owned(),
         SourceError::Kernel(_) => "try again".to_owned(),

@@ -12,8 +12,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use atoll_model::network::{
-    Binding, CREDENTIAL_BYTES_MAX, CredentialName, Fetched, HostPart, Network, Place, Placeholder,
-    Request as Judged,
+    Binding, CREDENTIAL_BYTES_MAX, CredentialName, Fetched, HostPart, Network, Part, Place,
+    Placeholder, Request as Judged,
 };
 use atoll_sys::socket;
 use hyper::HeaderMap;
@@ -52,6 +52,8 @@ struct MaskedValue {
 /// One of them.
 pub(crate) struct Held {
     pub(crate) binding: Binding,
+    /// Which of its credential's values it is.
+    pub(crate) part: Part,
     /// What stands for it inside: printable ASCII.
     pub(crate) placeholder: String,
     value: Value,
@@ -116,10 +118,14 @@ impl Credentials {
             };
             let one = Held {
                 binding: binding.ok_or_else(missing)?.clone(),
+                part: placeholder.part,
                 placeholder: placeholder.text,
                 value,
             };
-            if one.placeholder.is_empty() {
+            let signs = matches!(one.binding.place, Place::SigV4(_));
+            // What signs has to be there for each of its values.
+            let is_fit = one.part.is_whole() != signs && (one.given().is_some() || !signs);
+            if one.placeholder.is_empty() || !is_fit {
                 return Err(missing());
             }
             held.push(one);
@@ -237,8 +243,15 @@ impl Credentials {
 
     #[cfg(test)]
     pub(crate) fn of(held: Vec<(Binding, &str, &str)>) -> Self {
-        let one = |(binding, placeholder, real): (Binding, &str, &str)| Held {
+        let whole = |(binding, placeholder, real)| (binding, Part::Whole, placeholder, real);
+        Self::of_parts(held.into_iter().map(whole).collect())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_parts(held: Vec<(Binding, Part, &str, &str)>) -> Self {
+        let one = |(binding, part, placeholder, real): (Binding, Part, &str, &str)| Held {
             binding,
+            part,
             placeholder: placeholder.to_owned(),
             value: Value::Given(Arc::new(Secret::new(real.as_bytes().to_vec()).unwrap())),
         };
@@ -396,11 +409,13 @@ mod tests {
         let held = vec![
             Held {
                 binding: binding("given"),
+                part: Part::Whole,
                 placeholder: "given-fedcba9876543210".to_owned(),
                 value: Value::Given(Arc::new(given)),
             },
             Held {
                 binding: binding("fetched"),
+                part: Part::Whole,
                 placeholder: "ghp_0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
                 value: Value::Fetched(Source::new(by)),
             },

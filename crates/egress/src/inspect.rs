@@ -16,6 +16,7 @@ mod injection;
 mod limits;
 mod room;
 mod tasks;
+mod upload;
 mod upstream;
 mod web_socket;
 

@@ -27,7 +27,7 @@ mod upstream;
 pub use block::{Block, Special, special};
 pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
-    Place, Placeholder, Reach,
+    Part, Place, Placeholder, Reach, SignatureScope,
 };
 pub use fetched::{
     COMMAND_OUTPUT_BYTES_MAX, COMMAND_PATIENCE, COMMAND_PATIENCE_MAX, CommandEnd, Fetch, Fetched,

@@ -1,13 +1,15 @@
 //! `[credential.NAME]`: what a sandbox never holds, and where it is put in outside.
 
 mod command;
+mod lines;
+mod signing;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use atoll_model::SecretName;
 use atoll_model::network::{
-    Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern,
+    Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern, Part,
     PathPattern, Place as Spot, Placeholder, Ports, Reach, Scheme, Shape, parse_method,
 };
 
@@ -18,8 +20,8 @@ use crate::origin::{Origin, Sourced};
 use crate::places::{Place, parse_place};
 use crate::rules::Rules;
 use crate::settings::check_variable;
-use crate::show::quoted;
 use crate::variables::is_for_something_else;
+pub use signing::{KEY_PARTS, KeySource};
 
 pub use self::command::{CommandProgram, CommandSource};
 
@@ -51,16 +53,35 @@ pub enum CredentialSource {
     File(PathBuf),
     /// A secret of the vault.
     Vault(SecretName),
+    /// The values of a key that signs.
+    Key(KeySource),
     /// What a command prints when a request needs it.
     Command(CommandSource),
 }
 
 impl CredentialSource {
+    /// The variables outside that it is read from.
+    pub(crate) fn variables(&self) -> &[String] {
+        match self {
+            Self::Variable(name) => std::slice::from_ref(name),
+            Self::Key(key) => key.variables(),
+            Self::File(_) | Self::Vault(_) | Self::Command(_) => &[],
+        }
+    }
+
+    /// The file that it is read from.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) | Self::Key(KeySource::Profile { file, .. }) => Some(file),
+            Self::Variable(_) | Self::Vault(_) | Self::Key(_) | Self::Command(_) => None,
+        }
+    }
+
     /// Whether its value is not there when a run starts.
     #[must_use]
     pub fn is_fetched(&self) -> bool {
         match self {
-            Self::Variable(_) | Self::File(_) | Self::Vault(_) => false,
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
             Self::Command(_) => true,
         }
     }
@@ -73,8 +94,8 @@ pub struct Credential {
     pub binding: Binding,
     /// Where its value comes from.
     pub source: CredentialSource,
-    /// The variable inside that holds its placeholder.
-    pub variable: String,
+    /// The variables inside that hold its placeholders, with what each is for.
+    pub variables: Vec<(Part, String)>,
     /// What stands inside, where the value is fetched; [`Shape::opaque`] by default.
     pub shape: Option<Shape>,
     /// Whether a run goes without it where its source is not there.
@@ -86,7 +107,7 @@ pub struct Credential {
 pub(crate) struct Written {
     binding: Binding,
     source: WrittenSource,
-    variable: String,
+    variables: Vec<(Part, String)>,
     shape: Option<Shape>,
     optional: bool,
 }
@@ -96,14 +117,16 @@ enum WrittenSource {
     Variable(String),
     File(Place),
     Vault(SecretName),
+    Key(signing::Written),
     Command(WrittenCommand),
 }
 
 impl WrittenSource {
-    /// The variable that it is outside.
-    fn variable(&self) -> Option<String> {
+    /// The variables inside, where none are named.
+    fn variables(&self) -> Option<Vec<(Part, String)>> {
         match self {
-            Self::Variable(name) => Some(name.clone()),
+            Self::Variable(name) => Some(vec![(Part::Whole, name.clone())]),
+            Self::Key(key) => Some(key.variables()),
             Self::File(_) | Self::Vault(_) | Self::Command(_) => None,
         }
     }
@@ -111,7 +134,7 @@ impl WrittenSource {
     /// Whether its value is not there when a run starts.
     fn is_fetched(&self) -> bool {
         match self {
-            Self::Variable(_) | Self::File(_) | Self::Vault(_) => false,
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
             Self::Command(_) => true,
         }
     }
@@ -124,12 +147,13 @@ impl Written {
                 WrittenSource::Variable(name) => CredentialSource::Variable(name),
                 WrittenSource::File(place) => CredentialSource::File(place.resolve(home)),
                 WrittenSource::Vault(secret) => CredentialSource::Vault(secret),
+                WrittenSource::Key(key) => CredentialSource::Key(key.resolved(home)),
                 WrittenSource::Command(command) => {
                     CredentialSource::Command(command.resolved(home))
                 }
             },
             binding: self.binding,
-            variable: self.variable,
+            variables: self.variables,
             shape: self.shape,
             optional: self.optional,
         }
@@ -172,7 +196,7 @@ fn read_one(
     let paths = texts(document, &mut section, "paths", at, path);
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let place = read_place(document, &mut section);
-    let variable = document.text(&mut section, "variable", parse_variable);
+    let variables = read_variables(document, &mut section, at);
     let shape = read_shape(document, &mut section, source.as_ref());
     let optional = read_optional(document, &mut section, source.as_ref());
     document.end(section, &KEYS);
@@ -189,11 +213,7 @@ fn read_one(
             return None;
         }
     };
-    let Some(variable) = variable.map(|one| one.value).or_else(|| source.variable()) else {
-        let what = format!("[credential.{name}] needs `variable`: what holds it inside");
-        document.report(at, what, None);
-        return None;
-    };
+    let variables = settle_variables(document, at, (&name, variables), (&source, &place))?;
     let requests = Conditions {
         scheme: Some(scheme),
         methods: methods.unwrap_or_default(),
@@ -208,11 +228,45 @@ fn read_one(
             place,
         },
         source,
-        variable,
+        variables,
         shape,
         optional,
     };
     Some(Sourced::new(written, document.origin(at)))
+}
+
+/// The variables inside, named or not, where the source has what the place takes.
+fn settle_variables(
+    document: &mut Document,
+    at: &Range<usize>,
+    (name, named): (&CredentialName, Option<Vec<(Part, String)>>),
+    (source, place): (&WrittenSource, &Spot),
+) -> Option<Vec<(Part, String)>> {
+    let Some(variables) = named.or_else(|| source.variables()) else {
+        let what = format!("[credential.{name}] needs `variable`: what holds it inside");
+        document.report(at, what, None);
+        return None;
+    };
+    let signs = matches!(place, Spot::SigV4(_));
+    let is_key = matches!(source, WrittenSource::Key(_));
+    if let Some((what, hint)) = signing::mismatch(is_key, signs, &variables) {
+        document.report(at, format!("[credential.{name}]: {what}"), Some(hint));
+        return None;
+    }
+    Some(variables)
+}
+
+/// The variables inside, where they are named.
+fn read_variables(
+    document: &mut Document,
+    section: &mut Section<'_>,
+    at: &Range<usize>,
+) -> Option<Vec<(Part, String)>> {
+    if section.holds_list("variable") {
+        return signing::read_variables(document, section, at);
+    }
+    let name = document.text(section, "variable", parse_variable)?;
+    Some(vec![(Part::Whole, name.value)])
 }
 
 /// What no credential is without, where it goes together.
@@ -244,6 +298,15 @@ fn complete(
         document.report(at, what, Some("use a header or a parameter".to_owned()));
         return None;
     }
+    if let (true, Spot::SigV4(_)) = (source.is_fetched(), &place) {
+        let what = format!(
+            "[credential.{name}] has a command as its source, which gives one value: `sigv4` signs with a key of \
+             two values or three, which are there when a run starts"
+        );
+        let hint = format!("write `source` as one of: {}", signing::SOURCES);
+        document.report(at, what, Some(hint));
+        return None;
+    }
     Some((source, to, place))
 }
 
@@ -257,10 +320,11 @@ fn read_optional(
     let Some((flag, at)) = document.flag(section, "optional") else {
         return false;
     };
-    let has_to_be = matches!(
-        source,
-        Some(WrittenSource::Vault(_) | WrittenSource::Command(_))
-    );
+    let has_to_be = match source {
+        Some(WrittenSource::Vault(_) | WrittenSource::Command(_)) => true,
+        Some(WrittenSource::Key(key)) => key.is_of_vault(),
+        Some(WrittenSource::Variable(_) | WrittenSource::File(_)) | None => false,
+    };
     if flag.value && has_to_be {
         let what = "`optional` is for a variable or a file: a secret of the vault and a command \
                     have to be there";
@@ -317,22 +381,28 @@ fn parse_variable(text: &str) -> Result<String, Complaint> {
 
 fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<WrittenSource> {
     let (at, mut section) = document.placed(within, "source", "credential.NAME.source")?;
+    let before = document.problem_count();
+    let key = signing::read_source(document, &mut section, &at);
     let variable = document.text(&mut section, "environment", parse_variable);
     let file = document.text(&mut section, "file", parse_place);
-    let secret = document.text(&mut section, "vault", |text| {
-        let secret = text.parse::<SecretName>();
-        secret.map_err(|error| Complaint::from(format!("{text:?}: {error}")))
-    });
-    let before = document.problem_count();
+    let secret = document.text(&mut section, "vault", parse_secret);
     let command = command::read(document, &mut section);
     document.end(
         section,
-        &["environment", "file", "vault", "command", "timeout"],
+        &[
+            "environment",
+            "file",
+            "vault",
+            "aws-profile",
+            "command",
+            "timeout",
+        ],
     );
     let all = [
         variable.map(|name| WrittenSource::Variable(name.value)),
         file.map(|place| WrittenSource::File(place.value)),
         secret.map(|secret| WrittenSource::Vault(secret.value)),
+        key.map(WrittenSource::Key),
         command.map(WrittenSource::Command),
     ];
     let mut all = all.into_iter().flatten();
@@ -341,11 +411,17 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         (_, _) if document.problem_count() > before => None,
         (_, _) => {
             let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
-                        { vault = \"token\" }, { command = [\"PROGRAM\", …] }";
+                        { vault = \"token\" }, { command = [\"PROGRAM\", …] }, { aws-profile = \
+                        \"default\" }";
             document.report(&at, what.to_owned(), None);
             None
         }
     }
+}
+
+fn parse_secret(text: &str) -> Result<SecretName, Complaint> {
+    let secret = text.parse::<SecretName>();
+    secret.map_err(|error| Complaint::from(format!("{text:?}: {error}")))
 }
 
 /// What stands inside for a value that is not known yet: of one that is, its own shape is
@@ -378,20 +454,33 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
     let basic = document.text(&mut section, "basic", parse_user);
     let query = document.text(&mut section, "query", parse_parameter);
     let body = document.text(&mut section, "body", parse_parameter);
-    document.end(section, &["header", "form", "basic", "query", "body"]);
+    let scope = signing::read_scope(document, &mut section);
+    document.end(
+        section,
+        &["header", "form", "basic", "query", "body", "sigv4"],
+    );
     let form = form.map(|form| form.value);
-    match (header, basic, query, body, form) {
-        (Some(header), None, None, None, form) => Some(Spot::Header {
-            name: header.value,
-            form,
-        }),
-        (None, Some(user), None, None, None) => Some(Spot::Basic(user.value)),
-        (None, None, Some(key), None, None) => Some(Spot::Query(key.value)),
-        (None, None, None, Some(field), None) => Some(Spot::Body(field.value)),
-        _ if document.problem_count() > before => None,
-        _ => {
+    let is_formed = form.is_some();
+    let header = header.map(|header| Spot::Header {
+        name: header.value,
+        form,
+    });
+    let all = [
+        header,
+        basic.map(|user| Spot::Basic(user.value)),
+        query.map(|key| Spot::Query(key.value)),
+        body.map(|field| Spot::Body(field.value)),
+        scope.map(Spot::SigV4),
+    ];
+    let mut all = all.into_iter().flatten();
+    match (all.next(), all.next()) {
+        (Some(place @ Spot::Header { .. }), None) => Some(place),
+        (Some(place), None) if !is_formed => Some(place),
+        (_, _) if document.problem_count() > before => None,
+        (_, _) => {
             let what = "`place` is one of: { header = \"authorization\" }, { header = …, form = \
-                        \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { body = \"field\" }";
+                        \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { body = \"field\" }, \
+                        { sigv4 = { region = \"eu-west-1\", service = \"s3\" } }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -457,12 +546,16 @@ impl Rules {
     /// extended profile's, and so does one of the same variable where that was optional.
     pub(crate) fn add_credentials(&mut self, written: Vec<Sourced<Written>>) {
         let home = self.host.home.clone();
-        let is_new = |name: &CredentialName, variable: &str| {
+        let shares = |one: &Written, other: &Credential| {
+            let mut its = one.variables.iter().map(|(_, name)| name);
+            its.any(|name| other.variables.iter().any(|(_, other)| other == name))
+        };
+        let is_new = |name: &CredentialName, other: &Credential| {
             let mut all = written.iter().map(|one| &one.value);
-            all.any(|one| one.binding.name == *name || one.variable == variable)
+            all.any(|one| one.binding.name == *name || shares(one, other))
         };
         self.credentials
-            .retain(|name, one| !one.value.optional || !is_new(name, &one.value.variable));
+            .retain(|name, one| !one.value.optional || !is_new(name, &one.value));
         for one in written {
             let credential = one.map(|written| written.resolved(&home));
             let name = credential.value.binding.name.clone();
@@ -505,12 +598,13 @@ impl Rules {
         placeholders: &[Placeholder],
     ) -> Vec<(String, &'static str, Origin)> {
         let mut refused = Vec::new();
-        let mut variables = std::collections::BTreeSet::new();
+        let mut taken = std::collections::BTreeSet::new();
         for (index, one) in self.credentials_of(placeholders).enumerate() {
             let what = format!("credential {}", one.value.binding.name);
+            let variables = &one.value.variables;
             if index >= CREDENTIALS_MAX {
                 refused.push((what, "a run has 16 of them at most", one.origin.clone()));
-            } else if !variables.insert(&one.value.variable) {
+            } else if !variables.iter().all(|(_, name)| taken.insert(name)) {
                 let why = "another one has the same variable inside";
                 refused.push((what, why, one.origin.clone()));
             }
@@ -528,68 +622,18 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
             true => "; `methods` and `paths` bind it to some requests",
             false => "",
         };
+        let kind = match &binding.place {
+            Spot::SigV4(_) => {
+                "; what its services answer the program has, also keys that they give out"
+            }
+            Spot::Header { .. } | Spot::Basic(_) | Spot::Query(_) | Spot::Body(_) => "",
+        };
         let text = format!(
             "credential {} is used as it is: Atoll holds it to {binding}, and cannot ask the \
-             target for a narrower one{further}",
+             target for a narrower one{further}{kind}",
             binding.name
         );
         (one.origin.line(), text)
     };
     written.iter().map(remark).collect()
-}
-
-impl Credential {
-    /// Its lines in a profile, without its header.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let Binding {
-            name: _,
-            to,
-            requests,
-            place,
-        } = &self.binding;
-        let list = |texts: Vec<String>| texts.join(", ");
-        let source = match &self.source {
-            CredentialSource::Variable(name) => format!("{{ environment = {} }}", quoted(name)),
-            CredentialSource::File(path) => {
-                format!("{{ file = {} }}", quoted(&path.to_string_lossy()))
-            }
-            CredentialSource::Vault(secret) => {
-                format!("{{ vault = {} }}", quoted(secret.as_str()))
-            }
-            CredentialSource::Command(command) => command.text(),
-        };
-        let to = to.iter().map(|to| quoted(&to.to_string())).collect();
-        let mut lines = vec![format!("source = {source}"), format!("to = [{}]", list(to))];
-        if !requests.methods.is_empty() {
-            let methods = requests.methods.iter().map(|one| quoted(one)).collect();
-            lines.push(format!("methods = [{}]", list(methods)));
-        }
-        if !requests.paths.is_empty() {
-            let paths = requests.paths.iter().map(|one| quoted(one.as_str()));
-            lines.push(format!("paths = [{}]", list(paths.collect())));
-        }
-        lines.extend(
-            requests
-                .scheme
-                .map(|scheme| format!("scheme = \"{scheme}\"")),
-        );
-        let place = match place {
-            Spot::Header { name, form: None } => format!("header = {}", quoted(name)),
-            Spot::Header {
-                name,
-                form: Some(form),
-            } => format!("header = {}, form = {}", quoted(name), quoted(form)),
-            Spot::Basic(user) => format!("basic = {}", quoted(user)),
-            Spot::Query(key) => format!("query = {}", quoted(key)),
-            Spot::Body(field) => format!("body = {}", quoted(field)),
-        };
-        lines.push(format!("place = {{ {place} }}"));
-        lines.push(format!("variable = {}", quoted(&self.variable)));
-        let shape = self.shape.as_ref();
-        lines.extend(shape.map(|shape| format!("shape = {}", quoted(&shape.to_string()))));
-        if self.optional {
-            lines.push("optional = true".to_owned());
-        }
-        lines
-    }
 }

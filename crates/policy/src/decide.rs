@@ -121,7 +121,7 @@ fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> 
         .collect();
     for one in rules.credentials_of(facts.placeholders) {
         let name = &one.value.binding.name;
-        if let CredentialSource::File(file) = &one.value.source
+        if let Some(file) = one.value.source.file()
             && rules.shows(file, &call.workspace)
         {
             let what = format!("credential {name}");

@@ -450,6 +450,12 @@ impl<'a> Section<'a> {
         value.is_some_and(|value| matches!(value.get_ref(), Value::String(_)))
     }
 
+    /// Whether a key's value is a list.
+    pub(crate) fn holds_list(&self, key: &str) -> bool {
+        let value = self.table.get(key);
+        value.is_some_and(|value| matches!(value.get_ref(), Value::Array(_)))
+    }
+
     fn take(&mut self, key: &str) -> Option<Entry<'a>> {
         let (name, value) = self.table.remove_entry(key)?;
         Some(Entry {

@@ -5,10 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use atoll_model::Call;
-use atoll_model::network::{Network, TRUST_DIRECTORY, age_variables, trust_variables};
+use atoll_model::network::{Network, Part, TRUST_DIRECTORY, age_variables, trust_variables};
 
 use crate::Notice;
-use crate::credential::{Credential, CredentialSource};
+use crate::credential::Credential;
 use crate::git;
 use crate::origin::Origin;
 use crate::rules::Rules;
@@ -73,13 +73,15 @@ pub(crate) fn build(
         variables.insert(OsString::from(name), value.value.clone());
     }
     for credential in rules.credentials() {
-        let variable = OsString::from(&credential.variable);
-        match placeholder(credential, facts).filter(|_| !is_denied(&variable)) {
-            Some(text) => variables.insert(variable, text),
-            // What stands in its variable then is what somebody has set by name.
-            None if credential.optional => continue,
-            None => variables.remove(&variable),
-        };
+        for (part, name) in &credential.variables {
+            let variable = OsString::from(name);
+            match placeholder(credential, *part, facts).filter(|_| !is_denied(&variable)) {
+                Some(text) => variables.insert(variable, text),
+                // What stands in its variable then is what somebody has set by name.
+                None if credential.optional => continue,
+                None => variables.remove(&variable),
+            };
+        }
     }
     if !network.ssh.is_empty() {
         for (name, value) in ssh::variables() {
@@ -132,23 +134,27 @@ fn passed(
 }
 
 /// What stands inside for a credential.
-fn placeholder(credential: &Credential, facts: &Facts<'_>) -> Option<OsString> {
+fn placeholder(credential: &Credential, part: Part, facts: &Facts<'_>) -> Option<OsString> {
     let mut all = facts.placeholders.iter();
-    let found = all.find(|placeholder| placeholder.name == credential.binding.name)?;
+    let found = all.find(|one| one.name == credential.binding.name && one.part == part)?;
     Some(OsString::from(&found.text))
 }
 
 /// Credentials whose variable inside somebody denies: their program goes without them.
 fn denied_placeholders(rules: &Rules, facts: &Facts<'_>) -> impl Iterator<Item = Notice> {
-    rules.credentials_of(facts.placeholders).filter_map(|one| {
+    let all = rules.credentials_of(facts.placeholders).flat_map(|one| {
         let credential = &one.value;
-        let name = OsStr::new(&credential.variable);
+        let variables = credential.variables.iter();
+        variables.map(move |(_, variable)| (credential, variable))
+    });
+    all.filter_map(|(credential, variable)| {
+        let name = OsStr::new(variable);
         let mut denied = rules.environment.denied.iter();
         let by = denied.find(|pattern| pattern.value.matches(name))?;
         Some(Notice {
             text: format!(
-                "credential {} has no variable inside: {} is denied",
-                credential.binding.name, credential.variable
+                "credential {} has no variable inside: {variable} is denied",
+                credential.binding.name
             ),
             origin: by.origin.clone(),
         })
@@ -157,12 +163,8 @@ fn denied_placeholders(rules: &Rules, facts: &Facts<'_>) -> impl Iterator<Item =
 
 /// Whether a variable outside is where a credential comes from: it never goes inside.
 fn is_source(credential: &Credential, name: &OsStr) -> bool {
-    match &credential.source {
-        CredentialSource::Variable(variable) => name == OsStr::new(variable),
-        CredentialSource::File(_) | CredentialSource::Vault(_) | CredentialSource::Command(_) => {
-            false
-        }
-    }
+    let mut all = credential.source.variables().iter();
+    all.any(|variable| name == OsStr::new(variable))
 }
 
 /// Adds to a user's `PATH` what only root's has on some systems: useradd, ldconfig and

@@ -43,7 +43,10 @@ pub(crate) fn tell(
     variables: &mut BTreeMap<OsString, OsString>,
     is_denied: &dyn Fn(&OsStr) -> bool,
 ) {
-    let has = |one: &&Credential| variables.contains_key(OsStr::new(&one.variable));
+    let has = |one: &&Credential| {
+        let mut its = one.variables.iter();
+        its.any(|(_, name)| variables.contains_key(OsStr::new(name)))
+    };
     let entries: Vec<(String, String)> = rules
         .credentials()
         .filter(has)
@@ -72,11 +75,12 @@ pub(crate) fn tell(
 /// How git finds what stands for a password: no other helper is asked for that host, and
 /// this one reads the variable.
 fn passwords(credential: &Credential) -> Vec<(String, String)> {
-    let Place::Basic(user) = &credential.binding.place else {
+    let (Place::Basic(user), [(_, variable)]) =
+        (&credential.binding.place, &credential.variables[..])
+    else {
         return Vec::new();
     };
     let scheme = credential.binding.requests.scheme.unwrap_or(Scheme::Https);
-    let variable = &credential.variable;
     let given = format!("printf 'password=%s\\n' \"${variable}\"");
     let mut entries = Vec::new();
     for url in credential.binding.to.iter().flat_map(|to| urls(scheme, to)) {

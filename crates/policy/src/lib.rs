@@ -45,7 +45,9 @@ mod variables;
 
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
-pub use credential::{CommandProgram, CommandSource, Credential, CredentialSource};
+pub use credential::{
+    CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource,
+};
 pub use decide::decide;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};

@@ -5,6 +5,7 @@ mod decisions;
 mod environment;
 mod files;
 mod git;
+mod keys;
 mod layers;
 mod monotonic;
 mod network;

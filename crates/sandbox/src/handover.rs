@@ -13,7 +13,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Placeholder};
+use atoll_model::network::{
+    CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Part, Placeholder,
+};
 use atoll_sys::{environment, memory, socket};
 use rustix::fs::OFlags;
 
@@ -58,6 +60,9 @@ pub enum SourceError {
     /// It could not stand in a request.
     #[error("it has other characters in it than the printable ones of ASCII")]
     Unprintable,
+    /// No request could name it.
+    #[error("it is no id of a key that signs, which has 16 to 128 letters and digits")]
+    KeyId,
     /// Nothing can stand for it.
     #[error("{0}")]
     Unfit(String),
@@ -82,21 +87,21 @@ impl Handover {
         })
     }
 
-    /// Takes credentials out of one variable of this process's environment, where it is not
-    /// any more then.
+    /// Takes values of credentials out of one variable of this process's environment, where
+    /// it is not any more then.
     /// No other thread may use the environment meanwhile.
     ///
     /// # Errors
     /// [`SourceError`].
     pub fn take_variable(
         &mut self,
-        names: &[&CredentialName],
+        names: &[(&CredentialName, Part)],
         variable: &str,
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
         let taken = environment::take(OsStr::new(variable), |value| {
             let mut names = names.iter();
-            names.try_for_each(|name| self.put(name, value, disguise))
+            names.try_for_each(|(name, part)| self.take_part(name, *part, value, disguise))
         });
         taken.unwrap_or_else(|| Err(SourceError::Unset(variable.to_owned())))
     }
@@ -121,7 +126,7 @@ impl Handover {
             let value = buffer.get(..got).unwrap_or_default();
             let value = value.strip_suffix(b"\n").unwrap_or(value);
             let value = value.strip_suffix(b"\r").unwrap_or(value);
-            self.put(name, value, disguise).map(|()| is_open)
+            self.take_value(name, value, disguise).map(|()| is_open)
         });
         memory::erase(&mut buffer);
         put
@@ -137,7 +142,7 @@ impl Handover {
         value: &[u8],
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
-        self.put(name, value, disguise)
+        self.take_part(name, Part::Whole, value, disguise)
     }
 
     /// Takes a credential that a command prints once it is needed. What stands inside for it
@@ -146,6 +151,7 @@ impl Handover {
         let name = name.clone();
         self.placeholders.push(Placeholder {
             name: name.clone(),
+            part: Part::Whole,
             text,
         });
         self.fetched.push(Fetched {
@@ -157,9 +163,14 @@ impl Handover {
         self.commands.push((name, command));
     }
 
-    fn put(
+    /// The same as [`Self::take_value`] for one value of several.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn take_part(
         &mut self,
         name: &CredentialName,
+        part: Part,
         value: &[u8],
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
@@ -172,11 +183,16 @@ impl Handover {
         if !value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
             return Err(SourceError::Unprintable);
         }
+        let is_of_id = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let is_id = (16..=128).contains(&value.len()) && value.iter().all(is_of_id);
+        if part == Part::KeyId && !is_id {
+            return Err(SourceError::KeyId);
+        }
         let made = disguise(value).map_err(SourceError::Unfit)?;
         let text = String::from_utf8(made).map_err(|_| SourceError::Unprintable)?;
         socket::send(self.sender.as_fd(), value, &[])?;
         let name = name.clone();
-        self.placeholders.push(Placeholder { name, text });
+        self.placeholders.push(Placeholder { name, part, text });
         Ok(())
     }
 
@@ -184,6 +200,13 @@ impl Handover {
     #[must_use]
     pub fn placeholders(&self) -> &[Placeholder] {
         &self.placeholders
+    }
+
+    /// Whether a value of a credential is there.
+    #[must_use]
+    pub fn has(&self, name: &CredentialName, part: Part) -> bool {
+        let mut all = self.placeholders.iter();
+        all.any(|one| one.name == *name && one.part == part)
     }
 
     /// Those of them whose values are not there yet.

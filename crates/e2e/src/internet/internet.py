@@ -31,6 +31,9 @@ NAMES = {
     "api.anthropic.com": ["93.184.216.37"],
     "generativelanguage.googleapis.com": ["93.184.216.37"],
     "tunnel.example": ["93.184.216.38"],
+    "s3.eu-west-1.amazonaws.com": ["93.184.216.36"],
+    "dynamodb.eu-west-1.amazonaws.com": ["93.184.216.36"],
+    "sts.us-east-1.amazonaws.com": ["93.184.216.36"],
 }
 # Names that lead elsewhere each time that they are asked for.
 TURNS = {"turns.example": ["93.184.216.34", "10.1.2.3"]}

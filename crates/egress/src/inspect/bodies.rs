@@ -25,6 +25,7 @@ use super::answers::{self, Denial};
 use super::body::{Broken, Received};
 use super::expectation;
 use super::injection::{self, Injection, Misuse};
+use super::upload;
 use crate::Egress;
 use crate::credentials::Credentials;
 use crate::secret::{Coding, Failed, Found, Placeholders, SearchedBody, longer};
@@ -51,6 +52,8 @@ const TOO_SLOW: &str = "its body took too long";
 pub(crate) struct Memory {
     held: Arc<Semaphore>,
     decoded: Arc<Semaphore>,
+    /// For those that are read before they are sent, since their digest is signed.
+    ahead: Arc<Semaphore>,
 }
 
 impl Default for Memory {
@@ -58,6 +61,7 @@ impl Default for Memory {
         Self {
             held: Arc::new(Semaphore::new(HELD_KIB_MAX)),
             decoded: Arc::new(Semaphore::new(DECODED_MAX)),
+            ahead: Arc::new(upload::room()),
         }
     }
 }
@@ -82,6 +86,11 @@ impl Memory {
                     .ok_or("too many bodies of this run are being decompressed")
             }
         }
+    }
+
+    /// For bodies that are read before they are sent.
+    pub(crate) fn ahead(&self) -> &Arc<Semaphore> {
+        &self.ahead
     }
 
     async fn holding(&self, bytes: u64) -> Result<Held, &'static str> {

@@ -8,10 +8,11 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::bodies::{Held, Source};
+use super::bodies::Held;
 use super::brake::{self, Brake, Pieces};
 use super::exchange::Exchange;
 use super::expectation::{Unwanted, Waiting};
+use super::upload::Upload;
 use crate::limits::{Excess, Way};
 use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Undecodable};
 
@@ -41,7 +42,7 @@ pub(crate) enum Broken {
 /// A request's body on its way to the server.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    incoming: Option<Source>,
+    incoming: Option<Upload>,
     exchange: Arc<Exchange>,
     /// Until the server wants it.
     waiting: Option<Waiting>,
@@ -51,7 +52,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     /// None is an empty one. It waits until it is wanted, where that was asked.
-    pub(crate) fn new(incoming: Option<Source>, exchange: Arc<Exchange>) -> Self {
+    pub(crate) fn new(incoming: Option<Upload>, exchange: Arc<Exchange>) -> Self {
         if incoming.as_ref().is_none_or(Body::is_end_stream) {
             exchange.is_over(Way::Up);
         }
@@ -65,7 +66,7 @@ impl Sent {
     }
 
     /// What was not sent, to be sent otherwise.
-    pub(crate) fn into_source(mut self) -> Option<Source> {
+    pub(crate) fn into_upload(mut self) -> Option<Upload> {
         self.incoming.take()
     }
 }
@@ -73,7 +74,7 @@ impl Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         // By HTTP/2 a body that is dropped takes the answer with it.
-        let unread = self.incoming.take().and_then(Source::into_rest);
+        let unread = self.incoming.take().and_then(Upload::into_rest);
         if let Some(unread) = unread.filter(|body| !body.is_end_stream()) {
             self.exchange.hold(unread);
         }

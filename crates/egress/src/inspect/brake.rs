@@ -12,10 +12,10 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep_until};
 
-use super::bodies::Source;
 use super::body::Broken;
 use super::exchange::Exchange;
 use super::room::header_bytes;
+use super::upload::Upload;
 use crate::limits::{Excess, Part, Way};
 
 type Piece = Frame<Bytes>;
@@ -35,7 +35,7 @@ impl Brake {
     /// The next piece that may pass.
     pub(crate) fn poll(
         &mut self,
-        incoming: &mut Source,
+        incoming: &mut Upload,
         exchange: &Exchange,
         part: &Part,
         context: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl Brake {
 }
 
 /// A piece that passes.
-fn passed(piece: Piece, incoming: &Source, exchange: &Exchange) -> Piece {
+fn passed(piece: Piece, incoming: &Upload, exchange: &Exchange) -> Piece {
     exchange.count(Way::Up, piece.data_ref().map_or(0, Bytes::len));
     if incoming.is_end_stream() || piece.is_trailers() {
         exchange.is_over(Way::Up);

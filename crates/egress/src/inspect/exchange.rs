@@ -4,6 +4,7 @@ mod beginning;
 mod dates;
 mod masked;
 mod misused;
+mod proof;
 mod releases;
 mod unanswered;
 
@@ -20,12 +21,13 @@ use hyper::{Request, Response, StatusCode, Version};
 
 use super::Asked;
 use super::answers::{self, Denial, unread_of};
-use super::bodies::{self, Source};
+use super::bodies;
 use super::body::{Received, Sent};
 use super::expectation::{self, ENDLESS, Early, Gate};
 use super::head::{self, Head};
 use super::injection::{self, Injection, Misuse, Outgoing};
 use super::room::Room;
+use super::upload::Upload;
 use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
 use super::web_socket;
 use crate::Egress;
@@ -248,7 +250,7 @@ pub(crate) async fn answer(
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
         is_2: parts.version == Version::HTTP_2,
-        body,
+        body: body.map(Upload::from),
         parts,
         head,
         flow: injection.flow(&egress.credentials, &flow),
@@ -260,7 +262,7 @@ pub(crate) async fn answer(
         Ok(Err(unanswered)) => unanswered,
         Err(excess) => Unanswered::Failed(excess.why()),
     };
-    let unread = outgoing.body.take().and_then(Source::into_rest);
+    let unread = outgoing.body.take().and_then(Upload::into_rest);
     let unread = unread_of(&outgoing.parts, unread).await;
     if let Some(excess) = room.excess() {
         return Ok(answers::beyond(excess, what, unread));
@@ -307,6 +309,7 @@ async fn send_on(
     outgoing: &mut Outgoing,
 ) -> Result<Response<Received>, Unanswered> {
     releases::check(egress, asked, outgoing, SystemTime::now).await?;
+    proof::check(egress, asked, outgoing).await?;
     let key = asked.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {
@@ -417,7 +420,7 @@ async fn send(
         Some(Err(error)) => error,
         None => {
             exchange.failed(ENDLESS.to_owned());
-            outgoing.body = exchange.release().map(Source::Plain);
+            outgoing.body = exchange.release().map(Upload::from);
             return Attempted::Failed(Unanswered::Failed(ENDLESS.to_owned()));
         }
     };
@@ -429,8 +432,8 @@ async fn send(
     exchange.failed(why.clone());
     let is_unsent = unsent.is_some();
     outgoing.body = match unsent {
-        Some(body) => body.into_source(),
-        None => exchange.release().map(Source::Plain),
+        Some(body) => body.into_upload(),
+        None => exchange.release().map(Upload::from),
     };
     if let Some(misuse) = exchange.misuse() {
         Attempted::Failed(Unanswered::Misused(Box::new(misuse)))

@@ -60,6 +60,11 @@ const OTHER_METHOD: [&str; 3] = [
     "x-method-override",
 ];
 
+/// Whether a header of this name is for one connection only.
+pub(crate) fn is_hop(name: &str) -> bool {
+    OF_ONE_CONNECTION.iter().any(|one| one == name)
+}
+
 /// Reads the head of a request that came to a host.
 pub(crate) fn read(network: &Network, asked: &Asked, parts: &Parts) -> Result<Head, Fault> {
     if parts.method.as_str().len() > METHOD_BYTES_MAX {

@@ -5,36 +5,47 @@
 //! has one anywhere else is not sent. What comes back of a real value in an answer's head
 //! becomes the placeholder again.
 
+mod claim;
+mod signing;
+mod sigv4;
+mod spots;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use atoll_model::network::{CredentialName, Flow, HOLE, Place, Request as Judged};
+use atoll_model::network::{CredentialName, Flow, Part, Place, Request as Judged};
 use atoll_sys::memory;
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use hyper::Uri;
 use hyper::header::{
-    AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_RANGE, PROXY_AUTHORIZATION, RANGE,
-    SEC_WEBSOCKET_EXTENSIONS,
+    AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, SEC_WEBSOCKET_EXTENSIONS,
 };
 use hyper::http::request::Parts;
 
 use super::Asked;
 use super::answers::Denial;
-use super::bodies::Source;
 use super::head::{self, Head};
 use super::room::Room;
+use super::upload::Upload;
 use crate::Egress;
-use crate::credentials::{Credentials, Held, fetch, holds, holds_in_any_case};
+use crate::credentials::{Credentials, Held, fetch};
 use crate::secret::{Form, Found, Placeholders, Secret, narrow};
+pub(crate) use signing::{Needed, Signing};
+pub(super) use spots::unescaped;
+use spots::{Spot, basic, in_header, spots};
 
 /// In which ways a program reads compressed messages of gRPC.
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 /// Which credentials are put into a request.
 #[derive(Debug, Default)]
-pub(crate) struct Injection(Vec<Put>);
+pub(crate) struct Injection {
+    found: Vec<Put>,
+    /// The signature that is made anew.
+    signing: Option<Signing>,
+}
 
 /// One of them, by its place among all.
 struct Put {
@@ -105,7 +116,7 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
             );
             misuse(held, &why)
         }
-        Place::Header { .. } | Place::Basic(_) | Place::Query(_) => {
+        Place::Header { .. } | Place::Basic(_) | Place::Query(_) | Place::SigV4(_) => {
             misuse(held, &format!("is in its body{form}, which it is not for"))
         }
     })
@@ -145,6 +156,14 @@ fn check_forms(
     Ok(())
 }
 
+/// The signature in which a key's id is.
+fn signing_of(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Result<Signing, Misuse> {
+    let written = judged.target.as_written().split_once('?');
+    let query = written.map_or("", |(_, query)| query);
+    let read = Signing::read(held, parts, query);
+    read.map_err(|why| misuse(held, &format!("is in a signature that {why}")))
+}
+
 /// How a placeholder is written, in words.
 fn written_as(form: Form) -> &'static str {
     match form {
@@ -155,15 +174,6 @@ fn written_as(form: Form) -> &'static str {
     }
 }
 
-/// What one credential's placeholder is found in.
-#[derive(Debug, PartialEq, Eq)]
-enum Spot {
-    /// Where it is bound to.
-    Bound,
-    /// Elsewhere, in words.
-    Elsewhere(String),
-}
-
 impl Injection {
     /// What is put into a request that may be sent.
     pub(crate) fn of(
@@ -171,7 +181,7 @@ impl Injection {
         judged: &Judged<'_>,
         parts: &Parts,
     ) -> Result<Self, Misuse> {
-        let mut found = Vec::new();
+        let mut made = Self::default();
         for (index, held) in credentials.iter().enumerate() {
             let mut spots = spots(held, judged, parts).into_iter();
             let Some(first) = spots.next() else { continue };
@@ -188,39 +198,76 @@ impl Injection {
             if !held.binding.holds(judged) {
                 return Err(misuse_of_request(held, judged));
             }
+            if held.part == Part::KeyId {
+                made.signing = Some(signing_of(held, judged, parts)?);
+            }
             let real = held.given().map(Arc::clone);
-            found.push(Put { index, real });
+            made.found.push(Put { index, real });
         }
-        check_forms(credentials, &found, judged, parts)?;
-        Ok(Self(found))
+        check_forms(credentials, &made.found, judged, parts)?;
+        made.check_token(credentials)?;
+        Ok(made)
     }
 
     /// What may not be in the body of such a request: a program that has printed its
     /// environment speaks of it to who has given it the credential, and to nobody else.
     pub(super) fn unfit(&self, credentials: &Credentials) -> Option<Placeholders> {
         let stands = |other: &Held| {
-            self.held(credentials)
-                .any(|(held, _)| held.placeholder == other.placeholder)
+            let is_its =
+                |held: &Held| held.placeholder == other.placeholder || held.name() == other.name();
+            self.held(credentials).any(|(held, _)| is_its(held))
         };
-        // One variable can stand for several credentials.
+        // One variable can stand for several credentials, and a key has several.
         let all = credentials.iter().enumerate();
         let passing = all.filter(|(_, held)| stands(held)).map(|(index, _)| index);
         Some(credentials.placeholders()?.but(passing))
     }
 
-    /// One more, by its place among all.
-    pub(super) fn add(&mut self, index: usize, real: &Arc<Secret>) {
-        if self.0.iter().all(|put| put.index != index) {
-            let real = Some(Arc::clone(real));
-            self.0.push(Put { index, real });
+    /// A session token is sent with its key's signature alone.
+    fn check_token(&self, credentials: &Credentials) -> Result<(), Misuse> {
+        let signs = |held: &Held| {
+            let signing = self.signing.as_ref();
+            signing.is_some_and(|signing| signing.is_of(held.name()))
+        };
+        let mut all = self.held(credentials).map(|(held, _)| held);
+        match all.find(|held| held.part == Part::Token && !signs(held)) {
+            Some(held) => Err(misuse(
+                held,
+                "is in a request that is not signed with its key",
+            )),
+            None => Ok(()),
         }
+    }
+
+    /// The signature that is made anew.
+    pub(crate) fn signing(&mut self) -> Option<&mut Signing> {
+        self.signing.as_mut()
+    }
+
+    /// One more, by its place among all, whose value is put into the body. What a program has
+    /// signed is not changed so.
+    pub(super) fn add(
+        &mut self,
+        index: usize,
+        held: &Held,
+        real: &Arc<Secret>,
+    ) -> Result<(), Misuse> {
+        if self.signing.is_some() {
+            let why = "is in the body of a request that is signed, into which nothing is put";
+            return Err(misuse(held, why));
+        }
+        if self.found.iter().all(|put| put.index != index) {
+            let real = Some(Arc::clone(real));
+            self.found.push(Put { index, real });
+        }
+        Ok(())
     }
 
     fn held<'a>(
         &'a self,
         credentials: &'a Credentials,
     ) -> impl Iterator<Item = (&'a Held, Option<&'a [u8]>)> {
-        self.0.iter().filter_map(|put| {
+        self.found.iter().filter_map(|put| {
             let real = put.real.as_ref().map(|real| real.expose());
             Some((credentials.get(put.index)?, real))
         })
@@ -228,13 +275,13 @@ impl Injection {
 
     /// Whether one of them is fetched when it is needed: then the request is recorded first.
     pub(crate) fn is_fetched(&self, credentials: &Credentials) -> bool {
-        let mut all = self.0.iter();
+        let mut all = self.found.iter();
         all.any(|put| credentials.source(put.index).is_some())
     }
 
     /// Fetches what is fetched when it is needed, for a request that is allowed and recorded.
     pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), String> {
-        for put in &mut self.0 {
+        for put in &mut self.found {
             if egress.credentials.source(put.index).is_some() {
                 put.real = Some(fetch::value(egress, put.index).await?);
             }
@@ -244,7 +291,7 @@ impl Injection {
 
     /// Hears that the host says that it does not know them.
     pub(crate) fn doubt(&self, credentials: &Credentials) {
-        for put in &self.0 {
+        for put in &self.found {
             if let Some(real) = &put.real {
                 credentials.doubt(put.index, real);
             }
@@ -254,9 +301,15 @@ impl Injection {
     /// What is told of a request that they are put into. One that is refused tells of
     /// none: it would be an alert.
     pub(crate) fn flow(&self, credentials: &Credentials, flow: &Flow) -> Flow {
-        let names = self.held(credentials).map(|(held, _)| held.name().clone());
+        let mut names: Vec<CredentialName> = Vec::new();
+        for (held, _) in self.held(credentials) {
+            // A key that signs is of several values.
+            if !names.contains(held.name()) {
+                names.push(held.name().clone());
+            }
+        }
         Flow {
-            credentials: names.collect(),
+            credentials: names,
             ..flow.clone()
         }
     }
@@ -282,7 +335,7 @@ impl Injection {
 /// A request that is on its way.
 pub(crate) struct Outgoing {
     pub(crate) parts: Parts,
-    pub(super) body: Option<Source>,
+    pub(super) body: Option<Upload>,
     pub(crate) head: Head,
     pub(crate) injection: Injection,
     pub(super) flow: Flow,
@@ -302,15 +355,22 @@ impl Outgoing {
         is_2: bool,
     ) -> Option<(Uri, HeaderMap)> {
         let target = self.head.target.as_written();
-        let target = self.injection.target(&egress.credentials, target);
-        let uri = head::uri(asked, &target, is_2)?;
+        let mut target = self.injection.target(&egress.credentials, target);
         let mut headers = self.parts.headers.clone();
         head::prepare(asked, &self.head, &mut headers, is_2);
         if !egress.credentials.is_empty() {
             ask_for_readable(&mut headers);
         }
-        let is_whole = self.injection.put(&egress.credentials, &mut headers);
-        is_whole.then_some((uri, headers))
+        if !self.injection.put(&egress.credentials, &mut headers) {
+            return None;
+        }
+        // At last, since it is of what is sent.
+        if let Some(signing) = &self.injection.signing {
+            let whose = (asked, self.parts.method.as_str());
+            let signed = signing.sign(&egress.credentials, whose, &target, &mut headers)?;
+            target = Cow::Owned(signed);
+        }
+        Some((head::uri(asked, &target, is_2)?, headers))
     }
 }
 
@@ -333,7 +393,7 @@ fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> 
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
-        Place::Query(_) | Place::Body(_) => return Some(()),
+        Place::Query(_) | Place::Body(_) | Place::SigV4(_) => return Some(()),
     };
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound
@@ -359,133 +419,6 @@ fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> 
     Some(())
 }
 
-/// Where the placeholder of a credential stands.
-fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot> {
-    let placeholder = held.placeholder.as_bytes();
-    let elsewhere = |place: &str| Spot::Elsewhere(place.to_owned());
-    let mut spots = Vec::new();
-    if holds_in_any_case(judged.host.to_string().as_bytes(), placeholder) {
-        spots.push(elsewhere("its host"));
-    }
-    if holds(judged.method.as_bytes(), placeholder) {
-        spots.push(elsewhere("its method"));
-    }
-    let written = judged.target.as_written();
-    let (path, query) = written.split_once('?').unwrap_or((written, ""));
-    if is_written(path, placeholder) {
-        spots.push(elsewhere("its path"));
-    }
-    for pair in query
-        .split('&')
-        .filter(|pair| is_written(pair, placeholder))
-    {
-        let is_bound = match (&held.binding.place, pair.split_once('=')) {
-            (Place::Query(key), Some((name, value))) => {
-                name == key && value.as_bytes() == placeholder
-            }
-            (Place::Query(_) | Place::Header { .. } | Place::Basic(_) | Place::Body(_), _) => false,
-        };
-        spots.push(match is_bound {
-            true => Spot::Bound,
-            false => elsewhere("its query"),
-        });
-    }
-    for (name, value) in &parts.headers {
-        if holds_in_any_case(name.as_str().as_bytes(), placeholder) {
-            spots.push(elsewhere("a header's name"));
-        }
-        spots.extend(in_header(held, name, value.as_bytes()));
-    }
-    spots
-}
-
-/// Where in a header it stands, as it is or within basic authentication.
-fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<Spot> {
-    let placeholder = held.placeholder.as_bytes();
-    let elsewhere = || Some(Spot::Elsewhere(format!("the header {name}")));
-    if holds(value, placeholder) {
-        let is_bound = match &held.binding.place {
-            Place::Header { name: bound, form } => {
-                name == bound.as_str() && is_of_form(value, placeholder, form.as_deref())
-            }
-            Place::Basic(_) | Place::Query(_) | Place::Body(_) => false,
-        };
-        return match is_bound {
-            true => Some(Spot::Bound),
-            false => elsewhere(),
-        };
-    }
-    let of_basic = [AUTHORIZATION, PROXY_AUTHORIZATION].contains(name);
-    let plain = basic(value).filter(|_| of_basic)?;
-    if !holds(&plain, placeholder) {
-        return None;
-    }
-    let Some(at) = plain.iter().position(|byte| *byte == b':') else {
-        return elsewhere();
-    };
-    let (user, rest) = plain.split_at(at);
-    let password = rest.get(1..).unwrap_or_default();
-    match &held.binding.place {
-        Place::Basic(bound)
-            if *name == AUTHORIZATION
-                && (bound == "*" || user == bound.as_bytes())
-                && !holds(user, placeholder)
-                && password == placeholder =>
-        {
-            Some(Spot::Bound)
-        }
-        Place::Basic(_) | Place::Header { .. } | Place::Query(_) | Place::Body(_) => elsewhere(),
-    }
-}
-
-/// Whether a value is what its form says, in any case of letters around the placeholder;
-/// without a form, whether the placeholder is one word of it, once.
-fn is_of_form(value: &[u8], placeholder: &[u8], form: Option<&str>) -> bool {
-    if let Some((before, after)) = form.and_then(|form| form.split_once(HOLE)) {
-        let Some(rest) = value.len().checked_sub(after.len()) else {
-            return false;
-        };
-        let (value, end) = value.split_at(rest);
-        let Some((start, middle)) = value.split_at_checked(before.len()) else {
-            return false;
-        };
-        return start.eq_ignore_ascii_case(before.as_bytes())
-            && end.eq_ignore_ascii_case(after.as_bytes())
-            && middle == placeholder;
-    }
-    let words = || value.split(|byte| *byte == b' ');
-    words().filter(|word| *word == placeholder).count() == 1
-        && words()
-            .filter(|word| *word != placeholder)
-            .all(|word| !holds(word, placeholder))
-}
-
-/// Whether a part of a target has it, as it is or with escapes (RFC 3986, 2.1).
-fn is_written(part: &str, placeholder: &[u8]) -> bool {
-    holds(part.as_bytes(), placeholder) || holds(&unescaped(part), placeholder)
-}
-
-pub(super) fn unescaped(text: &str) -> Vec<u8> {
-    let mut bytes = text.bytes();
-    let mut plain = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        let mut ahead = bytes.clone();
-        let escaped = (byte == b'%').then(|| {
-            let digit = |byte: u8| char::from(byte).to_digit(16);
-            let (high, low) = (digit(ahead.next()?)?, digit(ahead.next()?)?);
-            u8::try_from(high * 16 + low).ok()
-        });
-        match escaped.flatten() {
-            Some(escaped) => {
-                plain.push(escaped);
-                bytes = ahead;
-            }
-            None => plain.push(byte),
-        }
-    }
-    plain
-}
-
 /// A value as it is written in a query: only what never means anything there stays.
 pub(super) fn escaped(real: &[u8]) -> String {
     let mut text = String::with_capacity(real.len() * 3);
@@ -498,18 +431,6 @@ pub(super) fn escaped(real: &[u8]) -> String {
         }
     }
     text
-}
-
-/// User and password of basic authentication (RFC 7617, 2).
-fn basic(value: &[u8]) -> Option<Vec<u8>> {
-    let (scheme, text) = value.split_at_checked(b"basic ".len())?;
-    let text = text.trim_ascii();
-    let decoded = || {
-        STANDARD
-            .decode(text)
-            .or_else(|_| STANDARD_NO_PAD.decode(text))
-    };
-    scheme.eq_ignore_ascii_case(b"basic ").then(decoded)?.ok()
 }
 
 /// Every place of one part in a text, by another.

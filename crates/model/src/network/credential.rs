@@ -86,6 +86,54 @@ pub enum Place {
     /// The value of a field of the body: of a form (`application/x-www-form-urlencoded`),
     /// or a member of a JSON object, which is a string.
     Body(String),
+    /// The key of an AWS signature, which is made anew with the real one.
+    #[serde(rename = "sigv4")]
+    SigV4(SignatureScope),
+}
+
+/// What an AWS Signature Version 4 is good for: both are in the key that makes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignatureScope {
+    /// Regions, as `eu-west-1`.
+    pub regions: Vec<String>,
+    /// Services by the names that signatures have for them, as `s3`.
+    pub services: Vec<String>,
+}
+
+impl SignatureScope {
+    /// The longest name of a region or a service, bytes.
+    pub const NAME_BYTES_MAX: usize = 64;
+
+    /// Whether a text can be the name of a region or a service.
+    #[must_use]
+    pub fn is_name(text: &str) -> bool {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        (1..=Self::NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain)
+    }
+}
+
+/// Which value of a credential something is: most have one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// The only one.
+    #[default]
+    Whole,
+    /// Of an AWS key: its id, which is sent.
+    KeyId,
+    /// Of an AWS key: what signs, which is never sent.
+    Secret,
+    /// Of an AWS key that is valid for a time: its session token, which is sent.
+    Token,
+}
+
+impl Part {
+    /// Whether it is the only one.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        *self == Self::Whole
+    }
 }
 
 impl fmt::Display for Place {
@@ -104,6 +152,12 @@ impl fmt::Display for Place {
             }
             Self::Query(key) => write!(to, "the parameter {key} of the query"),
             Self::Body(field) => write!(to, "the field {field} of a body (form or JSON)"),
+            Self::SigV4(scope) => write!(
+                to,
+                "AWS signatures for {} in {}",
+                scope.services.join(", "),
+                scope.regions.join(", ")
+            ),
         }
     }
 }
@@ -191,6 +245,9 @@ impl fmt::Display for Binding {
 pub struct Placeholder {
     /// The credential that it stands for.
     pub name: CredentialName,
+    /// For which of its values.
+    #[serde(default, skip_serializing_if = "Part::is_whole")]
+    pub part: Part,
     /// What it is.
     pub text: String,
 }

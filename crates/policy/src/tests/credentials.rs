@@ -1,7 +1,7 @@
 //! Credentials: read from profiles alone, shown as they are written, given inside as what
 //! stands for them.
 
-use atoll_model::network::{Placeholder, Request, Scheme, Target};
+use atoll_model::network::{Part, Placeholder, Request, Scheme, Target};
 
 use super::*;
 use crate::{CommandProgram, CommandSource, remarks};
@@ -18,6 +18,7 @@ place = { header = "authorization", form = "Bearer {}" }
 fn decided(world: &World, placeholders: &[(&str, &str)]) -> Verdict<Grant> {
     let one = |(name, text): &(&str, &str)| Placeholder {
         name: name.parse().unwrap(),
+        part: Part::Whole,
         text: (*text).to_owned(),
     };
     let placeholders: Vec<Placeholder> = placeholders.iter().map(one).collect();

@@ -8,6 +8,7 @@ use super::*;
 fn granted(world: &World, mode: atoll_model::Mode) -> Boundary {
     let placeholders = [Placeholder {
         name: "hub".parse().unwrap(),
+        part: atoll_model::network::Part::Whole,
         text: "stands".to_owned(),
     }];
     let facts = Facts {

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::super::injection::{Injection, escaped, unescaped};
 use super::{Again, Untaken};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, Held};
 use crate::secret::{Form, Located, Placeholders, Secret};
 
 /// How fields are written in a body.
@@ -124,11 +124,11 @@ pub(super) fn placed(
             .iter()
             .filter(|other| other.found.number == one.found.number)
             .count();
-        let real = bound(credentials, judged, kind, &body, one, times)?;
+        let (held, real) = bound(credentials, judged, kind, &body, one, times)?;
+        injection.add(one.found.number, held, real)?;
         made.extend_from_slice(body.get(from..one.range.start).unwrap_or_default());
         made.extend_from_slice(&kind.written(real.expose()));
         from = one.range.end;
-        injection.add(one.found.number, real);
     }
     made.extend_from_slice(body.get(from..).unwrap_or_default());
     let rewritten_bytes = Some(made.len());
@@ -152,7 +152,7 @@ fn bound<'a>(
     body: &[u8],
     one: &Located,
     times: usize,
-) -> Result<&'a Arc<Secret>, Untaken> {
+) -> Result<(&'a Held, &'a Arc<Secret>), Untaken> {
     let elsewhere = || Untaken::found(credentials, judged, one.found);
     let held = credentials.get(one.found.number).ok_or_else(elsewhere)?;
     let Place::Body(field) = &held.binding.place else {
@@ -163,7 +163,8 @@ fn bound<'a>(
         && one.found.form == Form::Plain
         && kind.holds(body, field, held.placeholder.as_bytes());
     // One that is fetched is put into heads alone.
-    held.given().filter(|_| is_it).ok_or_else(elsewhere)
+    let real = held.given().filter(|_| is_it).ok_or_else(elsewhere)?;
+    Ok((held, real))
 }
 
 /// Bytes that are overwritten at their end.

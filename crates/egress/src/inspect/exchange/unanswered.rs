@@ -22,7 +22,7 @@ pub(super) enum Unanswered {
     Failed(String),
     /// Its body cannot be read.
     Broken(String),
-    /// Its body carries a placeholder, of which was told.
+    /// It carries a placeholder where that may not stand, of which was told.
     Misused(Box<Misuse>),
 }
 

@@ -1,0 +1,316 @@
+//! Keys that sign: AWS's own programs sign with placeholders inside, and origins that check
+//! each signature with AWS's own library get those of the real key.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+
+use e2e::internet::{events, is_possible, on_servers};
+use e2e::{Avoidable, Outcome, World, cache};
+
+const SERVERS: &str = include_str!("signing/servers.py");
+const ATTACKS: &str = include_str!("signing/attacks.py");
+const NAMES: &[&str] = &[
+    "s3.eu-west-1.amazonaws.com",
+    "dynamodb.eu-west-1.amazonaws.com",
+    "sts.us-east-1.amazonaws.com",
+    "other.example",
+];
+/// The real id, secret and session token.
+const REAL: [&str; 3] = [
+    "ASIAR3ALK3YOFTH1ST3S",
+    "r3alS3cr3t/0fTh1sT3st+Wh1chN0bodyM4yS33i",
+    "FwoGr3alT0k3n/OfTh1sT3st+Wh1chN0bodyM4yS33InAnyPlace==",
+];
+const RULES: &str = r#"
+[network]
+allow = ["s3.eu-west-1.amazonaws.com", "dynamodb.eu-west-1.amazonaws.com", "sts.us-east-1.amazonaws.com", "other.example"]
+[environment]
+set = { AWS_DEFAULT_REGION = "eu-west-1", AWS_PAGER = "" }
+"#;
+const KEY: &str = r#"
+[credential.aws]
+source = { environment = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"] }
+to = ["s3.eu-west-1.amazonaws.com", "dynamodb.eu-west-1.amazonaws.com"]
+place = { sigv4 = { region = "eu-west-1", service = ["s3", "dynamodb"] } }
+"#;
+/// One for a field of bodies at one of those hosts.
+const FIELD: &str = r#"
+[credential.field]
+source = { environment = "FIELD_KEY" }
+to = "dynamodb.eu-west-1.amazonaws.com"
+place = { body = "key" }
+"#;
+const REAL_FIELD: &str = "f13ldK3yOfTh1sT3stWh1chN0bodyM4yS33";
+/// AWS's programs inside.
+const AWS: &str = "export PYTHONDONTWRITEBYTECODE=1 AWS_CONFIG_FILE=$PWD/config; \
+    printf '[default]\\ns3 =\\n  addressing_style = path\\n  signature_version = s3v4\\n  multipart_threshold = 5GB\\n' >config; \
+    aws() { python3 -m awscli \"$@\"; }; ";
+
+/// A world where a profile says this of credentials, with AWS's programs, if there can be one.
+fn world(name: &str, credential: &str) -> Option<World> {
+    let world = World::new(name);
+    world.profile("bound", &format!("{RULES}{credential}"));
+    world.write(world.top().join("keys"), REAL.join(" ") + "\n");
+    world.write(world.top().join("attacks.py"), ATTACKS);
+    if !is_possible(&world, &["openssl"]) {
+        return None;
+    }
+    let wheels = cache().map(|cache| cache.join("pip/wheels"));
+    let wheels = wheels.and_then(|wheels| fs::read_dir(wheels).ok());
+    let wheels: Vec<_> = wheels.into_iter().flatten().flatten().collect();
+    let is_there = |of: &str| {
+        let name = |one: &fs::DirEntry| one.file_name().to_string_lossy().starts_with(of);
+        wheels.iter().any(name)
+    };
+    if !is_there("awscli-") || !is_there("boto3-") {
+        world.skip("AWS's programs are not in ATOLL_TEST_CACHE", Avoidable::Yes);
+        return None;
+    }
+    for wheel in wheels {
+        let unpack = world.host("python3").args(["-m", "zipfile", "-e"]);
+        let _ = unpack
+            .arg(wheel.path())
+            .arg(world.top().join("site"))
+            .run()
+            .success();
+    }
+    Some(world)
+}
+
+/// Runs a shell script inside, where the origins are and the real key is in Atoll's
+/// environment alone.
+fn online(world: &World, script: &str) -> Outcome {
+    let site = world.top().join("site").display().to_string();
+    let command = "sh -c 'read -r AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN <\"$KEYS\"; \
+         export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
+    let run = on_servers(world, SERVERS, NAMES, command);
+    let run = run.env("KEYS", world.top().join("keys"));
+    let run = run.env("FIELD_KEY", REAL_FIELD);
+    let script = format!("export PYTHONPATH='{site}'; {AWS}{script}");
+    run.args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
+        .arg(script)
+        .run()
+}
+
+/// What has reached the origins.
+fn requests(world: &World) -> String {
+    fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
+}
+
+#[test]
+fn programs_of_aws_sign_with_placeholders_and_are_served() {
+    let name = "programs_of_aws_sign_with_placeholders_and_are_served";
+    let Some(world) = world(name, KEY) else {
+        return;
+    };
+    let boto = "import boto3, sys; s3 = boto3.client('s3'); \
+        s3.put_object(Bucket='bucket', Key='a b+c/\\u00e9', Body=b'from boto3' * 1000); \
+        print(len(s3.get_object(Bucket='bucket', Key='a b+c/\\u00e9')['Body'].read())); \
+        print('range', len(s3.get_object(Bucket='bucket', Key='a b+c/\\u00e9', Range='bytes=0-3')['Body'].read())); \
+        big = 'x' * 300000; \
+        print(boto3.client('dynamodb').list_tables(ExclusiveStartTableName=big)['TableNames'])";
+    let script = format!(
+        "aws s3 ls; echo 'it is kept' >file; aws s3 cp file s3://bucket/key; aws s3 cp s3://bucket/key -; \
+         echo \"big $(aws s3 cp s3://bucket/big - | wc -c)\"; aws dynamodb list-tables; curl -sS -m 20 --noproxy '*' \"$(aws s3 presign s3://bucket/key)\"; \
+         python3 -c \"{boto}\"; echo \"id $AWS_ACCESS_KEY_ID\"; echo \"secret $AWS_SECRET_ACCESS_KEY\"; \
+         cat /proc/[0-9]*/environ | tr '\\0' '\\n'"
+    );
+    let outcome = online(&world, &script).success();
+    let (out, reached) = (outcome.out(), requests(&world));
+    assert!(!reached.contains("WRONG "), "{reached}\n{outcome}");
+    assert!(reached.lines().count() >= 8, "{reached}\n{outcome}");
+    assert_eq!(out.matches("it is kept").count(), 2, "{outcome}\n{reached}");
+    for said in [
+        "03:04:05 welcome",
+        "\"welcome\"",
+        "10000\n",
+        "range 10000\n",
+        "big 9437184\n",
+        "['welcome', '3000",
+    ] {
+        assert!(out.contains(said), "{said}: {outcome}\n{reached}");
+    }
+    // Both forms, and bodies of each kind, were among them.
+    for form in [
+        "X-Amz-Signature=",
+        "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+        "'x-amz-target': 'DynamoDB_20120810.ListTables'",
+    ] {
+        assert!(reached.contains(form), "{form}: {reached}");
+    }
+    for real in REAL {
+        assert!(!out.contains(real), "{outcome}");
+    }
+    let said = |name: &str| {
+        let line = out.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().to_owned()
+    };
+    let (id, secret) = (said("id "), said("secret "));
+    assert!(id.starts_with("ASIA") && id.len() == 20, "{id}");
+    assert_eq!(secret.len(), 40);
+    assert!(!reached.contains(&id) && !reached.contains(&secret));
+    let opened = events(&world, "flow.opened");
+    let with = opened.iter().filter(|one| one["credential"] == "aws");
+    assert_eq!(with.count(), reached.lines().count(), "{opened:?}");
+    assert!(!outcome.err().contains("alert"), "{outcome}");
+}
+
+#[test]
+fn a_signature_of_anything_else_reaches_nobody() {
+    let name = "a_signature_of_anything_else_reaches_nobody";
+    let Some(world) = world(name, &format!("{KEY}{FIELD}")) else {
+        return;
+    };
+    let attacks = world.top().join("attacks.py");
+    fs::copy(&attacks, world.workspace().join("attacks.py")).unwrap();
+    let script = "python3 attacks.py; aws sts get-caller-identity --region us-east-1; echo over";
+    let outcome = online(&world, script).success();
+    let (out, reached) = (outcome.out(), requests(&world));
+    let sent = |line: &'static str| line.split_once("send(\"")?.1.split('"').next();
+    let mut rows: Vec<&str> = ATTACKS.lines().filter_map(sent).collect();
+    assert!(rows.len() > 35, "{rows:?}");
+    rows.retain(|row| !row.is_empty());
+    rows.extend([
+        "control-id-in-body",
+        "control-secret-in-body",
+        "control-token-in-body",
+    ]);
+    rows.extend([
+        "id-in-other-body",
+        "secret-in-other-body",
+        "token-in-other-body",
+    ]);
+    for row in &rows {
+        let line = out
+            .lines()
+            .find(|line| line.starts_with(&format!("{row} ")));
+        let line = line.unwrap_or_else(|| panic!("{row}: {outcome}"));
+        let is_control = row.starts_with("control-");
+        assert_eq!(line.contains(" 200 "), is_control, "{line}\n{reached}");
+        let name = match *row {
+            "field-in-body" => "field is in the body of a request that is signed",
+            "field-in-object" | "field-in-long-body" => "field is in",
+            _ => "aws",
+        };
+        assert_eq!(
+            line.contains(&format!("403 the placeholder of credential {name}")),
+            !is_control,
+            "{line}\n{reached}"
+        );
+        let was_there = reached.contains(&format!("/{row}"));
+        assert_eq!(was_there, is_control, "{row}: {reached}");
+    }
+    // What is dropped is not signed, and each value of the key is masked.
+    let mut lines = reached.lines();
+    let whole = lines.find(|line| line.contains("/control-range"));
+    assert!(!whole.unwrap().contains("bytes=0-3"), "{reached}");
+    assert!(out.contains("comes-back True True"), "{outcome}");
+    for real in [REAL[0], REAL[1], REAL[2], REAL_FIELD] {
+        assert!(!out.contains(real), "{outcome}");
+    }
+    assert!(!reached.contains(REAL_FIELD), "{reached}");
+    // Another service, though its host may be reached.
+    assert!(!reached.contains("sts."), "{reached}\n{outcome}");
+    assert!(!reached.contains("WRONG "), "{reached}");
+    assert!(out.contains("over"), "{outcome}");
+    let refused = events(&world, "flow.refused");
+    let names = ["aws", "field"];
+    let is_alert = |one: &&serde_json::Value| names.iter().any(|name| one["credential"] == *name);
+    let attacks = rows.iter().filter(|row| !row.starts_with("control-"));
+    assert!(
+        refused.iter().filter(is_alert).count() >= attacks.count(),
+        "{refused:?}"
+    );
+    assert!(outcome.err().contains("alert"), "{outcome}");
+}
+
+#[test]
+fn a_key_that_signs_comes_from_a_profile_of_aws_and_from_the_vault() {
+    let name = "a_key_that_signs_comes_from_a_profile_of_aws_and_from_the_vault";
+    let from = |source: &str| {
+        let variables = "{ environment = [\"AWS_ACCESS_KEY_ID\", \"AWS_SECRET_ACCESS_KEY\", \"AWS_SESSION_TOKEN\"] }";
+        assert!(KEY.contains(variables));
+        KEY.replace(variables, source)
+    };
+    let Some(world) = world(name, &from("{ aws-profile = \"work\" }")) else {
+        return;
+    };
+    let [id, secret, token] = REAL;
+    let file = world.home().join(".aws/credentials");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let script = "aws s3 ls; ls ~/.aws";
+    let missing = online(&world, script).expect_status(125);
+    missing.is_clear_error(["credential aws cannot be read from", "aws configure"]);
+    let others = "[default]\naws_access_key_id = AKIAANOTHERKEY000001\n[work]\n";
+    world.write(&file, others);
+    let missing = online(&world, script).expect_status(125);
+    missing.is_clear_error(["it has no aws_access_key_id there", "export-credentials"]);
+    world.write(
+        &file,
+        format!(
+            "{others}aws_access_key_id = {id}\naws_secret_access_key = {secret}\naws_session_token = {token}\n"
+        ),
+    );
+    let outcome = online(&world, script);
+    let reached = requests(&world);
+    assert!(outcome.out().contains("welcome"), "{outcome}\n{reached}");
+    assert!(reached.contains("signed GET"), "{reached}");
+    assert!(outcome.err().contains("chmod go-rwx"), "{outcome}");
+
+    let sealed = from("{ vault = [\"aws-id\", \"aws-secret\", \"aws-token\"] }");
+    world.profile("bound", &format!("{RULES}{sealed}"));
+    for (name, value) in [
+        ("aws-id", secret),
+        ("aws-secret", secret),
+        ("aws-token", token),
+    ] {
+        let set = world.atoll(["secret", "set", name]);
+        let _ = set.stdin(format!("{value}\n")).run().success();
+    }
+    let unfit = online(&world, script).expect_status(125);
+    unfit.is_clear_error(["it is no id of a key that signs"]);
+    let set = world.atoll(["secret", "set", "aws-id"]);
+    let _ = set.stdin(format!("{id}\n")).run().success();
+    let outcome = online(&world, script);
+    let reached = requests(&world);
+    assert!(outcome.out().contains("welcome"), "{outcome}\n{reached}");
+    assert!(!outcome.out().contains(id), "{outcome}");
+}
+
+#[test]
+fn half_a_key_lets_nothing_start_and_an_optional_one_need_not_be_there() {
+    let name = "half_a_key_lets_nothing_start_and_an_optional_one_need_not_be_there";
+    let world = World::new(name);
+    world.profile("bound", &format!("{RULES}{KEY}optional = true\n"));
+    let script = "echo \"id ${AWS_ACCESS_KEY_ID-none} ${AWS_SECRET_ACCESS_KEY-none}\"";
+    let [id, secret, token] = REAL;
+    let run = |there: &[(&str, &str)]| {
+        let run = world.run(["--discard", "--profile", "bound"], script);
+        let with = |run: e2e::Invocation, (name, value): &(&str, &str)| run.env(name, value);
+        there.iter().fold(run, with).run()
+    };
+    let key = [("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", secret)];
+    assert_eq!(run(&[]).success().out(), "id none none\n");
+    let there = run(&key).success();
+    assert!(there.out().starts_with("id ASIA"), "{there}");
+    assert!(
+        !there.out().contains(id) && !there.out().contains("none"),
+        "{there}"
+    );
+    for half in [&key[..1], &key[1..], &[("AWS_SESSION_TOKEN", token)]] {
+        let failed = run(half).expect_status(125);
+        failed.is_clear_error(["credential aws cannot be read from", "is not set"]);
+    }
+    let unfit = run(&[
+        ("AWS_ACCESS_KEY_ID", secret),
+        ("AWS_SECRET_ACCESS_KEY", secret),
+    ]);
+    let unfit = unfit.expect_status(125);
+    unfit.is_clear_error(["it is no id of a key that signs"]);
+}

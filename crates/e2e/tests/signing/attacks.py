@@ -1,0 +1,113 @@
+"""Requests that are signed with placeholders in ways that nobody may send, made by AWS's own
+library and changed afterwards. Prints a line for each: its name, its status, and why."""
+import datetime, hashlib, os, ssl, sys, http.client, json
+
+import botocore.auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+KEY = Credentials(os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"], os.environ["AWS_SESSION_TOKEN"])
+S3 = "s3.eu-west-1.amazonaws.com"
+DYNAMODB = "dynamodb.eu-west-1.amazonaws.com"
+
+
+def send(name, method, host, target, headers, body=b""):
+    connection = http.client.HTTPSConnection(host, timeout=30)
+    connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+    connection.putheader("Host", host)
+    for one, value in headers:
+        connection.putheader(one, value)
+    if body:
+        connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders(body or None)
+    answer = connection.getresponse()
+    text = answer.read().decode(errors="replace")
+    try:
+        text = json.loads(text)["why"]
+    except (ValueError, KeyError, TypeError):
+        text = text.split("\n")[0]
+    print(name, answer.status, text, flush=True)
+    return text, answer.headers
+
+
+def signed(method, host, target, service="s3", region="eu-west-1", body=b"", key=KEY, more={}, before=None):
+    kind = botocore.auth.S3SigV4Auth if service == "s3" else botocore.auth.SigV4Auth
+    request = AWSRequest(method=method, url=f"https://{host}{target}", data=body, headers=dict(more))
+    auth = kind(key, service, region)
+    if before:
+        now = botocore.auth.get_current_datetime
+        botocore.auth.get_current_datetime = lambda *a, **k: now(*a, **k) - datetime.timedelta(minutes=before)
+        auth.add_auth(request)
+        botocore.auth.get_current_datetime = now
+    else:
+        auth.add_auth(request)
+    return [(name, value) for name, value in request.headers.items()]
+
+
+def presigned(host, target, expires=60, key=KEY):
+    request = AWSRequest(method="GET", url=f"https://{host}{target}")
+    botocore.auth.S3SigV4QueryAuth(key, "s3", "eu-west-1", expires=expires).add_auth(request)
+    return request.url.split(host, 1)[1]
+
+
+def changed(headers, name, change):
+    return [(one, change(value) if one.lower() == name else value) for one, value in headers]
+
+
+def without(headers, name):
+    return [(one, value) for one, value in headers if one.lower() != name]
+
+
+get = lambda name: signed("GET", S3, f"/bucket/{name}")
+# The controls: what is signed right is sent.
+send("control-header", "GET", S3, "/bucket/control-header", get("control-header"))
+send("control-query", "GET", S3, presigned(S3, "/bucket/control-query"), [])
+body = b'{"ExclusiveStartTableName": "control"}'
+send("control-body", "POST", DYNAMODB, "/control-body", signed("POST", DYNAMODB, "/control-body", "dynamodb", body=body), body)
+send("control-beside", "GET", S3, "/bucket/control-beside", get("control-beside") + [("X-Other", "unsigned")])
+send("control-range", "GET", S3, "/bucket/control-range", signed("GET", S3, "/bucket/control-range", more={"Range": "bytes=0-3", "If-Range": '"1"'}))
+send("control-coding", "GET", S3, "/bucket/control-coding", signed("GET", S3, "/bucket/control-coding", more={"Accept-Encoding": "br, lzma"}))
+text, headers = send("control-masked", "GET", S3, "/bucket/control-masked", get("control-masked"))
+print("comes-back", text == f"{KEY.access_key} {KEY.secret_key} {KEY.token}", headers["X-Echo"] == KEY.access_key)
+# Attacks.
+send("other-region", "GET", S3, "/bucket/other-region", signed("GET", S3, "/bucket/other-region", region="us-east-1"))
+send("other-service", "GET", S3, "/bucket/other-service", signed("GET", S3, "/bucket/other-service", "iam"))
+send("other-host", "GET", "other.example", "/bucket/other-host", signed("GET", "other.example", "/bucket/other-host"))
+send("other-path", "GET", S3, "/bucket/other-path", get("else"))
+send("other-method", "DELETE", S3, "/bucket/other-method", get("other-method"))
+send("other-query", "GET", S3, "/bucket/other-query?acl", get("other-query"))
+send("other-body", "POST", DYNAMODB, "/other-body", signed("POST", DYNAMODB, "/other-body", "dynamodb", body=body), body + b" ")
+send("other-digest", "PUT", S3, "/bucket/other-digest", changed(signed("PUT", S3, "/bucket/other-digest", body=b"a"), "x-amz-content-sha256", lambda _: hashlib.sha256(b"b").hexdigest()), b"b")
+send("other-secret", "GET", S3, "/bucket/other-secret", signed("GET", S3, "/bucket/other-secret", key=Credentials(KEY.access_key, "another-secret-of-some-forty-characters!", KEY.token)))
+send("other-header", "GET", S3, "/bucket/other-header", changed(signed("GET", S3, "/bucket/other-header", more={"X-Amz-Acl": "private"}), "x-amz-acl", lambda _: "public-read"))
+send("further-header", "GET", S3, "/bucket/further-header", get("further-header") + [("X-Amz-Acl", "public-read")])
+send("same-header", "GET", S3, "/bucket/same-header", signed("GET", S3, "/bucket/same-header", more={"X-Amz-Meta-A": "1"}) + [("X-Amz-Meta-A", "2")])
+send("two-authorizations", "GET", S3, "/bucket/two-authorizations", get("two-authorizations") + [("Authorization", "Bearer other")])
+send("both-forms", "GET", S3, presigned(S3, "/bucket/both-forms"), get("both-forms"))
+send("old", "GET", S3, "/bucket/old", signed("GET", S3, "/bucket/old", before=20))
+send("early", "GET", S3, "/bucket/early", signed("GET", S3, "/bucket/early", before=-20))
+send("other-date", "GET", S3, "/bucket/other-date", changed(get("other-date"), "x-amz-date", lambda value: value[:-3] + ("00Z" if value[-3:] != "00Z" else "01Z")))
+send("no-host", "GET", S3, "/bucket/no-host", changed(get("no-host"), "authorization", lambda value: value.replace("SignedHeaders=host;", "SignedHeaders=")))
+send("no-date", "GET", S3, "/bucket/no-date", without(get("no-date"), "x-amz-date"))
+send("longer-query", "GET", S3, presigned(S3, "/bucket/longer-query").replace("Expires=60", "Expires=600000"), [])
+send("too-long-query", "GET", S3, presigned(S3, "/bucket/too-long-query", expires=604801), [])
+send("moved-query", "GET", S3, presigned(S3, "/bucket/else").replace("/else?", "/moved-query?"), [])
+send("secret-in-query", "GET", S3, f"/bucket/secret-in-query?key={KEY.secret_key}", get("secret-in-query"))
+send("secret-in-header", "GET", S3, "/bucket/secret-in-header", get("secret-in-header") + [("X-Key", KEY.secret_key)])
+send("id-elsewhere", "GET", S3, "/bucket/id-elsewhere", [("X-Key", KEY.access_key)])
+send("version-2", "GET", S3, "/bucket/version-2", [("Authorization", f"AWS {KEY.access_key}:c2lnbmF0dXJl")])
+send("token-alone", "GET", S3, "/bucket/token-alone", [("X-Amz-Security-Token", KEY.token)])
+send("version-4a", "GET", S3, "/bucket/version-4a", changed(get("version-4a"), "authorization", lambda value: value.replace("HMAC-SHA256", "ECDSA-P256-SHA256", 1)))
+of_chunks = lambda _: "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+send("chunks", "PUT", S3, "/bucket/chunks", changed(signed("PUT", S3, "/bucket/chunks", body=b"a"), "x-amz-content-sha256", of_chunks), b"a")
+KEY_PARTS = [("id", KEY.access_key), ("secret", KEY.secret_key), ("token", KEY.token)]
+# Who is given a credential may be told what stands for it, and nobody else.
+for part, value in KEY_PARTS:
+    send(f"control-{part}-in-body", "PUT", S3, f"/bucket/control-{part}-in-body", signed("PUT", S3, f"/bucket/control-{part}-in-body", body=value.encode()), value.encode())
+    send(f"{part}-in-other-body", "POST", "other.example", f"/{part}-in-other-body", [], value.encode())
+other = os.environ["FIELD_KEY"]
+send("field-in-object", "PUT", S3, "/bucket/field-in-object", signed("PUT", S3, "/bucket/field-in-object", body=other.encode()), other.encode())
+long = json.dumps({"ExclusiveStartTableName": "x" * 200000 + other}).encode()
+send("field-in-long-body", "POST", DYNAMODB, "/field-in-long-body", signed("POST", DYNAMODB, "/field-in-long-body", "dynamodb", body=long), long)
+field = json.dumps({"key": os.environ["FIELD_KEY"]}).encode()
+send("field-in-body", "POST", DYNAMODB, "/field-in-body", signed("POST", DYNAMODB, "/field-in-body", "dynamodb", body=field, more={"Content-Type": "application/json"}), field)

@@ -1,0 +1,147 @@
+"""Origins of AWS that check each signature with AWS's own library, and write down every
+request. Arguments: the directory, then the command to run while they are there. Beside
+that directory the file `keys` has the real id, secret and session token."""
+import datetime, hashlib, http.server, json, os, ssl, subprocess, sys, threading, urllib.parse
+
+PLACE = sys.argv[1]
+TOP = os.path.join(PLACE, "..")
+sys.path.insert(0, os.path.join(TOP, "site"))
+import botocore.auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+ID, SECRET, TOKEN = open(os.path.join(TOP, "keys")).read().split()
+NAMES = ["s3.eu-west-1.amazonaws.com", "dynamodb.eu-west-1.amazonaws.com", "sts.us-east-1.amazonaws.com", "other.example"]
+lock = threading.Lock()
+objects = {}
+
+
+def signer(service, in_query, region):
+    kinds = {
+        (True, False): botocore.auth.S3SigV4Auth,
+        (True, True): botocore.auth.S3SigV4QueryAuth,
+        (False, False): botocore.auth.SigV4Auth,
+        (False, True): botocore.auth.SigV4QueryAuth,
+    }
+    return kinds[service == "s3", in_query](Credentials(ID, SECRET, TOKEN), service, region)
+
+
+def verify(method, host, target, headers, body):
+    """None, or why the signature is not right."""
+    path, _, query = target.partition("?")
+    pairs = urllib.parse.parse_qsl(query, keep_blank_values=True)
+    named = dict(pairs)
+    said = headers.get("authorization", "")
+    in_query = "X-Amz-Signature" in named
+    if in_query:
+        credential, signed, signature = named["X-Amz-Credential"], named["X-Amz-SignedHeaders"], named["X-Amz-Signature"]
+        time, token = named["X-Amz-Date"], named.get("X-Amz-Security-Token")
+        target = path + "?" + "&".join(one for one in query.split("&") if not one.startswith("X-Amz-Signature="))
+    elif said.startswith("AWS4-HMAC-SHA256 "):
+        fields = dict(one.strip().split("=", 1) for one in said.split(" ", 1)[1].split(","))
+        credential, signed, signature = fields["Credential"], fields["SignedHeaders"], fields["Signature"]
+        time, token = headers["x-amz-date"], headers.get("x-amz-security-token")
+    else:
+        return "there is no signature"
+    id, day, region, service, _ = credential.split("/")
+    if id != ID or token != TOKEN:
+        return "it is of another key"
+    made = datetime.datetime.strptime(time, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.timezone.utc)
+    if not in_query and abs((datetime.datetime.now(datetime.timezone.utc) - made).total_seconds()) > 900:
+        return "it is of another time"
+    request = AWSRequest(method=method, url=f"https://{host}{target}", data=body)
+    for name in signed.split(";"):
+        if name != "host":
+            request.headers[name] = headers[name]
+    told = headers.get("x-amz-content-sha256", "")
+    if told and "x-amz-content-sha256" not in signed:
+        request.headers["X-Amz-Content-SHA256"] = told
+    if len(told) == 64 and told != hashlib.sha256(body).hexdigest():
+        return "its body is another one"
+    request.context["timestamp"] = time
+    auth = signer(service, in_query, region)
+    if in_query:
+        auth.payload = (lambda _: "UNSIGNED-PAYLOAD") if service == "s3" else auth.payload
+    canonical = auth.canonical_request(request)
+    right = auth.signature(auth.string_to_sign(request, canonical), request)
+    return None if right == signature else "it is wrong:\n" + canonical
+
+
+class Origin(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def chunks(self):
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return body
+
+    def answer(self):
+        if self.headers.get("Expect") == "100-continue":
+            self.send_response_only(100)
+            self.end_headers()
+        chunked = self.headers.get("Transfer-Encoding", "") == "chunked"
+        body = self.chunks() if chunked else self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        host = self.headers["Host"]
+        wrong = verify(self.command, host, self.path, headers, body)
+        with lock, open(os.path.join(PLACE, "requests"), "a") as to:
+            to.write(f"{'signed' if wrong is None else 'WRONG'} {self.command} {host} {self.path} {headers} {body[:200]!r} {wrong!r}\n")
+        status, kind, text, more = self.told(host, body) if wrong is None else (403, "text/plain", b"forbidden: " + wrong.encode(), {})
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        for name, value in more.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    def told(self, host, body):
+        if host.startswith("dynamodb"):
+            return 200, "application/x-amz-json-1.0", json.dumps({"TableNames": ["welcome", str(len(body))]}).encode(), {}
+        if host.startswith("sts"):
+            text = b"<GetCallerIdentityResponse xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><GetCallerIdentityResult><Arn>arn:welcome</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"
+            return 200, "text/xml", text, {}
+        path = self.path.partition("?")[0]
+        if self.command == "PUT":
+            if self.headers.get("x-amz-content-sha256", "").startswith("STREAMING-UNSIGNED"):
+                size, _, rest = body.partition(b"\r\n")
+                body = rest[: int(size, 16)]
+            with lock:
+                objects[path] = body
+            return 200, "text/plain", b"", {"ETag": '"1"'}
+        if path.endswith("masked"):
+            return 200, "text/plain", f"{ID} {SECRET} {TOKEN}".encode(), {"X-Echo": ID}
+        if path.endswith("/big"):
+            return 200, "text/plain", b"x" * (9 << 20), {"ETag": '"1"', "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}
+        if path.count("/") > 1:
+            with lock:
+                return 200, "text/plain", objects.get(path, b"welcome\n"), {"ETag": '"1"', "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}
+        text = b"<ListAllMyBucketsResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'><Buckets><Bucket><Name>welcome</Name><CreationDate>2026-01-02T03:04:05.000Z</CreationDate></Bucket></Buckets></ListAllMyBucketsResult>"
+        return 200, "application/xml", text, {}
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer
+
+
+contexts = {}
+for name in NAMES:
+    contexts[name] = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    contexts[name].load_cert_chain(f"{PLACE}/{name}.pem", f"{PLACE}/{name}.key")
+
+
+def chosen(socket, name, _):
+    socket.context = contexts.get(name, contexts[NAMES[0]])
+
+
+contexts[NAMES[0]].sni_callback = chosen
+server = http.server.ThreadingHTTPServer(("", 443), Origin)
+server.socket = contexts[NAMES[0]].wrap_socket(server.socket, server_side=True)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+sys.exit(subprocess.run(sys.argv[2:]).returncode)

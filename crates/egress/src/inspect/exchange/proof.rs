@@ -1,0 +1,50 @@
+//! Signatures that are made anew: the program's own is checked before anything is sent.
+
+use atoll_model::network::Flow;
+
+use super::Outgoing;
+use super::unanswered::Unanswered;
+use crate::Egress;
+use crate::inspect::Asked;
+use crate::inspect::body::Broken;
+use crate::inspect::injection::{self, Misuse, Needed};
+use crate::inspect::upload::Unheld;
+
+/// Whether a program has signed what it sends.
+pub(super) async fn check(
+    egress: &Egress,
+    asked: &Asked,
+    outgoing: &mut Outgoing,
+) -> Result<(), Unanswered> {
+    let Some(signing) = outgoing.injection.signing() else {
+        return Ok(());
+    };
+    let body = match (signing.needs(), &mut outgoing.body) {
+        (Needed::Body, Some(body)) => {
+            let read = body.read(egress.bodies.ahead()).await;
+            read.map_err(|why| unread(egress, &outgoing.flow, &why))?
+        }
+        (Needed::Body, None) | (Needed::Nothing, _) => Default::default(),
+    };
+    let (credentials, parts) = (&egress.credentials, &outgoing.parts);
+    let proven = signing.prove(credentials, asked, parts, &outgoing.head, &body);
+    proven.map_err(|misuse| misused(egress, &outgoing.flow, misuse))
+}
+
+/// Of a body that cannot be read: it may be for what was found in it.
+fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
+    let found = match why {
+        Unheld::Broken(Broken::Found(found)) => Some(*found),
+        Unheld::Broken(_) | Unheld::Long | Unheld::Trailers | Unheld::Late => None,
+    };
+    let misuse = found.and_then(|found| injection::misuse_in_body(&egress.credentials, found));
+    match misuse {
+        Some(misuse) => misused(egress, flow, misuse),
+        None => Unanswered::Broken(why.to_string()),
+    }
+}
+
+fn misused(egress: &Egress, flow: &Flow, misuse: Misuse) -> Unanswered {
+    misuse.tell(egress, flow.clone());
+    Unanswered::Misused(Box::new(misuse))
+}

@@ -1,0 +1,265 @@
+//! Requests that a program has signed with placeholders, signed anew as they are sent.
+//!
+//! What is signed anew is what the program has signed: its own signature is checked first,
+//! with the placeholder's secret, so that nothing it has not signed gets a real one.
+
+use std::time::SystemTime;
+
+use atoll_model::network::{CredentialName, Part, Place};
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+
+use super::claim::{self, Claim, Form, Payload};
+use super::sigv4::{ALGORITHM, Reading, SIGNATURE, Signable, digest};
+use super::{Misuse, escaped, unescaped};
+use crate::credentials::{Credentials, Held};
+use crate::inspect::Asked;
+use crate::inspect::head::{self, Head};
+
+/// A signature to be made anew.
+#[derive(Debug)]
+pub(crate) struct Signing {
+    credential: CredentialName,
+    claim: Claim,
+    proven: Option<Proven>,
+}
+
+/// What is known once the program's own signature has been found right.
+#[derive(Debug)]
+struct Proven {
+    reading: Reading,
+    payload: String,
+}
+
+/// What takes it to know that.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Needed {
+    /// Nothing more than the head.
+    Nothing,
+    /// The whole body.
+    Body,
+}
+
+/// Whether a part of a key stands in a header where it may.
+pub(super) fn is_bound_header(held: &Held, name: &HeaderName, value: &[u8]) -> bool {
+    let placeholder = held.placeholder.as_bytes();
+    match held.part {
+        Part::KeyId => {
+            let after = value.strip_prefix(b"AWS4-".as_slice());
+            let fields = after.and_then(|text| {
+                Some(text.split_at(text.iter().position(|byte| *byte == b' ')?).1)
+            });
+            let fields = fields.map(|text| text.split(|byte| *byte == b','));
+            let named = |field: &&[u8]| {
+                let rest = field.trim_ascii().strip_prefix(b"Credential=".as_slice());
+                rest.and_then(|rest| rest.strip_prefix(placeholder))
+                    .is_some_and(|rest| rest.starts_with(b"/"))
+            };
+            *name == AUTHORIZATION
+                && fields.is_some_and(|mut fields| fields.any(|field| named(&field)))
+                && once(value, placeholder)
+        }
+        Part::Token => *name == claim::TOKEN_HEADER && value == placeholder,
+        Part::Secret | Part::Whole => false,
+    }
+}
+
+fn once(value: &[u8], placeholder: &[u8]) -> bool {
+    let windows = value.windows(placeholder.len().max(1));
+    windows.filter(|window| *window == placeholder).count() == 1
+}
+
+/// The same for a parameter of a query.
+pub(super) fn is_bound_parameter(held: &Held, name: &str, value: &str) -> bool {
+    let value = unescaped(value);
+    let placeholder = held.placeholder.as_bytes();
+    match held.part {
+        Part::KeyId => {
+            let rest = value.strip_prefix(placeholder);
+            name == claim::CREDENTIAL && rest.is_some_and(|rest| rest.starts_with(b"/"))
+        }
+        Part::Token => name == claim::TOKEN && value == placeholder,
+        Part::Secret | Part::Whole => false,
+    }
+}
+
+impl Signing {
+    /// The signature of a request that names a key's placeholder, or why there is none, as the
+    /// end of "a signature that …".
+    pub(super) fn read(held: &Held, parts: &Parts, query: &str) -> Result<Self, String> {
+        let Place::SigV4(bound) = &held.binding.place else {
+            return Err("is of no key".to_owned());
+        };
+        let now = SystemTime::now();
+        let claim = Claim::read(&parts.headers, query, &held.placeholder, now)?;
+        match claim.is_beyond(bound) {
+            Some(why) => Err(why),
+            None => Ok(Self {
+                credential: held.name().clone(),
+                claim,
+                proven: None,
+            }),
+        }
+    }
+
+    pub(super) fn is_of(&self, name: &CredentialName) -> bool {
+        self.credential == *name
+    }
+
+    /// What it takes to see whether the program's own signature is right.
+    pub(crate) fn needs(&self) -> Needed {
+        match (&self.proven, &self.claim.payload) {
+            (None, Payload::Digest) => Needed::Body,
+            (None, Payload::Told(_)) | (Some(_), _) => Needed::Nothing,
+        }
+    }
+
+    /// Sees whether the program's own signature is right, of a request with this body where
+    /// that is needed.
+    pub(crate) fn prove(
+        &mut self,
+        credentials: &Credentials,
+        asked: &Asked,
+        parts: &Parts,
+        head: &Head,
+        body: &[u8],
+    ) -> Result<(), Misuse> {
+        if self.proven.is_some() {
+            return Ok(());
+        }
+        let payload = match &self.claim.payload {
+            Payload::Told(told) => told.clone(),
+            Payload::Digest => digest(body),
+        };
+        let written = parts.uri.authority().map(|authority| authority.as_str());
+        let host = parts.headers.get(HOST).map(HeaderValue::to_str);
+        let host = host.and_then(Result::ok).or(written);
+        let signable = Signable {
+            method: parts.method.as_str(),
+            target: head.target.as_written(),
+            headers: &parts.headers,
+            host: host.unwrap_or(asked.authority.as_str()),
+            signed: &self.claim.signed,
+            payload: &payload,
+            time: &self.claim.time,
+            scope: &self.claim.scope,
+        };
+        let secret = self.part(credentials, Part::Secret);
+        let reading = secret.and_then(|secret| {
+            signable.proof(secret.placeholder.as_bytes(), &self.claim.signature)
+        });
+        let Some(reading) = reading else {
+            let name = &self.credential;
+            let bound = self.part(credentials, Part::KeyId);
+            let bound = bound.map_or_else(String::new, |held| held.binding.to_string());
+            return Err(Misuse {
+                name: name.clone(),
+                why: format!(
+                    "the placeholder of credential {name} is in a signature that is not of this request"
+                ),
+                instead: format!(
+                    "credential {name} is put in for {bound}: sign with both placeholders, and send \
+                     what was signed unchanged"
+                ),
+            });
+        };
+        self.proven = Some(Proven { reading, payload });
+        Ok(())
+    }
+
+    fn part<'a>(&self, credentials: &'a Credentials, part: Part) -> Option<&'a Held> {
+        let mut all = credentials.iter();
+        all.find(|held| held.part == part && *held.name() == self.credential)
+    }
+
+    /// Signs what is sent, in the place of the program's own signature. Returns the target
+    /// that is sent; none where the program's was not found right.
+    pub(super) fn sign(
+        &self,
+        credentials: &Credentials,
+        (asked, method): (&Asked, &str),
+        target: &str,
+        headers: &mut HeaderMap,
+    ) -> Option<String> {
+        let proven = self.proven.as_ref()?;
+        let id = self.part(credentials, Part::KeyId)?.given()?.expose();
+        let id = std::str::from_utf8(id).ok()?;
+        let secret = self.part(credentials, Part::Secret)?.given()?;
+        let token = self.part(credentials, Part::Token);
+        let token = token.and_then(|token| Some((token, token.given()?.expose())));
+        if let Some((token, real)) = token
+            && let Some(value) = headers.get_mut(claim::TOKEN_HEADER)
+            && value.as_bytes() == token.placeholder.as_bytes()
+        {
+            *value = HeaderValue::from_bytes(real).ok()?;
+            value.set_sensitive(true);
+        }
+        let host = asked.authority.as_str();
+        // What is for one connection only is not sent on.
+        let is_sent = |name: &&String| {
+            *name == HOST.as_str() || headers.contains_key(name.as_str()) && !head::is_hop(name)
+        };
+        let signed: Vec<String> = self.claim.signed.iter().filter(is_sent).cloned().collect();
+        let credential = format!("{id}/{}", self.claim.scope.text());
+        let names = signed.join(";");
+        let target = match self.claim.form {
+            Form::Header => target.to_owned(),
+            Form::Query => rewritten(target, |name, value| match name {
+                claim::CREDENTIAL => Some(escaped(credential.as_bytes())),
+                claim::SIGNED => Some(escaped(names.as_bytes())),
+                claim::TOKEN => {
+                    let token = token.filter(|(token, _)| is_bound_parameter(token, name, value));
+                    token.map(|(_, real)| escaped(real))
+                }
+                _ => None,
+            }),
+        };
+        let signable = Signable {
+            method,
+            target: &target,
+            headers,
+            host,
+            signed: &signed,
+            payload: &proven.payload,
+            time: &self.claim.time,
+            scope: &self.claim.scope,
+        };
+        let signature = signable.sign(secret.expose(), proven.reading);
+        match self.claim.form {
+            Form::Header => {
+                let value = format!(
+                    "{ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
+                );
+                let mut value = HeaderValue::try_from(value).ok()?;
+                // HTTP/2 keeps it out of the table of headers then (RFC 7541, 7.1.3).
+                value.set_sensitive(true);
+                headers.insert(AUTHORIZATION, value);
+                Some(target)
+            }
+            Form::Query => Some(rewritten(&target, |name, _| {
+                (name == SIGNATURE).then(|| signature.clone())
+            })),
+        }
+    }
+}
+
+/// A target with other values for some parameters of its query.
+fn rewritten(target: &str, value: impl Fn(&str, &str) -> Option<String>) -> String {
+    let Some((path, query)) = target.split_once('?') else {
+        return target.to_owned();
+    };
+    let pair = |pair: &str| {
+        let parts = pair.split_once('=');
+        let other = parts.and_then(|(name, own)| Some((name, value(name, own)?)));
+        other.map_or_else(
+            || pair.to_owned(),
+            |(name, other)| format!("{name}={other}"),
+        )
+    };
+    let pairs: Vec<String> = query.split('&').map(pair).collect();
+    format!("{path}?{}", pairs.join("&"))
+}
+
+#[cfg(test)]
+mod tests;

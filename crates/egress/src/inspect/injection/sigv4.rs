@@ -1,0 +1,273 @@
+//! AWS Signature Version 4: what is signed of a request, and with what.
+//!
+//! Source: "Create a signed AWS API request" and "Authenticating Requests: Using Query
+//! Parameters" of AWS. Programs and servers write a path and a query in ways that differ
+//! ([`Reading`]); the program's own signature says which one it means.
+
+use std::fmt::Write;
+
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use hyper::HeaderMap;
+use hyper::header::HOST;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::{escaped, unescaped};
+
+/// What signatures begin with.
+pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// What a scope ends with.
+const TERMINATOR: &str = "aws4_request";
+/// The parameter that a signature itself is in, which it is not of.
+pub(super) const SIGNATURE: &str = "X-Amz-Signature";
+/// How long a signature is, bytes.
+const SIGNATURE_BYTES: usize = 32;
+
+/// What a signature is good for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scope {
+    /// The day, as `20260102`.
+    pub(super) day: String,
+    pub(super) region: String,
+    pub(super) service: String,
+}
+
+impl Scope {
+    /// Reads one, as it follows the id of a key.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let [day, region, service, TERMINATOR] = parts[..] else {
+            return None;
+        };
+        let is_scope = ![day, region, service].contains(&"");
+        is_scope.then(|| Self {
+            day: day.to_owned(),
+            region: region.to_owned(),
+            service: service.to_owned(),
+        })
+    }
+
+    pub(super) fn text(&self) -> String {
+        let Self {
+            day,
+            region,
+            service,
+        } = self;
+        format!("{day}/{region}/{service}/{TERMINATOR}")
+    }
+
+    /// What signs within it.
+    fn key(&self, secret: &[u8]) -> hmac::Key {
+        let first = Zeroizing::new([b"AWS4", secret].concat());
+        let mut key = hmac::Key::new(HMAC_SHA256, &first);
+        for part in [&self.day, &self.region, &self.service, TERMINATOR] {
+            let tag = hmac::sign(&key, part.as_bytes());
+            key = hmac::Key::new(HMAC_SHA256, tag.as_ref());
+        }
+        key
+    }
+}
+
+/// How a path is written in what is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PathReading {
+    /// As it is sent: so S3 has it.
+    Sent,
+    /// Escaped once more, without dots and empty segments.
+    Normal,
+    /// Escaped once more.
+    Escaped,
+}
+
+/// How a query is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QueryReading {
+    /// As it is sent, in order.
+    Sent,
+    /// With what needs it escaped, and nothing else.
+    Escaped,
+}
+
+/// How a request is written in what is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    path: PathReading,
+    query: QueryReading,
+}
+
+impl Reading {
+    /// As it is sent.
+    #[cfg(test)]
+    pub(super) const SENT: Self = Self {
+        path: PathReading::Sent,
+        query: QueryReading::Sent,
+    };
+
+    /// All that programs use, the usual ones first.
+    const ALL: [Self; 6] = {
+        const fn of(path: PathReading, query: QueryReading) -> Reading {
+            Reading { path, query }
+        }
+        [
+            of(PathReading::Sent, QueryReading::Sent),
+            of(PathReading::Normal, QueryReading::Sent),
+            of(PathReading::Escaped, QueryReading::Sent),
+            of(PathReading::Sent, QueryReading::Escaped),
+            of(PathReading::Normal, QueryReading::Escaped),
+            of(PathReading::Escaped, QueryReading::Escaped),
+        ]
+    };
+}
+
+/// What is signed of a request.
+#[derive(Debug)]
+pub(super) struct Signable<'a> {
+    pub(super) method: &'a str,
+    /// Path and query, as they are sent.
+    pub(super) target: &'a str,
+    pub(super) headers: &'a HeaderMap,
+    /// The host as it is sent, with its port where that is written.
+    pub(super) host: &'a str,
+    /// Names of signed headers, in order.
+    pub(super) signed: &'a [String],
+    /// The digest of the body in hexadecimal digits, or a word that stands for it.
+    pub(super) payload: &'a str,
+    /// When, as `20260102T030405Z`.
+    pub(super) time: &'a str,
+    pub(super) scope: &'a Scope,
+}
+
+impl Signable<'_> {
+    /// Its signature.
+    pub(super) fn sign(&self, secret: &[u8], reading: Reading) -> String {
+        let tag = hmac::sign(&self.scope.key(secret), &self.text(reading));
+        hexadecimal(tag.as_ref())
+    }
+
+    /// How it is to be read so that this is its signature, if it is.
+    pub(super) fn proof(&self, secret: &[u8], signature: &Signature) -> Option<Reading> {
+        let key = self.scope.key(secret);
+        let is_right =
+            |reading: &Reading| hmac::verify(&key, &self.text(*reading), &signature.0).is_ok();
+        Reading::ALL.into_iter().find(is_right)
+    }
+
+    /// What the signature is of.
+    fn text(&self, reading: Reading) -> Vec<u8> {
+        let digest = digest(&self.canonical(reading));
+        let (time, scope) = (self.time, self.scope.text());
+        format!("{ALGORITHM}\n{time}\n{scope}\n{digest}").into_bytes()
+    }
+
+    /// The request in one form.
+    fn canonical(&self, reading: Reading) -> Vec<u8> {
+        let (path, query) = self.target.split_once('?').unwrap_or((self.target, ""));
+        let (path, query) = (
+            self::path(path, reading.path),
+            self::query(query, reading.query),
+        );
+        let mut text = format!("{}\n{path}\n{query}\n", self.method).into_bytes();
+        for name in self.signed {
+            text.extend_from_slice(name.as_bytes());
+            text.push(b':');
+            text.extend_from_slice(&self.value(name));
+            text.push(b'\n');
+        }
+        text.push(b'\n');
+        text.extend_from_slice(self.signed.join(";").as_bytes());
+        text.push(b'\n');
+        text.extend_from_slice(self.payload.as_bytes());
+        text
+    }
+
+    /// A header's values, each without superfluous spaces.
+    fn value(&self, name: &str) -> Vec<u8> {
+        if name == HOST.as_str() {
+            return self.host.as_bytes().to_vec();
+        }
+        let values = self.headers.get_all(name).iter();
+        let values = values.map(|value| {
+            let words = value.as_bytes().split(u8::is_ascii_whitespace);
+            let words: Vec<&[u8]> = words.filter(|word| !word.is_empty()).collect();
+            words.join(&b' ')
+        });
+        values.collect::<Vec<_>>().join(&b',')
+    }
+}
+
+/// A signature that a program has sent.
+#[derive(Debug)]
+pub(super) struct Signature([u8; SIGNATURE_BYTES]);
+
+impl Signature {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+            return None;
+        };
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let byte = |[high, low]: &[u8; 2]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok();
+        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        bytes?.try_into().ok().map(Self)
+    }
+}
+
+/// The digest of a body or a text, in hexadecimal digits.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+/// Whether a text is such a digest.
+pub(super) fn is_digest(text: &str) -> bool {
+    text.len() == 2 * SIGNATURE_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn path(sent: &str, reading: PathReading) -> String {
+    let escape = |part: &str| escaped(part.as_bytes());
+    match reading {
+        PathReading::Sent => sent.to_owned(),
+        PathReading::Escaped => sent.split('/').map(escape).collect::<Vec<_>>().join("/"),
+        PathReading::Normal => {
+            let mut parts: Vec<String> = Vec::new();
+            for part in sent.split('/') {
+                match part {
+                    "" | "." => {}
+                    ".." => {
+                        parts.pop();
+                    }
+                    part => parts.push(escape(part)),
+                }
+            }
+            let end = match sent.ends_with('/') && !parts.is_empty() {
+                true => "/",
+                false => "",
+            };
+            format!("/{}{end}", parts.join("/"))
+        }
+    }
+}
+
+fn query(sent: &str, reading: QueryReading) -> String {
+    let parts = sent.split('&').filter(|part| !part.is_empty());
+    let pairs = parts.map(|part| part.split_once('=').unwrap_or((part, "")));
+    let pairs = pairs.filter(|(name, _)| *name != SIGNATURE);
+    let write = |text: &str| match reading {
+        QueryReading::Sent => text.to_owned(),
+        QueryReading::Escaped => escaped(&unescaped(text)),
+    };
+    let mut pairs: Vec<_> = pairs
+        .map(|(name, value)| (write(name), write(value)))
+        .collect();
+    pairs.sort();
+    let pairs = pairs.iter().map(|(name, value)| format!("{name}={value}"));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! The body of a request that is to be sent, of which a part may have been read already.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::bodies::Source;
+use super::body::Broken;
+
+/// The longest body that is read before it is sent, bytes.
+pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
+/// How much of all such bodies can be held at once, bytes.
+const AHEAD_ALL_BYTES_MAX: usize = 128 << 20;
+/// What is counted of it at once, bytes.
+const AHEAD_UNIT_BYTES: usize = 4 << 10;
+/// How long reading one may take, with waiting for room.
+const AHEAD_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Room for bodies that are read before they are sent.
+pub(crate) fn room() -> Semaphore {
+    Semaphore::new(AHEAD_ALL_BYTES_MAX / AHEAD_UNIT_BYTES)
+}
+
+/// A request's body.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// What has been read, with the room that it takes.
+    ahead: Option<(Bytes, OwnedSemaphorePermit)>,
+    rest: Source,
+    /// Whether nothing is left in the rest.
+    is_read: bool,
+}
+
+/// Why a body could not be read before it is sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unheld {
+    /// It is too long.
+    #[error("its body has more than 16 MiB, and its digest is not told (X-Amz-Content-Sha256)")]
+    Long,
+    /// It has something after its end.
+    #[error("its body has trailers, which are not signed")]
+    Trailers,
+    /// It broke off.
+    #[error("its body broke off: {0}")]
+    Broken(#[from] Broken),
+    /// There was no room or time.
+    #[error("its body was not read in time")]
+    Late,
+}
+
+impl From<Source> for Upload {
+    fn from(rest: Source) -> Self {
+        Self {
+            ahead: None,
+            rest,
+            is_read: false,
+        }
+    }
+}
+
+impl From<Incoming> for Upload {
+    fn from(rest: Incoming) -> Self {
+        Source::Plain(rest).into()
+    }
+}
+
+impl Upload {
+    /// What has not been read.
+    pub(crate) fn into_rest(self) -> Option<Incoming> {
+        self.rest.into_rest()
+    }
+
+    /// Reads all of it, before anything is sent.
+    pub(crate) async fn read(&mut self, room: &std::sync::Arc<Semaphore>) -> Result<Bytes, Unheld> {
+        if let Some((bytes, _)) = &self.ahead {
+            return Ok(bytes.clone());
+        }
+        let told = self.rest.size_hint();
+        let longest = told.exact().and_then(|bytes| usize::try_from(bytes).ok());
+        let longest = longest.unwrap_or(AHEAD_BYTES_MAX);
+        if longest > AHEAD_BYTES_MAX || told.lower() > AHEAD_BYTES_MAX as u64 {
+            return Err(Unheld::Long);
+        }
+        let units = u32::try_from(longest.div_ceil(AHEAD_UNIT_BYTES)).map_err(|_| Unheld::Long)?;
+        let reading = async {
+            let room = std::sync::Arc::clone(room);
+            let permit = room.acquire_many_owned(units).await;
+            let permit = permit.map_err(|_| Unheld::Late)?;
+            let mut bytes = BytesMut::new();
+            while let Some(frame) = self.rest.frame().await {
+                let Ok(data) = frame?.into_data() else {
+                    return Err(Unheld::Trailers);
+                };
+                if bytes.len() + data.len() > longest {
+                    return Err(Unheld::Long);
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Ok((bytes.freeze(), permit))
+        };
+        let read = timeout(AHEAD_PATIENCE, reading).await;
+        let (bytes, permit) = read.map_err(|_| Unheld::Late)??;
+        self.ahead = Some((bytes.clone(), permit));
+        self.is_read = true;
+        Ok(bytes)
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if let Some((bytes, _)) = self.ahead.take()
+            && !bytes.is_empty()
+        {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if self.is_read {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.rest).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let is_ahead = self
+            .ahead
+            .as_ref()
+            .is_some_and(|(bytes, _)| !bytes.is_empty());
+        !is_ahead && (self.is_read || self.rest.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match (&self.ahead, self.is_read) {
+            (Some((bytes, _)), true) => SizeHint::with_exact(bytes.len() as u64),
+            (None, true) => SizeHint::with_exact(0),
+            (_, false) => self.rest.size_hint(),
+        }
+    }
+}
