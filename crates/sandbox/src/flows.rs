@@ -186,10 +186,12 @@ mod tests {
         assert_eq!((flows.made, flows.requests, flows.published), (5, 1, 1));
         assert!(flows.used.is_empty());
         for _ in 0..2 {
-            flows.opened(&Flow {
+            let one = Flow {
                 credentials: vec!["one".parse().unwrap()],
                 ..flow(FlowKind::Request)
-            });
+            };
+            flows.opened(&one);
+            flows.closed(one, FlowEnd::default());
         }
         let key = ("one".to_owned(), "example.com".to_owned());
         assert_eq!(flows.used, BTreeMap::from([(key, 2)]));
@@ -200,5 +202,13 @@ mod tests {
             (FlowKind::Published, 1),
         ];
         assert_eq!(failed.collect::<Vec<_>>(), told);
+        // Into one that came to nothing it was not put, as far as anybody knows.
+        let other = Flow {
+            credentials: vec!["other".parse().unwrap()],
+            ..flow(FlowKind::Request)
+        };
+        flows.opened(&other);
+        flows.closed(other, end(Some("refused"), true, 0));
+        assert_eq!(flows.used.len(), 1);
     }
 }

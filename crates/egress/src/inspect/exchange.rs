@@ -420,7 +420,7 @@ async fn send(
         Some(Err(error)) => error,
         None => {
             exchange.failed(ENDLESS.to_owned());
-            outgoing.body = exchange.release().map(Upload::from);
+            outgoing.body = exchange.give_back(&mut outgoing.parts);
             return Attempted::Failed(Unanswered::Failed(ENDLESS.to_owned()));
         }
     };
@@ -433,7 +433,7 @@ async fn send(
     let is_unsent = unsent.is_some();
     outgoing.body = match unsent {
         Some(body) => body.into_upload(),
-        None => exchange.release().map(Upload::from),
+        None => exchange.give_back(&mut outgoing.parts),
     };
     if let Some(misuse) = exchange.misuse() {
         Attempted::Failed(Unanswered::Misused(Box::new(misuse)))

@@ -128,6 +128,12 @@ impl Gate {
         });
     }
 
+    /// Whether the body was wanted, and so the program has begun to send it.
+    pub(crate) fn is_open(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.stage == Stage::Open
+    }
+
     /// Whether the body may go; an error where nobody wants it any more.
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), Unwanted>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,9 +2,13 @@
 
 use std::sync::PoisonError;
 
+use hyper::header::EXPECT;
+use hyper::http::request::Parts;
+
 use super::Exchange;
 use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse};
+use crate::inspect::upload::Upload;
 use crate::limits::Way;
 use crate::secret::{Found, Placeholders};
 
@@ -19,6 +23,15 @@ impl Exchange {
             | Broken::Beyond(_)
             | Broken::Short => self.fail(way, why),
         }
+    }
+
+    /// What nobody reads of the request. Where its body was wanted, the rest of it is on its
+    /// way, whatever the program had asked first.
+    pub(super) fn give_back(&self, parts: &mut Parts) -> Option<Upload> {
+        if self.gate().is_some_and(|gate| gate.is_open()) {
+            parts.headers.remove(EXPECT);
+        }
+        self.release().map(Upload::from)
     }
 
     /// Which placeholders may not be in what the program sends.
