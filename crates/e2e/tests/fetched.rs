@@ -308,7 +308,10 @@ fn no_interpreter_of_the_workspace_runs_outside() {
     );
     let script = format!("{CURL} {AUTH} https://example.com/v1/one");
     // The control is the same script where no program inside writes.
-    for (place, runs_there) in [(world.workspace(), false), (world.top(), true)] {
+    for (place, runs_there) in [
+        (world.workspace(), false),
+        (world.top().to_path_buf(), true),
+    ] {
         let bin = place.join("bin");
         fs::create_dir_all(&bin).unwrap();
         write_program(&bin.join("python3"), &other);

@@ -260,8 +260,7 @@ fn a_witness_is_given_each_checkpoint_and_holds_up_no_run() {
     let run = world.run_inside("echo inside").success();
     assert_eq!(run.out(), "inside\n");
     run.says(["warning: the witness's file cannot be added to", "--never"]);
-    let broken = world.top().join("broken");
-    let fails = format!("test ! -e '{}' || exit 3", broken.display());
+    let stop = world.top().join("stop");
     let command = [
         "ledger",
         "witness",
@@ -269,16 +268,20 @@ fn a_witness_is_given_each_checkpoint_and_holds_up_no_run() {
         "--command",
         "sh",
         "-c",
-        &fails,
+        &format!(
+            "test -e '{}' && exit 3; grep -q atoll-ledger",
+            stop.display()
+        ),
     ];
-    // One that has not taken the first is not kept.
-    fs::write(&broken, "").unwrap();
-    let _ = world.atoll(command).run().expect_status(125);
+    // One that takes nothing takes nobody's place; one that does is kept, and then fails.
+    let refused = ["ledger", "witness", "--always", "--command", "false"];
+    let _ = world.atoll(refused).run().expect_status(125);
     let run = world.run_inside("true").success();
     run.says(["warning: the witness's file cannot be added to"]);
-    fs::remove_file(&broken).unwrap();
-    let _ = world.atoll(command).run().success();
-    fs::write(&broken, "").unwrap();
+    let _ = fine(&world, &command);
+    let run = world.run_inside("true").success();
+    assert!(!run.err().contains("witness"), "{run}");
+    fs::write(&stop, "").unwrap();
     let run = world.run_inside("true").success();
     run.says(["warning: the witness's command failed", "exit status: 3"]);
     let _ = fine(&world, &["ledger", "witness", "--never"]);
