@@ -317,7 +317,7 @@ fn no_interpreter_of_the_workspace_runs_outside() {
         write_program(&bin.join("python3"), &other);
         forget_runs(&world);
         let command = format!(
-            "PATH='{}':\"$PATH\" NODE_OPTIONS=x BASH_ENV=x \"$ATOLL\" run --discard \"$@\"",
+            "env PATH='{}':\"$PATH\" NODE_OPTIONS=x BASH_ENV=x \"$ATOLL\" run --discard \"$@\"",
             bin.display()
         );
         let outcome = online_as(&world, &command, &script);
