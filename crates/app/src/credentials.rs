@@ -2,14 +2,18 @@
 
 mod keys;
 
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use atoll_model::network::{CredentialName, Part, Shape};
 use atoll_policy::{CommandProgram, Credential, CredentialSource, KEY_PARTS, KeySource, Rules};
-use atoll_sandbox::{CredentialCommand, Handover, SourceError};
+use atoll_sandbox::{
+    CredentialCommand, Handover, SourceError, argument_inside, resolved, search_places,
+};
 
 use crate::configuration::Places;
+use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::secret;
@@ -56,10 +60,14 @@ pub fn read(
             }
             CredentialSource::Command(command) => {
                 let name = &credential.binding.name;
+                let (called, program) = program_of(name, &command.program, workspace)?;
+                refuse_inside(name, &command.arguments, workspace)?;
                 let command = CredentialCommand {
-                    program: program_of(name, &command.program, workspace)?,
+                    program,
+                    name: called,
                     arguments: command.arguments.clone(),
                     patience: command.patience,
+                    workspace: workspace.to_owned(),
                 };
                 handover.promise(name, standing(credential)?, command);
                 Ok(())
@@ -149,22 +157,18 @@ fn standing(credential: &Credential) -> Result<String, Failure> {
     atoll_egress::placeholder_of(shape).doing("a placeholder cannot be made")
 }
 
-/// Where a program is that prints a credential: of this host, and none that a program inside
-/// could have written.
+/// Where a program is that prints a credential, by the name that it was found by and by its
+/// canonical one: of this host, and none that a program inside could have written or led to.
 fn program_of(
     name: &CredentialName,
     program: &CommandProgram,
     workspace: &Path,
-) -> Result<PathBuf, Failure> {
-    let is_program = |path: &Path| {
-        let is_file = path.metadata().is_ok_and(|facts| facts.is_file());
-        is_file && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
-    };
+) -> Result<(PathBuf, PathBuf), Failure> {
     let found = match program {
         CommandProgram::At(path) => Some(path.clone()).filter(|path| is_program(path)),
         CommandProgram::Named(named) => {
             let places = std::env::var_os("PATH").unwrap_or_default();
-            let mut places = std::env::split_paths(&places).filter(|place| place.is_absolute());
+            let mut places = search_places(&places, Some(workspace));
             places.find_map(|place| Some(place.join(named)).filter(|path| is_program(path)))
         }
     };
@@ -176,20 +180,43 @@ fn program_of(
         return Err(Failure::new(format!(
             "credential {name} cannot be fetched: {shown} is no program here"
         ))
-        .because("its command is looked for before anything starts")
+        .because("its command is looked for before anything starts, and not in the workspace")
         .advise("name it by its path, as command = [\"/usr/bin/…\"]"));
     };
-    let real = found.canonicalize();
-    let lies = |path: &Path| path.starts_with(workspace);
-    if lies(&found) || real.is_ok_and(|real| lies(&real)) {
-        return Err(Failure::new(format!(
-            "credential {name}: {} is in the workspace",
+    match resolved(&found, Some(workspace)) {
+        Some(real) if is_program(&real) => Ok((found, real)),
+        Some(_) | None => Err(Failure::new(format!(
+            "credential {name}: {} is in the workspace, or a link to it is",
             found.display()
         ))
         .because("it runs outside, and a program inside may have written it")
-        .advise("name a program that nobody inside has written"));
+        .advise("name a program that nobody inside has written")),
     }
-    Ok(found)
+}
+
+/// Whether there is a file at a path that may be executed.
+pub fn is_program(path: &Path) -> bool {
+    let is_file = path.metadata().is_ok_and(|facts| facts.is_file());
+    is_file && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// A script or a file of settings is code as well.
+fn refuse_inside(
+    name: &CredentialName,
+    arguments: &[String],
+    workspace: &Path,
+) -> Result<(), Failure> {
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let arguments = arguments.iter().map(OsStr::new);
+    match argument_inside(arguments, workspace, Path::new(&home)) {
+        None => Ok(()),
+        Some(inside) => Err(Failure::new(format!(
+            "credential {name}: the argument {} of its command is in the workspace",
+            printable(inside.as_encoded_bytes())
+        ))
+        .because("it runs outside, and a program inside may have written that")
+        .advise("keep it where no sandbox writes")),
+    }
 }
 
 /// The variables of a source, and which value each has.

@@ -4,7 +4,7 @@ mod proofs;
 mod query;
 mod witness;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_store::{
@@ -22,6 +22,7 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
+use witness::When;
 
 /// How often `ledger tail --follow` looks for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -41,7 +42,7 @@ pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure
             let state = state()?;
             let checkpoint = witness::checkpoint(&state)?;
             output.result(checkpoint.text());
-            witness::give_each(&state, &checkpoint).map(|()| 0)
+            witness::give_each(&state, &checkpoint, When::Asked).map(|()| 0)
         }
         LedgerAction::Witness(arguments) => witness::give(&state()?, &arguments, output),
         LedgerAction::Prove(arguments) => match arguments.action {
@@ -58,7 +59,7 @@ pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure
 
 /// Signs how far the ledger is, at the end of a run, and gives that to the witness. Where
 /// that cannot be done the run is as good as ever: its events are on disk.
-pub fn sign_end(ledger: &Ledger, state: &StateDir, output: &Output) {
+pub fn sign_end(ledger: &Ledger, state: &StateDir, workspace: &Path, output: &Output) {
     let safe = "what is in the ledger is safe";
     match ledger.checkpoint(state) {
         Err(error) => {
@@ -69,7 +70,9 @@ pub fn sign_end(ledger: &Ledger, state: &StateDir, output: &Output) {
             ));
         }
         Ok(checkpoint) => {
-            if let Err(failure) = witness::give_each(state, &checkpoint) {
+            if let Err(failure) =
+                witness::give_each(state, &checkpoint, When::RunEnds { workspace })
+            {
                 let why = failure.why.unwrap_or_default();
                 output.warn(&format!(
                     "{} ({}), so that no witness has the ledger's end; {safe}: atoll ledger \

@@ -107,7 +107,7 @@ fn carry_out(
         .draw(called)
         .map_err(|failure| failure.about(&asked.run, rules.profile())),
     };
-    crate::ledger::sign_end(&ledger, &state, output);
+    crate::ledger::sign_end(&ledger, &state, &asked.workspace, output);
     ended
 }
 

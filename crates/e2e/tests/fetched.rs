@@ -48,7 +48,11 @@ fn to_go(world: &World, how: &str, further: &str) {
 
 /// Runs a shell script inside, where the origins are.
 fn online(world: &World, script: &str) -> Outcome {
-    let command = "\"$ATOLL\" run --discard \"$@\"";
+    online_as(world, "\"$ATOLL\" run --discard \"$@\"", script)
+}
+
+/// The same, by this command line.
+fn online_as(world: &World, command: &str, script: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, command).env("CANARY_OUTSIDE", "of-the-person");
     run.args(["sh", "--profile", "bound", "--", "sh", "-c", script])
         .run()
@@ -262,7 +266,14 @@ fn a_program_that_is_not_there_or_could_be_written_inside_lets_nothing_start() {
         ];
         world.atoll(run).run()
     };
+    // It ends outside, and a program inside decides where.
+    let (hop, chain) = (world.workspace().join("hop"), world.top().join("chain"));
+    std::os::unix::fs::symlink("/bin/true", &hop).unwrap();
+    std::os::unix::fs::symlink(&hop, &chain).unwrap();
+    let argument = format!("true', '--file={}", inside.display());
     for (command, why) in [
+        (chain.to_str().unwrap(), "is in the workspace"),
+        (&argument, "of its command is in the workspace"),
         ("no-such-program-here", "is no program here"),
         ("/etc/passwd", "is no program here"),
         (inside.to_str().unwrap(), "is in the workspace"),
@@ -272,7 +283,69 @@ fn a_program_that_is_not_there_or_could_be_written_inside_lets_nothing_start() {
         assert!(!refused.out().contains("started"), "{refused}");
         refused.is_clear_error([why]);
     }
-    // The control.
+    // The control, of links as well.
+    let fine = world.top().join("fine");
+    std::os::unix::fs::symlink("/bin/true", &fine).unwrap();
+    let started = start(fine.to_str().unwrap()).success();
+    assert_eq!(started.out(), "started 40\n", "{started}");
     let started = start("true").success();
     assert_eq!(started.out(), "started 40\n", "{started}");
+}
+
+#[test]
+fn no_interpreter_of_the_workspace_runs_outside() {
+    let name = "no_interpreter_of_the_workspace_runs_outside";
+    let Some(world) = world(name, "plain", "") else {
+        return;
+    };
+    let by_name = PRINTS.replace("#!/usr/bin/python3 -I", "#!/usr/bin/env python3");
+    assert_ne!(by_name, PRINTS);
+    write_program(&world.top().join("prints.py"), &by_name);
+    let mark = world.top().join("mark");
+    let other = format!(
+        "#!/bin/sh\ntouch '{}'\nexec /usr/bin/python3 \"$@\"\n",
+        mark.display()
+    );
+    let script = format!("{CURL} {AUTH} https://example.com/v1/one");
+    // The control is the same script where no program inside writes.
+    for (place, runs_there) in [
+        (world.workspace(), false),
+        (world.top().to_path_buf(), true),
+    ] {
+        let bin = place.join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        write_program(&bin.join("python3"), &other);
+        forget_runs(&world);
+        let command = format!(
+            "env PATH='{}':\"$PATH\" NODE_OPTIONS=x BASH_ENV=x \"$ATOLL\" run --discard \"$@\"",
+            bin.display()
+        );
+        let outcome = online_as(&world, &command, &script);
+        assert!(outcome.out().contains("welcome"), "{outcome}");
+        assert_eq!(mark.exists(), runs_there, "{outcome}");
+        let [run] = &runs(&world)[..] else {
+            panic!("{:?}", runs(&world));
+        };
+        let environment = &run["environment"];
+        assert_eq!(environment["CANARY_OUTSIDE"], "of-the-person", "{run}");
+        assert!(environment["NODE_OPTIONS"].is_null(), "{run}");
+        assert!(environment["BASH_ENV"].is_null(), "{run}");
+    }
+}
+
+#[test]
+fn a_command_that_leaves_its_group_holds_up_no_end() {
+    let name = "a_command_that_leaves_its_group_holds_up_no_end";
+    let Some(world) = world(name, "leaves", ", timeout = '5m'") else {
+        return;
+    };
+    let begin = std::time::Instant::now();
+    let command = "\"$ATOLL\" run --discard --timeout 20s \"$@\"";
+    let script = format!("{CURL} -m 400 {AUTH} https://example.com/v1/one; sleep 400");
+    let outcome = online_as(&world, command, &script);
+    assert_ne!(outcome.code(), 0, "{outcome}");
+    assert!(world.top().join("has-left").exists(), "{outcome}");
+    // It sleeps for ten minutes, and may take five.
+    assert!(begin.elapsed().as_secs() < 150, "{outcome}");
+    assert_eq!(runs(&world).len(), 1, "{outcome}");
 }

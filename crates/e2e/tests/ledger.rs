@@ -291,6 +291,50 @@ fn a_witness_is_given_each_checkpoint_and_holds_up_no_run() {
 }
 
 #[test]
+fn no_witness_of_the_workspace_runs_outside() {
+    let world = World::new("no_witness_of_the_workspace_runs_outside");
+    let _ = world.run_inside("true").success();
+    let mark = world.top().join("mark");
+    let script = format!("#!/bin/sh\ncat > '{}'\n", mark.display());
+    let (inside, outside) = (world.workspace().join("bin"), world.top().join("bin"));
+    for (bin, runs) in [(&outside, true), (&inside, false)] {
+        fs::create_dir(bin).unwrap();
+        e2e::write_program(&bin.join("send"), &script);
+        let path = format!("{}:/usr/bin:/bin", text(bin));
+        let keep = ["ledger", "witness", "--always", "--command", "send"];
+        let _ = world.atoll(keep).env("PATH", &path).run().success();
+        assert!(mark.exists());
+        fs::remove_file(&mark).unwrap();
+        let run = world
+            .run([""; 0], "true")
+            .env("PATH", &path)
+            .run()
+            .success();
+        assert_eq!(mark.exists(), runs, "{run}");
+        let _ = fs::remove_file(&mark);
+        if !runs {
+            run.says([
+                "warning: the witness's command was not run",
+                "is in the workspace",
+            ]);
+        }
+    }
+    // Nor does an interpreter from there, or what it is led to by a name beside it.
+    let by_name = world.top().join("by-name");
+    e2e::write_program(&by_name, "#!/usr/bin/env send\n");
+    for (bin, runs) in [(&outside, true), (&inside, false)] {
+        let keep = ["ledger", "witness", "--always", "--command", text(&by_name)];
+        let sound = format!("{}:/usr/bin:/bin", text(&outside));
+        let _ = world.atoll(keep).env("PATH", sound).run().success();
+        fs::remove_file(&mark).unwrap();
+        let path = format!("{}:/usr/bin:/bin", text(bin));
+        let run = world.run([""; 0], "true").env("PATH", path).run().success();
+        assert_eq!(mark.exists(), runs, "{run}");
+        let _ = fs::remove_file(&mark);
+    }
+}
+
+#[test]
 fn nothing_inside_reaches_the_key_of_the_ledger() {
     let world = World::new("nothing_inside_reaches_the_key_of_the_ledger");
     let _ = world.run_inside("true").success();

@@ -13,12 +13,20 @@ use std::time::{Duration, Instant};
 
 use atoll_model::network::{CommandEnd, CredentialName};
 use atoll_sys::{descriptor, process};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::errand::environment_outside;
 
 /// How soon after another start a command of the same credential begins. Who carries waits
 /// longer than that by itself.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long killed commands are waited for at the end, all together. What cannot be killed
+/// (it has become another user) is left to itself.
+const FAREWELL: Duration = Duration::from_millis(500);
+const FAREWELL_PAUSE: Duration = Duration::from_millis(2);
 
 const SIGKILL: i32 = 9;
 
@@ -32,12 +40,16 @@ const EXEC_INFO: (&str, &str) = (
 /// A command that prints a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialCommand {
-    /// The program, absolute.
+    /// The program, absolute, without a link on its way.
     pub program: PathBuf,
+    /// What it is called by: one program can be many, by their names.
+    pub name: PathBuf,
     /// What it is given.
     pub arguments: Vec<String>,
     /// How long it may take.
     pub patience: Duration,
+    /// Where no code may come from.
+    pub workspace: PathBuf,
 }
 
 /// Those that run.
@@ -55,22 +67,34 @@ struct Running {
     /// Becomes readable when it has ended.
     ends: OwnedFd,
     until: Instant,
+    /// Its end was told, before it came.
     is_late: bool,
 }
 
 impl Running {
-    /// Ends it with all that it has started in its group.
-    fn kill(&mut self) {
+    /// Ends it with all that it has started in its group; it may have left that itself.
+    fn kill(&self) {
         // It is not waited for yet, so that its number is nobody else's.
         let _ = process::signal_group(self.child.id(), SIGKILL);
+        let _ = process::signal(self.ends.as_fd(), SIGKILL);
+    }
+
+    fn is_gone(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 }
 
-impl Drop for Running {
+impl Drop for Commands {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            self.kill();
-            let _ = self.child.wait();
+        self.running.retain_mut(|one| !one.is_gone());
+        self.running.iter().for_each(Running::kill);
+        let until = Instant::now() + FAREWELL;
+        loop {
+            self.running.retain_mut(|one| !one.is_gone());
+            if self.running.is_empty() || Instant::now() >= until {
+                return;
+            }
+            std::thread::sleep(FAREWELL_PAUSE);
         }
     }
 }
@@ -84,7 +108,17 @@ impl Commands {
         command: &CredentialCommand,
     ) -> Result<[OwnedFd; 2], CommandEnd> {
         let now = Instant::now();
-        self.running.retain(|one| one.credential != *credential);
+        self.running
+            .retain_mut(|one| one.credential != *credential || !one.is_gone());
+        if let Some(one) = self
+            .running
+            .iter()
+            .find(|one| one.credential == *credential)
+        {
+            // Nobody waits for what it prints any more; another one starts after it.
+            one.kill();
+            return Err(unstarted(&Errno::ALREADY.into()));
+        }
         self.begun.retain(|(_, at)| now < *at + PAUSE);
         if self.begun.iter().any(|(name, _)| name == credential) {
             return Err(unstarted(&io::ErrorKind::WouldBlock.into()));
@@ -113,22 +147,26 @@ impl Commands {
         waited.map(|one| one.until).min()
     }
 
-    /// Ends those that take too long. Which have ended, and how.
+    /// Ends those that take too long. Which have ended, and how: those that take too long at
+    /// once, whether or not they can be ended.
     pub(crate) fn ended(&mut self) -> Vec<(u64, CommandEnd)> {
         let now = Instant::now();
         let mut ended = Vec::new();
         self.running.retain_mut(|one| {
-            if !one.is_late && one.until <= now {
-                one.is_late = true;
-                one.kill();
-            }
             let end = match one.child.try_wait() {
+                Ok(None) if !one.is_late && one.until <= now => {
+                    one.is_late = true;
+                    one.kill();
+                    ended.push((one.id, CommandEnd::Late));
+                    return true;
+                }
                 Ok(None) => return true,
-                Ok(Some(_)) if one.is_late => CommandEnd::Late,
                 Ok(Some(status)) => end_of(status),
                 Err(error) => unstarted(&error),
             };
-            ended.push((one.id, end));
+            if !one.is_late {
+                ended.push((one.id, end));
+            }
             false
         });
         ended
@@ -148,7 +186,8 @@ fn end_of(status: ExitStatus) -> CommandEnd {
 }
 
 /// Starts a command in a group of its own, where nothing of a sandbox or workspace is: with
-/// the environment of the person, of which the credentials were taken before.
+/// the environment of the person, of which the credentials were taken before and what leads
+/// into the workspace is.
 fn start(command: &CredentialCommand) -> io::Result<(Child, OwnedFd, [OwnedFd; 2])> {
     let (output, to_output) = pipe_with(PipeFlags::CLOEXEC)?;
     let (errors, to_errors) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -156,7 +195,10 @@ fn start(command: &CredentialCommand) -> io::Result<(Child, OwnedFd, [OwnedFd; 2
         descriptor::never_block(read.as_fd())?;
     }
     let mut child = std::process::Command::new(&command.program)
+        .arg0(&command.name)
         .args(&command.arguments)
+        .env_clear()
+        .envs(environment_outside(Some(&command.workspace)))
         .env(EXEC_INFO.0, EXEC_INFO.1)
         .current_dir("/")
         .stdin(Stdio::null())
@@ -187,8 +229,10 @@ mod tests {
     fn shell(script: &str, patience: Duration) -> CredentialCommand {
         CredentialCommand {
             program: "/bin/sh".into(),
+            name: "sh".into(),
             arguments: vec!["-c".to_owned(), script.to_owned()],
             patience,
+            workspace: "/nowhere".into(),
         }
     }
 
@@ -253,12 +297,55 @@ mod tests {
             program: "/nowhere/at-all".into(),
             ..command
         };
+        gone(&mut commands);
         std::thread::sleep(PAUSE);
         let end = commands.begin(2, &name(), &missing).unwrap_err();
         assert_eq!(end, CommandEnd::Unstarted(2));
         // Nor is it started again at once, whoever asks.
         let end = commands.begin(3, &name(), &missing).unwrap_err();
         assert_eq!(end, CommandEnd::Unstarted(0));
+    }
+
+    /// Waits until none is left, of those that were told to be late as well.
+    fn gone(commands: &mut Commands) {
+        for _ in 0..3000 {
+            assert_eq!(commands.ended(), []);
+            if commands.running.is_empty() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("one is left");
+    }
+
+    /// Leaves the group that it was started in, if it is a shell's child with python3.
+    const LEAVES: &str = "exec python3 -c 'import os, time\n\
+                          os.setpgid(0, os.getpgid(os.getppid()))\n\
+                          print(\"left\", flush=True)\ntime.sleep(600)'";
+
+    #[test]
+    fn one_that_has_left_its_group_is_ended_too_and_not_started_twice() {
+        let mut commands = Commands::default();
+        let command = shell(LEAVES, Duration::from_secs(600));
+        let [output, _errors] = commands.begin(1, &name(), &command).unwrap();
+        let mut said = [0; 5];
+        for _ in 0..3000 {
+            if rustix::io::read(&output, &mut said).is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(said, *b"left\n");
+        // It is refused beside the one that runs, which is ended.
+        let end = commands.begin(2, &name(), &command).unwrap_err();
+        assert_eq!(end, unstarted(&Errno::ALREADY.into()));
+        assert_eq!(ended(&mut commands), (1, CommandEnd::Signalled(9)));
+        std::thread::sleep(PAUSE);
+        // Whoever ends everything does not wait for its ten minutes.
+        let [output, _errors] = commands.begin(3, &name(), &command).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        drop(commands);
+        assert!(["", "left\n"].contains(&all(&output).as_str()));
     }
 
     #[test]

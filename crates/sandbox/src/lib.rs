@@ -14,6 +14,7 @@ mod commands;
 mod disk;
 mod doors;
 mod enforcement;
+mod errand;
 mod error;
 mod fence;
 
@@ -49,6 +50,7 @@ pub use attachment::{Attachment, Carrier, Reaction, Stream};
 pub use commands::CredentialCommand;
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
+pub use errand::{argument_inside, environment_outside, resolved, search_places};
 pub use error::{SandboxError, explain};
 pub use flows::{Flows, Refused};
 pub use handover::{Disguise, Handover, SourceError};

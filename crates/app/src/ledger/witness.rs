@@ -1,14 +1,19 @@
 use std::ffi::OsString;
-use std::io::Write;
-use std::process::{Command, ExitStatus, Stdio};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use atoll_sandbox::{argument_inside, environment_outside, resolved, search_places};
 use atoll_store::{Checkpoint, Durability, StateDir, Witness, add_to_witness, host_text};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 
 use crate::advice;
 use crate::arguments::WitnessLedgerArguments;
 use crate::configuration::Places;
+use crate::credentials::is_program;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -18,7 +23,23 @@ use crate::render;
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(60);
 /// The same at the end of a run, for which a person waits.
 const COMMAND_TIME_AT_END_MAX: Duration = Duration::from_secs(10);
+/// How long one that was killed is waited for.
+const FAREWELL: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
+
+const FAILED: &str = "the witness's command failed";
+
+/// When a witness is given a checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub enum When<'a> {
+    /// Once a person asks for it.
+    Asked,
+    /// At the end of a run.
+    RunEnds {
+        /// Where its programs could write.
+        workspace: &'a Path,
+    },
+}
 
 /// Signs how far the ledger is now.
 pub fn checkpoint(read: &StateDir) -> Result<Checkpoint, Failure> {
@@ -49,10 +70,10 @@ pub fn give(
     }
     let witness = match &arguments.file {
         Some(file) => Witness::File(std::path::absolute(file).doing("FILE cannot be used")?),
-        None => Witness::Command(arguments.command.clone()),
+        None => Witness::Command(found(&arguments.command)?),
     };
     let checkpoint = checkpoint(state)?;
-    give_to(&witness, &checkpoint, COMMAND_TIME_MAX)?;
+    give_to(&witness, &checkpoint, When::Asked)?;
     // Only one that has taken it is to have each: whoever was before stays otherwise.
     if arguments.always {
         keep(Some(&witness))?;
@@ -69,11 +90,11 @@ pub fn give(
     Ok(0)
 }
 
-/// Gives a run's checkpoint to the witness that is to have each.
-pub fn give_each(state: &StateDir, checkpoint: &Checkpoint) -> Result<(), Failure> {
+/// Gives a checkpoint to the witness that is to have each.
+pub fn give_each(state: &StateDir, checkpoint: &Checkpoint, when: When<'_>) -> Result<(), Failure> {
     let unusable = "who the ledger's witness is cannot be read";
     match Witness::read(state).doing(unusable)? {
-        Some(witness) => give_to(&witness, checkpoint, COMMAND_TIME_AT_END_MAX),
+        Some(witness) => give_to(&witness, checkpoint, when),
         None => Ok(()),
     }
 }
@@ -102,49 +123,175 @@ fn named(witness: &Witness) -> String {
     }
 }
 
-fn give_to(witness: &Witness, checkpoint: &Checkpoint, longest: Duration) -> Result<(), Failure> {
+fn give_to(witness: &Witness, checkpoint: &Checkpoint, when: When<'_>) -> Result<(), Failure> {
     match witness {
         Witness::File(file) => {
             add_to_witness(file, checkpoint).doing("the witness's file cannot be added to")
         }
-        Witness::Command(words) => hand_over(words, checkpoint, longest),
+        Witness::Command(words) => hand_over(words, checkpoint, when),
     }
 }
 
-fn hand_over(
-    command: &[OsString],
-    checkpoint: &Checkpoint,
-    longest: Duration,
-) -> Result<(), Failure> {
-    let failed = "the witness's command failed";
-    let Some((program, arguments)) = command.split_first() else {
-        return Err(Failure::new(failed).because("no command is named"));
+/// A command with its program's canonical path, so that no later directory or `PATH` decides
+/// what runs.
+fn found(command: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let Some((named, arguments)) = command.split_first() else {
+        return Err(Failure::new(FAILED).because("no command is named"));
+    };
+    let path = Path::new(named);
+    let found = match path.components().nth(1).is_some() || path.is_absolute() {
+        true => std::path::absolute(path).ok(),
+        false => {
+            let places = std::env::var_os("PATH").unwrap_or_default();
+            let mut places = search_places(&places, None);
+            places.find_map(|place| Some(place.join(path)).filter(|path| is_program(path)))
+        }
+    };
+    let real = found.and_then(|path| path.canonicalize().ok());
+    let Some(real) = real.filter(|path| is_program(path)) else {
+        let shown = printable(named.as_encoded_bytes());
+        return Err(Failure::new(FAILED)
+            .because(format!("{shown} is no program here"))
+            .advise("name it by its path, as --command /usr/bin/…"));
+    };
+    let words = std::iter::once(real.into_os_string());
+    Ok(words.chain(arguments.iter().cloned()).collect())
+}
+
+/// What a program inside may have written does not run outside.
+fn refuse_inside(program: &Path, arguments: &[OsString], workspace: &Path) -> Result<(), Failure> {
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let arguments = arguments.iter().map(OsString::as_os_str);
+    let inside = match resolved(program, Some(workspace)) {
+        None => Some(program.as_os_str()),
+        Some(_) => argument_inside(arguments, workspace, Path::new(&home)),
+    };
+    match inside {
+        None => Ok(()),
+        Some(inside) => Err(
+            Failure::new("the witness's command was not run").because(format!(
+                "{} is in the workspace, where a program inside may have written it",
+                printable(inside.as_encoded_bytes())
+            )),
+        ),
+    }
+}
+
+fn hand_over(command: &[OsString], checkpoint: &Checkpoint, when: When<'_>) -> Result<(), Failure> {
+    let program = command.first().map(Path::new);
+    // One that was kept by a mere name would be looked for again.
+    let Some(program) = program.filter(|program| program.is_absolute()) else {
+        return Err(Failure::new(FAILED).because("its program is named by no absolute path"));
+    };
+    let arguments = command.get(1..).unwrap_or_default();
+    let (workspace, longest, errors) = match when {
+        When::Asked => (None, COMMAND_TIME_MAX, Stdio::inherit()),
+        When::RunEnds { workspace } => {
+            refuse_inside(program, arguments, workspace)?;
+            (Some(workspace), COMMAND_TIME_AT_END_MAX, Stdio::null())
+        }
     };
     let mut child = Command::new(program)
         .args(arguments)
+        .env_clear()
+        .envs(environment_outside(workspace))
+        .current_dir("/")
         .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(errors)
+        .process_group(0)
         .spawn()
-        .doing(failed)?;
+        .doing(FAILED)?;
     // Smaller than what a pipe holds, so that this never waits for the command.
     let written = match child.stdin.take() {
         Some(mut stdin) => stdin.write_all(checkpoint.text().as_bytes()),
         None => Ok(()),
     };
-    let begin = Instant::now();
-    let status: ExitStatus = loop {
-        match child.try_wait().doing(failed)? {
-            Some(status) => break status,
-            None if begin.elapsed() > longest => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(Failure::new(failed)
-                    .because(format!("it did not end within {} s", longest.as_secs())));
-            }
-            None => std::thread::sleep(PAUSE),
-        }
+    let Some(status) = ended_within(&mut child, longest).doing(FAILED)? else {
+        end(&mut child);
+        return Err(
+            Failure::new(FAILED).because(format!("it did not end within {} s", longest.as_secs()))
+        );
     };
     if !status.success() {
-        return Err(Failure::new(failed).because(status));
+        return Err(Failure::new(FAILED).because(status));
     }
-    written.doing(failed)
+    written.doing(FAILED)
+}
+
+/// How it has ended, if it has by then.
+fn ended_within(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>> {
+    let begin = Instant::now();
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(Some(status)),
+            None if begin.elapsed() > longest => return Ok(None),
+            None => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// Ends it with all that it has started in its group. One that cannot be ended is left.
+fn end(child: &mut Child) {
+    // It is not waited for yet, so that its number is nobody else's.
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.kill();
+    let _ = ended_within(child, FAREWELL);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_kept_by_the_canonical_path_of_its_program() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let sh = Path::new("/bin/sh").canonicalize().unwrap();
+        for named in ["sh -c x", "/bin/sh -c x", "/usr/../bin/sh -c x"] {
+            let found = found(&words(named)).unwrap();
+            assert_eq!(found, [sh.as_os_str(), "-c".as_ref(), "x".as_ref()]);
+        }
+        for missing in [
+            "no-such-program-here",
+            "/etc/passwd",
+            "./no-such-program",
+            "",
+            "..",
+        ] {
+            assert!(found(&words(missing)).is_err(), "{missing}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_workspace_is_refused_at_the_end_of_a_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let inside = directory.path().join("script");
+        let refused = |program: &Path, argument: &Path| {
+            let arguments = [argument.as_os_str().to_owned()];
+            refuse_inside(program, &arguments, directory.path()).is_err()
+        };
+        let sh = Path::new("/bin/sh");
+        assert!(refused(&inside, sh) && refused(sh, &inside));
+        assert!(!refused(sh, Path::new("/etc/passwd")));
+    }
+
+    #[test]
+    fn one_that_takes_too_long_ends_with_what_it_has_started() {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "sleep 600 & echo begun; wait"])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let short = Duration::from_millis(50);
+        assert!(ended_within(&mut child, short).unwrap().is_none());
+        end(&mut child);
+        // The pipe has no other end any more.
+        let mut said = String::new();
+        let mut output = child.stdout.take().unwrap();
+        io::Read::read_to_string(&mut output, &mut said).unwrap();
+        assert!(ended_within(&mut child, short).unwrap().is_some());
+    }
 }

@@ -64,6 +64,10 @@ match HOW:
         print(REAL, flush=True)
         if os.fork() == 0:
             time.sleep(30)
+    case "leaves":
+        os.setpgid(0, os.getpgid(os.getppid()))
+        open(os.path.join(WORLD, "has-left"), "w").close()
+        time.sleep(600)
     case "killed":
         os.kill(os.getpid(), 9)
     case _:
