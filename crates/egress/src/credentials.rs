@@ -22,8 +22,9 @@ use zeroize::Zeroizing;
 use self::fetch::Source;
 use crate::secret::{self, Masks, Placeholders, Secret};
 
-/// How many values of one credential are masked: the one in use, and those before it.
-const MASKED_MAX: usize = 4;
+/// How many values of one credential are masked: the one in use, and all before it that may
+/// still open something. Beyond it none is fetched.
+const MASKED_MAX: usize = 256;
 
 /// The credentials of one sandbox.
 #[derive(Default)]
@@ -47,6 +48,8 @@ struct MaskedValue {
     index: usize,
     secret: Arc<Secret>,
     standing: Vec<u8>,
+    /// From when on it opens nothing, where that is known.
+    ends: Option<SystemTime>,
 }
 
 /// One of them.
@@ -138,6 +141,7 @@ impl Credentials {
                 index,
                 secret: Arc::clone(one.given()?),
                 standing: one.placeholder.as_bytes().to_vec(),
+                ends: None,
             })
         });
         let mut masked = Masked {
@@ -204,6 +208,7 @@ impl Credentials {
         &self,
         index: usize,
         value: Zeroizing<Vec<u8>>,
+        ends: Option<SystemTime>,
     ) -> Result<Arc<Secret>, String> {
         let is_plain = value.iter().all(|byte| (b' '..=b'~').contains(byte));
         if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
@@ -218,8 +223,9 @@ impl Credentials {
         }
         let standing = standing_for(&value, held.placeholder.as_bytes())?;
         let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
-        let mut values = masked.values.iter();
+        let mut values = masked.values.iter_mut();
         if let Some(same) = values.find(|one| one.secret.expose() == &value[..]) {
+            same.ends = same.ends.zip(ends).map(|(one, other)| one.max(other));
             return match same.index == index {
                 true => Ok(Arc::clone(&same.secret)),
                 false => Err("what it gives is the value of another credential".to_owned()),
@@ -227,11 +233,13 @@ impl Credentials {
         }
         let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
         let secret = Arc::new(secret);
-        masked.add(MaskedValue {
+        let value = MaskedValue {
             index,
             secret: Arc::clone(&secret),
             standing,
-        })?;
+            ends,
+        };
+        masked.add(value, SystemTime::now())?;
         Ok(secret)
     }
 
@@ -256,8 +264,18 @@ impl Credentials {
     /// The one whose placeholder is part of a host's name, which servers of names would be
     /// asked for. Names have no case.
     pub(crate) fn within_host(&self, host: &str) -> Option<&Held> {
-        self.iter()
-            .find(|held| holds_in_any_case(host.as_bytes(), held.placeholder.as_bytes()))
+        let plain = self
+            .iter()
+            .find(|held| holds_in_any_case(host.as_bytes(), held.placeholder.as_bytes()));
+        // Written in another way it can go on from label to label.
+        let found = || {
+            let placeholders = self.placeholders.as_ref()?;
+            let labels = host.replace('.', "");
+            let found = placeholders.find(host.as_bytes());
+            let found = found.or_else(|| placeholders.find(labels.as_bytes()));
+            self.get(found?.number)
+        };
+        plain.or_else(found)
     }
 
     /// The same for a connection: which, and why it is not made.
@@ -291,20 +309,25 @@ impl Masked {
         Ok(())
     }
 
-    /// Has one masked too, in the place of the oldest of its credential where those are many.
-    fn add(&mut self, value: MaskedValue) -> Result<(), String> {
+    /// Has one masked too. Where those of its credential are many, the ones that have ended
+    /// give way; none that may open something does.
+    fn add(&mut self, value: MaskedValue, now: SystemTime) -> Result<(), String> {
         let index = value.index;
+        let its = |all: &[MaskedValue]| all.iter().filter(|one| one.index == index).count();
+        if its(&self.values) >= MASKED_MAX {
+            let has_ended = |one: &MaskedValue| one.ends.is_some_and(|ends| ends <= now);
+            self.values
+                .retain(|one| one.index != index || !has_ended(one));
+        }
+        if its(&self.values) >= MASKED_MAX {
+            return Err(format!(
+                "it has had {MASKED_MAX} values in this run, and no more are kept secret at once: start a new run"
+            ));
+        }
         self.values.push(value);
         if let Err(unfit) = self.build() {
             self.values.pop();
             return Err(unfit.to_string());
-        }
-        let mut its = self.values.iter().filter(|one| one.index == index);
-        if its.clone().count() > MASKED_MAX
-            && let Some(oldest) = its.next().map(|one| Arc::clone(&one.secret))
-        {
-            self.values.retain(|one| !Arc::ptr_eq(&one.secret, &oldest));
-            self.build().map_err(|unfit| unfit.to_string())?;
         }
         Ok(())
     }
@@ -418,12 +441,13 @@ mod tests {
         };
         let alike = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
         assert_eq!(shown(alike), None);
-        let accept = |value: &str| {
+        let accept_until = |value: &str, ends| {
             let value = Zeroizing::new(value.as_bytes().to_vec());
             credentials
-                .accept(1, value)
+                .accept(1, value, ends)
                 .map(|secret| secret.expose().to_vec())
         };
+        let accept = |value: &str| accept_until(value, None);
         assert_eq!(accept(alike), Ok(alike.as_bytes().to_vec()));
         let placeholder = &credentials.held[1].placeholder;
         assert_eq!(shown(alike).as_ref(), Some(placeholder));
@@ -436,9 +460,47 @@ mod tests {
             let before = format!("token-of-another-length-{}-r3alK3yOfTh1s", number - 1);
             assert_eq!(shown(&before).is_some(), number > 0);
         }
+        // However long ago one was in use.
+        assert_eq!(shown(alike).as_ref(), Some(placeholder));
+        let ended = SystemTime::now();
+        for number in 0..MASKED_MAX - 11 {
+            let value = format!("ended-{number}-r3alK3yOfTh1sT3stWh1chN0body");
+            accept_until(&value, Some(ended)).unwrap();
+        }
         assert_eq!(credentials.masked_count(), 1 + MASKED_MAX);
-        assert_eq!(shown(alike), None, "it is long ago");
+        // Those that have ended give way, and no others.
+        let last = "the-last-one-r3alK3yOfTh1sT3stWh1chN0body";
+        assert!(accept(last).is_ok());
+        assert_eq!(credentials.masked_count(), 1 + 12);
+        assert!(shown(last).is_some());
+        for number in 0..MASKED_MAX - 12 {
+            let value = format!("other-{number}-r3alK3yOfTh1sT3stWh1chN0body");
+            accept(&value).unwrap();
+        }
+        let one_more = "one-more-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33";
+        assert!(accept(one_more).unwrap_err().contains("256 values"));
+        assert_eq!(shown(one_more), None);
+        assert!(accept(last).is_ok(), "it is known");
+        assert_eq!(shown(alike).as_ref(), Some(placeholder));
         assert!(shown("given-0123456789abcdef").is_some());
+    }
+
+    #[test]
+    fn a_placeholder_is_found_in_a_name_however_it_is_written() {
+        let credentials = two();
+        let placeholder = "given-fedcba9876543210";
+        let digits: String = placeholder.bytes().map(|b| format!("{b:02x}")).collect();
+        let (first, second) = digits.split_at(17);
+        for host in [
+            format!("a.{placeholder}.example"),
+            format!("a.{}.example", placeholder.to_ascii_uppercase()),
+            format!("{digits}.example"),
+            format!("{first}.{second}.example"),
+        ] {
+            let misused = credentials.misused_in(&host);
+            assert_eq!(misused.unwrap().0.as_str(), "given", "{host}");
+        }
+        assert!(credentials.misused_in("given.example").is_none());
     }
 
     #[test]
@@ -456,7 +518,7 @@ mod tests {
                 "a placeholder in it",
             ),
         ] {
-            let said = credentials.accept(1, Zeroizing::new(value.clone().into_bytes()));
+            let said = credentials.accept(1, Zeroizing::new(value.clone().into_bytes()), None);
             let said = said.err().unwrap();
             assert!(said.contains(why), "{value}: {said}");
             assert!(!said.contains(&value), "{said}");
