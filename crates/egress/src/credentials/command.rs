@@ -180,7 +180,10 @@ fn last_line(written: &Written) -> String {
     let mut told: String = line.chars().filter(is_shown).collect();
     let printed = String::from_utf8_lossy(&written.output);
     let printed = Zeroizing::new(printed.into_owned());
-    for part in printed.split(|letter| !is_of_word(letter)) {
+    // As a whole, and what follows a name, as in `password=…` or `user:…`.
+    let words = printed.split(|letter| !is_of_word(letter));
+    let named = printed.split(|letter| !is_of_word(letter) || "=:".contains(letter));
+    for part in words.chain(named) {
         if part.len() >= PRINTED_BYTES_MIN && told.contains(part) {
             told = told.replace(part, "***");
         }
@@ -269,6 +272,7 @@ mod tests {
                 "see ***, it is short/of/15abc",
             ),
             ("", "refused abcdefgh/ijkl.mno now", "refused *** now"),
+            ("password=short-one\n", "not short-one", "not ***"),
             ("", "token=Zm9v:YmFy~abc+/=", "***"),
             ("", "ghp_01234\u{200b}56789\u{202e}abcdef\u{ad}gh012", "***"),
             ("", "a\u{1b}[31mred\u{7}", "a[31mred"),

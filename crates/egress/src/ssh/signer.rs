@@ -193,7 +193,8 @@ mod tests {
             drop(agent);
             // The second question has not even been put.
             let mut asked = Vec::new();
-            far.read_to_end(&mut asked).unwrap();
+            // It ends with an error where an answer was not read.
+            let _ = far.read_to_end(&mut asked);
             let questions = asked.windows(key.len()).filter(|part| *part == key);
             assert_eq!(questions.count(), 1 + usize::from(is_used_on));
         }
