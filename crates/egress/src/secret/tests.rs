@@ -462,5 +462,6 @@ fn of_many_placeholders_in_a_text_two_are_located() {
     let of = |number| located.iter().filter(move |one| one.found.number == number);
     assert_eq!(of(0).count(), 2, "{located:?}");
     let ranges: Vec<_> = of(1).map(|one| one.range.clone()).collect();
-    assert_eq!(ranges, [at..text.len()]);
+    assert_eq!(ranges.len(), 1);
+    assert_eq!(ranges.first(), Some(&(at..text.len())));
 }
