@@ -22,8 +22,9 @@ use zeroize::Zeroizing;
 use self::fetch::Source;
 use crate::secret::{self, Masks, Placeholders, Secret};
 
-/// How many values of one credential are masked: the one in use, and those before it.
-const MASKED_MAX: usize = 4;
+/// How many values of one credential are masked: the one in use, and all before it that may
+/// still open something. Beyond it none is fetched.
+const MASKED_MAX: usize = 256;
 
 /// The credentials of one sandbox.
 #[derive(Default)]
@@ -47,6 +48,8 @@ struct MaskedValue {
     index: usize,
     secret: Arc<Secret>,
     standing: Vec<u8>,
+    /// From when on it opens nothing, where that is known.
+    ends: Option<SystemTime>,
 }
 
 /// One of them.
@@ -144,6 +147,7 @@ impl Credentials {
                 index,
                 secret: Arc::clone(one.given()?),
                 standing: one.placeholder.as_bytes().to_vec(),
+                ends: None,
             })
         });
         let mut masked = Masked {
@@ -210,6 +214,7 @@ impl Credentials {
         &self,
         index: usize,
         value: Zeroizing<Vec<u8>>,
+        ends: Option<SystemTime>,
     ) -> Result<Arc<Secret>, String> {
         let is_plain = value.iter().all(|byte| (b' '..=b'~').contains(byte));
         if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
@@ -224,8 +229,9 @@ impl Credentials {
         }
         let standing = standing_for(&value, held.placeholder.as_bytes())?;
         let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
-        let mut values = masked.values.iter();
+        let mut values = masked.values.iter_mut();
         if let Some(same) = values.find(|one| one.secret.expose() == &value[..]) {
+            same.ends = same.ends.zip(ends).map(|(one, other)| one.max(other));
             return match same.index == index {
                 true => Ok(Arc::clone(&same.secret)),
                 false => Err("what it gives is the value of another credential".to_owned()),
@@ -233,11 +239,13 @@ impl Credentials {
         }
         let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
         let secret = Arc::new(secret);
-        masked.add(MaskedValue {
+        let value = MaskedValue {
             index,
             secret: Arc::clone(&secret),
             standing,
-        })?;
+            ends,
+        };
+        masked.add(value, SystemTime::now())?;
         Ok(secret)
     }
 
@@ -269,8 +277,18 @@ impl Credentials {
     /// The one whose placeholder is part of a host's name, which servers of names would be
     /// asked for. Names have no case.
     pub(crate) fn within_host(&self, host: &str) -> Option<&Held> {
-        self.iter()
-            .find(|held| holds_in_any_case(host.as_bytes(), held.placeholder.as_bytes()))
+        let plain = self
+            .iter()
+            .find(|held| holds_in_any_case(host.as_bytes(), held.placeholder.as_bytes()));
+        // Written in another way it can go on from label to label.
+        let found = || {
+            let placeholders = self.placeholders.as_ref()?;
+            let labels = host.replace('.', "");
+            let found = placeholders.find(host.as_bytes());
+            let found = found.or_else(|| placeholders.find(labels.as_bytes()));
+            self.get(found?.number)
+        };
+        plain.or_else(found)
     }
 
     /// The same for a connection: which, and why it is not made.
@@ -304,20 +322,25 @@ impl Masked {
         Ok(())
     }
 
-    /// Has one masked too, in the place of the oldest of its credential where those are many.
-    fn add(&mut self, value: MaskedValue) -> Result<(), String> {
+    /// Has one masked too. Where those of its credential are many, the ones that have ended
+    /// give way; none that may open something does.
+    fn add(&mut self, value: MaskedValue, now: SystemTime) -> Result<(), String> {
         let index = value.index;
+        let its = |all: &[MaskedValue]| all.iter().filter(|one| one.index == index).count();
+        if its(&self.values) >= MASKED_MAX {
+            let has_ended = |one: &MaskedValue| one.ends.is_some_and(|ends| ends <= now);
+            self.values
+                .retain(|one| one.index != index || !has_ended(one));
+        }
+        if its(&self.values) >= MASKED_MAX {
+            return Err(format!(
+                "it has had {MASKED_MAX} values in this run, and no more are kept secret at once: start a new run"
+            ));
+        }
         self.values.push(value);
         if let Err(unfit) = self.build() {
             self.values.pop();
             return Err(unfit.to_string());
-        }
-        let mut its = self.values.iter().filter(|one| one.index == index);
-        if its.clone().count() > MASKED_MAX
-            && let Some(oldest) = its.next().map(|one| Arc::clone(&one.secret))
-        {
-            self.values.retain(|one| !Arc::ptr_eq(&one.secret, &oldest));
-            self.build().map_err(|unfit| unfit.to_string())?;
         }
         Ok(())
     }
@@ -380,120 +403,4 @@ pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_placeholder_has_the_shape_of_what_it_stands_for_and_nothing_else_of_it() {
-        let real = b"ghp_0123456789abcdefABCDEF012345678901";
-        let made = disguise(real).unwrap();
-        assert_eq!(made.len(), real.len());
-        assert!(made.starts_with(b"ghp_"), "{made:?}");
-        assert_ne!(made, disguise(real).unwrap());
-        // Nobody knows what of an unknown kind is not secret.
-        let made = disguise(b"550e8400-e29b-41d4-a716-446655440000").unwrap();
-        assert!(!made.starts_with(b"550e8400-"), "{made:?}");
-        assert!(disguise(b"password").unwrap_err().contains("shorter"));
-    }
-
-    /// One that is given, and one that is fetched.
-    fn two() -> Credentials {
-        let binding = |name: &str| Binding {
-            name: name.parse().unwrap(),
-            to: vec!["example.com:443".parse().unwrap()],
-            requests: atoll_model::network::Conditions::default(),
-            place: atoll_model::network::Place::Query("key".to_owned()),
-        };
-        let given = Secret::new(b"given-0123456789abcdef".to_vec()).unwrap();
-        let by = atoll_model::network::Fetch::Command { patience_s: 1 };
-        let held = vec![
-            Held {
-                binding: binding("given"),
-                part: Part::Whole,
-                placeholder: "given-fedcba9876543210".to_owned(),
-                value: Value::Given(Arc::new(given)),
-            },
-            Held {
-                binding: binding("fetched"),
-                part: Part::Whole,
-                placeholder: "ghp_0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
-                value: Value::Fetched(Source::new(by)),
-            },
-        ];
-        Credentials::masked(held).unwrap()
-    }
-
-    #[test]
-    fn a_value_that_is_fetched_is_masked_from_then_on_with_those_before_it() {
-        let credentials = two();
-        let shown = |text: &str| {
-            let masks = credentials.masks().unwrap();
-            let masked = masks.whole(text.as_bytes());
-            masked.map(|masked| String::from_utf8(masked).unwrap())
-        };
-        let alike = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
-        assert_eq!(shown(alike), None);
-        let accept = |value: &str| {
-            let value = Zeroizing::new(value.as_bytes().to_vec());
-            credentials
-                .accept(1, value)
-                .map(|secret| secret.expose().to_vec())
-        };
-        assert_eq!(accept(alike), Ok(alike.as_bytes().to_vec()));
-        let placeholder = &credentials.held[1].placeholder;
-        assert_eq!(shown(alike).as_ref(), Some(placeholder));
-        // Another one as long as it is stands for what has another length.
-        for number in 0..10 {
-            let other = format!("token-of-another-length-{number}-r3alK3yOfTh1s");
-            assert!(accept(&other).is_ok());
-            assert_eq!(shown(&other).unwrap().len(), other.len());
-            assert_ne!(shown(&other).unwrap(), other);
-            let before = format!("token-of-another-length-{}-r3alK3yOfTh1s", number - 1);
-            assert_eq!(shown(&before).is_some(), number > 0);
-        }
-        assert_eq!(credentials.masked_count(), 1 + MASKED_MAX);
-        assert_eq!(shown(alike), None, "it is long ago");
-        assert!(shown("given-0123456789abcdef").is_some());
-    }
-
-    #[test]
-    fn what_cannot_be_the_value_is_not_taken_up() {
-        let credentials = two();
-        let before = credentials.masked_count();
-        for (value, why) in [
-            ("s3cret".to_owned(), "shorter than 16"),
-            ("aaaaaaaaaaaaaaaaaaaaaaaa\n".to_owned(), "one line"),
-            ("x".repeat(CREDENTIAL_BYTES_MAX + 1), "one line"),
-            ("given-0123456789abcdef".to_owned(), "the value of another"),
-            ("given-fedcba9876543210".to_owned(), "a placeholder in it"),
-            (
-                format!("a{}b", credentials.held[1].placeholder),
-                "a placeholder in it",
-            ),
-        ] {
-            let said = credentials.accept(1, Zeroizing::new(value.clone().into_bytes()));
-            let said = said.err().unwrap();
-            assert!(said.contains(why), "{value}: {said}");
-            assert!(!said.contains(&value), "{said}");
-        }
-        assert_eq!(credentials.masked_count(), before);
-    }
-
-    #[test]
-    fn parts_are_found_wherever_they_are() {
-        for (text, part, is_in, in_any_case) in [
-            ("abc", "bc", true, true),
-            ("aab", "ab", true, true),
-            ("abc", "BC", false, true),
-            ("abc", "cd", false, false),
-            ("", "a", false, false),
-            ("a", "", false, false),
-        ] {
-            assert_eq!(holds(text.as_bytes(), part.as_bytes()), is_in);
-            assert_eq!(
-                holds_in_any_case(text.as_bytes(), part.as_bytes()),
-                in_any_case
-            );
-        }
-    }
-}
+mod tests;

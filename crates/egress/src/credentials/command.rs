@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::answer;
-use super::fetch::Fresh;
+use super::fetch::{Fresh, Unfetched};
 use crate::Egress;
 use crate::line::Heard;
 
@@ -25,8 +25,8 @@ const DRAINED: Duration = Duration::from_millis(500);
 const BLOCK_BYTES: usize = 4 * 1024;
 /// The longest line of its error output that is told, letters.
 const LINE_LETTERS_MAX: usize = 200;
-/// So many letters on end, digits among them, are nobody's to tell.
-const SECRET_LETTERS_MIN: usize = 20;
+/// So many letters of words on end could be a key, bytes.
+const SECRET_BYTES_MIN: usize = 16;
 /// A part of its output from this length on is not told either, bytes.
 const PRINTED_BYTES_MIN: usize = 4;
 
@@ -39,27 +39,32 @@ struct Written {
 /// Has the command of a credential run, and reads what it prints.
 ///
 /// # Errors
-/// Why there is no value; nothing of it is in the words.
+/// [`Unfetched`]: why there is no value. What the command prints is not in the words.
 pub(super) async fn fetch(
     egress: &Egress,
     name: &CredentialName,
     patience: Duration,
-) -> Result<Fresh, String> {
+) -> Result<Fresh, Unfetched> {
     let nobody = || "nobody runs its command any more".to_owned();
     let mut heard = egress.line.command(name).map_err(|_| nobody())?;
     let late = |_| format!("its command took longer than {} s", patience.as_secs());
     let ran = async {
         let outputs = match heard.recv().await {
             Some(Heard::Running(outputs)) => outputs,
-            Some(Heard::Ran(end)) => return Err(failed(end, patience, "")),
-            None => return Err(nobody()),
+            Some(Heard::Ran(end)) => return Err(failed(end, patience).into()),
+            None => return Err(nobody().into()),
         };
         let (written, end) = follow(outputs, &mut heard).await?;
         match end.ok_or_else(nobody)? {
             CommandEnd::Exited(0) => {
-                answer::read(&written.output).map_err(|why| format!("its command: {why}"))
+                let read = answer::read(&written.output);
+                read.map_err(|why| format!("its command: {why}").into())
             }
-            end => Err(failed(end, patience, &last_line(&written))),
+            // What it says may hold a key, however it is masked: it is for outside alone.
+            end => Err(Unfetched {
+                why: failed(end, patience),
+                said: last_line(&written),
+            }),
         }
     };
     timeout(patience + GRACE, ran).await.map_err(late)?
@@ -149,8 +154,8 @@ async fn read_last(from: OwnedFd, to: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Why there is nothing, in words.
-fn failed(end: CommandEnd, patience: Duration, said: &str) -> String {
-    let how = match end {
+fn failed(end: CommandEnd, patience: Duration) -> String {
+    match end {
         CommandEnd::Exited(status) => format!("its command ended with status {status}"),
         CommandEnd::Signalled(signal) => format!("signal {signal} ended its command"),
         CommandEnd::Late => format!("its command took longer than {} s", patience.as_secs()),
@@ -159,10 +164,6 @@ fn failed(end: CommandEnd, patience: Duration, said: &str) -> String {
             "its command cannot be started: {}",
             io::Error::from_raw_os_error(error)
         ),
-    };
-    match said {
-        "" => how,
-        said => format!("{how}: {said}"),
     }
 }
 
@@ -173,30 +174,67 @@ fn last_line(written: &Written) -> String {
     let Some(line) = lines.rfind(|line| !line.is_empty()) else {
         return String::new();
     };
-    let mut told = String::from_utf8_lossy(line).into_owned();
+    // First of all, since one within a key would hide it from what follows.
+    let is_shown = |letter: &char| !letter.is_control() && !is_format(*letter);
+    let line = String::from_utf8_lossy(line);
+    let mut told: String = line.chars().filter(is_shown).collect();
     let printed = String::from_utf8_lossy(&written.output);
     let printed = Zeroizing::new(printed.into_owned());
-    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "-_+=/.~".contains(letter);
-    for part in printed.split(|letter| !is_of_word(letter)) {
+    // As a whole, and what follows a name, as in `password=…` or `user:…`.
+    let words = printed.split(|letter| !is_of_word(letter));
+    let named = printed.split(|letter| !is_of_word(letter) || "=:".contains(letter));
+    for part in words.chain(named) {
         if part.len() >= PRINTED_BYTES_MIN && told.contains(part) {
             told = told.replace(part, "***");
         }
     }
-    let letters = without_secrets(&told);
-    let letters = letters.chars().filter(|letter| !letter.is_control());
-    letters.take(LINE_LETTERS_MAX).collect()
+    let told = without_secrets(&told);
+    told.chars().take(LINE_LETTERS_MAX).collect()
 }
 
-/// A text without what looks like a key: many letters and digits on end.
+/// Whether a letter is of those of which keys are made, in any usual way of writing them.
+fn is_of_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "+/._~=-:".contains(letter)
+}
+
+/// Whether a letter is not seen and changes how others are (Unicode 16, category Cf, and
+/// those that separate lines and paragraphs).
+fn is_format(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}'
+    )
+}
+
+/// A text without what could be a key: many letters of words on end.
 fn without_secrets(text: &str) -> String {
-    let is_of_key = |letter: char| letter.is_ascii_alphanumeric() || "-_+=".contains(letter);
     let mut told = String::with_capacity(text.len());
     let mut rest = text;
     while !rest.is_empty() {
-        let end = rest.find(|letter| !is_of_key(letter)).unwrap_or(rest.len());
+        let end = rest
+            .find(|letter| !is_of_word(letter))
+            .unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
-        match word.len() >= SECRET_LETTERS_MIN && has_digit {
+        match word.len() >= SECRET_BYTES_MIN {
             true => told.push_str("***"),
             false => told.push_str(word),
         }
@@ -230,9 +268,13 @@ mod tests {
             ("", "bad token ghp_0123456789abcdefgh012", "bad token ***"),
             (
                 "",
-                "see https://example.com/some/path-that-is-long-without-any",
-                "see https://example.com/some/path-that-is-long-without-any",
+                "see https://example.com/some/path, it is short/of/15abc",
+                "see ***, it is short/of/15abc",
             ),
+            ("", "refused abcdefgh/ijkl.mno now", "refused *** now"),
+            ("password=short-one\n", "not short-one", "not ***"),
+            ("", "token=Zm9v:YmFy~abc+/=", "***"),
+            ("", "ghp_01234\u{200b}56789\u{202e}abcdef\u{ad}gh012", "***"),
             ("", "a\u{1b}[31mred\u{7}", "a[31mred"),
         ] {
             assert_eq!(told(output, errors), expected);

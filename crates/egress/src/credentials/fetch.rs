@@ -39,6 +39,36 @@ impl Fresh {
     }
 }
 
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unfetched {
+    /// As the program is told it.
+    pub(crate) why: String,
+    /// What its command has said at last, which is for outside alone; empty where it is
+    /// nothing.
+    pub(super) said: String,
+}
+
+impl Unfetched {
+    /// As it is recorded, outside.
+    pub(crate) fn recorded(&self) -> String {
+        let Self { why, said } = self;
+        match said.is_empty() {
+            true => why.clone(),
+            false => format!("{why}: {said}"),
+        }
+    }
+}
+
+impl From<String> for Unfetched {
+    fn from(why: String) -> Self {
+        Self {
+            why,
+            said: String::new(),
+        }
+    }
+}
+
 /// Where a value comes from, and what of it is known.
 pub(crate) struct Source {
     by: Fetch,
@@ -60,7 +90,7 @@ struct Token {
 }
 
 struct Failed {
-    why: String,
+    why: Unfetched,
     until: Instant,
     pause: Duration,
 }
@@ -85,7 +115,7 @@ impl Token {
 
 impl State {
     /// What is known without a question.
-    fn known(&self, now: SystemTime) -> Option<Result<Arc<Secret>, String>> {
+    fn known(&self, now: SystemTime) -> Option<Result<Arc<Secret>, Unfetched>> {
         if let Some(token) = self.token.as_ref().filter(|token| token.is_fresh(now)) {
             return Some(Ok(Arc::clone(&token.secret)));
         }
@@ -94,15 +124,19 @@ impl State {
     }
 
     /// What there is where a new one could not be had: the one before, as long as it holds.
-    fn otherwise(&self, now: SystemTime, why: &str) -> Result<Arc<Secret>, String> {
+    fn otherwise(&self, now: SystemTime, why: &Unfetched) -> Result<Arc<Secret>, Unfetched> {
         match self.token.as_ref().filter(|token| token.holds(now)) {
             Some(token) => Ok(Arc::clone(&token.secret)),
-            None => Err(why.to_owned()),
+            None => Err(why.clone()),
         }
     }
 
     /// Keeps what came of a question.
-    fn keep(&mut self, got: Result<Token, String>, now: SystemTime) -> Result<Arc<Secret>, String> {
+    fn keep(
+        &mut self,
+        got: Result<Token, Unfetched>,
+        now: SystemTime,
+    ) -> Result<Arc<Secret>, Unfetched> {
         match got {
             Ok(token) => {
                 self.failed = None;
@@ -146,9 +180,9 @@ impl Source {
 
 /// The value of a credential that is fetched: the one that is there, or a new one. Who wants
 /// it at the same time waits for the one question.
-pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secret>, String> {
+pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secret>, Unfetched> {
     let Some((name, source)) = egress.credentials.source(index) else {
-        return Err("there is no such credential".to_owned());
+        return Err("there is no such credential".to_owned().into());
     };
     let mut state = Arc::clone(&source.state).lock_owned().await;
     if let Some(known) = state.known(SystemTime::now()) {
@@ -159,28 +193,31 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secr
     let (asking, asked) = (Arc::clone(egress), name.clone());
     egress.upstream.tasks.spawn(async move {
         let got = fetch(&asking, index).await;
-        let got = got.map_err(|why| format!("credential {asked} cannot be fetched: {why}"));
+        let got = got.map_err(|unfetched| Unfetched {
+            why: format!("credential {asked} cannot be fetched: {}", unfetched.why),
+            ..unfetched
+        });
         let _ = done.send(state.keep(got, SystemTime::now()));
     });
-    let over = |_| format!("credential {name} cannot be fetched: the run ends");
-    waits.await.map_err(over)?
+    let over = || format!("credential {name} cannot be fetched: the run ends");
+    waits.await.map_err(|_| over())?
 }
 
 /// Gets a new one. Boxed, since it can be a request like the one that waits for it.
 fn fetch(
     egress: &Arc<Egress>,
     index: usize,
-) -> Pin<Box<dyn Future<Output = Result<Token, String>> + Send + '_>> {
+) -> Pin<Box<dyn Future<Output = Result<Token, Unfetched>> + Send + '_>> {
     Box::pin(async move {
         let Some((name, source)) = egress.credentials.source(index) else {
-            return Err("there is none".to_owned());
+            return Err("there is none".to_owned().into());
         };
         let fresh = ask(egress, name, &source.by).await?;
         let since = SystemTime::now();
         if fresh.ends.is_some_and(|ends| ends <= since) {
-            return Err("what it gives has expired".to_owned());
+            return Err("what it gives has expired".to_owned().into());
         }
-        let secret = egress.credentials.accept(index, fresh.value)?;
+        let secret = egress.credentials.accept(index, fresh.value, fresh.ends)?;
         Ok(Token {
             secret,
             since,
@@ -190,7 +227,7 @@ fn fetch(
     })
 }
 
-async fn ask(egress: &Arc<Egress>, name: &CredentialName, by: &Fetch) -> Result<Fresh, String> {
+async fn ask(egress: &Arc<Egress>, name: &CredentialName, by: &Fetch) -> Result<Fresh, Unfetched> {
     match by {
         Fetch::Command { patience_s } => {
             command::fetch(egress, name, Duration::from_secs(*patience_s)).await
@@ -237,8 +274,8 @@ mod tests {
         let mut state = State::default();
         assert!(state.known(now).is_none());
         for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
-            let told = state.keep(Err("why".to_owned()), now);
-            assert_eq!(told.err().as_deref(), Some("why"));
+            let told = state.keep(Err("why".to_owned().into()), now);
+            assert_eq!(told.err(), Some("why".to_owned().into()));
             assert_eq!(
                 state.failed.as_ref().unwrap().pause,
                 Duration::from_secs(pause)
@@ -252,10 +289,26 @@ mod tests {
         // One that holds is used where there is no new one.
         let later = now + Duration::from_secs(95);
         assert!(state.known(later).is_none());
-        assert!(state.keep(Err("why".to_owned()), later).is_ok());
+        assert!(state.keep(Err("why".to_owned().into()), later).is_ok());
         assert!(matches!(state.known(later), Some(Ok(_))));
         let too_late = now + Duration::from_secs(100);
         assert!(matches!(state.known(too_late), Some(Err(_))));
+    }
+
+    #[test]
+    fn what_a_command_says_is_recorded_and_not_told() {
+        let mut state = State::default();
+        let unfetched = Unfetched {
+            why: "it ended".to_owned(),
+            said: "not logged in".to_owned(),
+        };
+        // The same to who asks later.
+        let _ = state.keep(Err(unfetched), SystemTime::now());
+        let Some(Err(told)) = state.known(SystemTime::now()) else {
+            panic!("it is known to have failed");
+        };
+        assert_eq!(told.why, "it ended");
+        assert_eq!(told.recorded(), "it ended: not logged in");
     }
 
     #[test]

@@ -5,14 +5,13 @@
 //! nothing is sent at all. A longer one, and one whose length nobody knows, is searched as
 //! it passes: it breaks off before the placeholder is whole outside.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use atoll_model::network::{Flow, Place, Request as Judged};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -129,10 +128,13 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// What was read of a body, and then the rest of it.
+/// What was read of a body, and then the rest of it. Its pieces are put together: each one
+/// kept would take much more than its bytes where they are small.
 #[derive(Debug, Default)]
 pub(crate) struct Again {
-    first: VecDeque<Frame<Bytes>>,
+    first: Bytes,
+    /// Those of a body that was read to its end.
+    trailers: Option<HeaderMap>,
     rest: Option<Incoming>,
     /// How long it is now that something was put in.
     rewritten_bytes: Option<usize>,
@@ -277,35 +279,62 @@ async fn looked_through(
 
 /// Reads all of a body and looks through it.
 async fn searched_whole(body: &mut SearchedBody<Again>) -> Result<Again, Failed<hyper::Error>> {
-    let mut whole = Again::default();
+    let mut read = Read::default();
     while let Some(frame) = body.frame().await {
-        whole.first.push_back(frame?);
+        read.take(frame?);
     }
-    Ok(whole)
+    Ok(read.followed_by(None))
+}
+
+/// What is read of a body.
+#[derive(Default)]
+struct Read {
+    bytes: BytesMut,
+    trailers: Option<HeaderMap>,
+}
+
+impl Read {
+    fn take(&mut self, frame: Frame<Bytes>) {
+        match frame.into_data() {
+            Ok(data) => self.bytes.extend_from_slice(&data),
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    self.trailers.get_or_insert_default().extend(trailers);
+                }
+            }
+        }
+    }
+
+    fn followed_by(self, rest: Option<Incoming>) -> Again {
+        Again {
+            first: self.bytes.freeze(),
+            trailers: self.trailers,
+            rest,
+            rewritten_bytes: None,
+        }
+    }
 }
 
 impl Again {
     /// Reads on until its end, or until it is too long to be rewritten.
-    async fn gathered(mut self) -> Result<Self, Untaken> {
+    async fn gathered(self) -> Result<Self, Untaken> {
+        let mut rest = self.rest;
+        let mut read = Read::default();
         let gathering = async {
-            let mut bytes = 0;
-            while let Some(rest) = &mut self.rest {
-                match rest.frame().await {
-                    Some(Ok(frame)) => {
-                        bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
-                        self.first.push_back(frame);
-                    }
+            while let Some(unread) = &mut rest {
+                match unread.frame().await {
+                    Some(Ok(frame)) => read.take(frame),
                     Some(Err(error)) => return Err(Untaken::Broken(error.to_string())),
-                    None => self.rest = None,
+                    None => rest = None,
                 }
-                if bytes > PLACED_BYTES_MAX {
+                if read.bytes.len() as u64 > PLACED_BYTES_MAX {
                     break;
                 }
             }
             Ok(())
         };
         timeout(PATIENCE, gathering).await.map_err(|_| TOO_SLOW)??;
-        Ok(self)
+        Ok(read.followed_by(rest))
     }
 
     /// What the program sends and nobody has read.
@@ -323,25 +352,25 @@ impl Body for Again {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let this = self.get_mut();
-        if let Some(frame) = this.first.pop_front() {
-            return Poll::Ready(Some(Ok(frame)));
+        if !this.first.is_empty() {
+            let first = std::mem::take(&mut this.first);
+            return Poll::Ready(Some(Ok(Frame::data(first))));
         }
         match &mut this.rest {
             Some(rest) => Pin::new(rest).poll_frame(context),
-            None => Poll::Ready(None),
+            None => Poll::Ready(this.trailers.take().map(Frame::trailers).map(Ok)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+        let is_read = self.first.is_empty() && self.trailers.is_none();
+        is_read && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let datas = self.first.iter().filter_map(Frame::data_ref);
-        let bytes: usize = datas.map(Bytes::len).sum();
         let rest = self.rest.as_ref().map(Body::size_hint);
         let rest = rest.unwrap_or_else(|| SizeHint::with_exact(0));
-        longer(rest, bytes as u64)
+        longer(rest, self.first.len() as u64)
     }
 }
 
@@ -425,5 +454,30 @@ impl Body for Source {
             Self::Searched { body, .. } => body.size_hint(),
             Self::Whole { body, .. } => body.size_hint(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn small_pieces_are_put_together() {
+        let mut read = Read::default();
+        for byte in b"many pieces of one byte" {
+            read.take(Frame::data(Bytes::copy_from_slice(&[*byte])));
+        }
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-end", HeaderValue::from_static("1"));
+        read.take(Frame::trailers(trailers.clone()));
+        let mut again = read.followed_by(None);
+        assert_eq!(again.size_hint().exact(), Some(23));
+        let first = again.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "many pieces of one byte");
+        assert!(!again.is_end_stream());
+        let last = again.frame().await.unwrap().unwrap();
+        assert_eq!(last.into_trailers().unwrap(), trailers);
+        assert!(again.is_end_stream());
+        assert!(again.frame().await.is_none());
     }
 }

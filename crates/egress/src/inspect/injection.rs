@@ -31,7 +31,7 @@ use super::room::Room;
 use super::upload::Upload;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, fetch};
-use crate::secret::{Form, Found, Placeholders, Secret, narrow};
+use crate::secret::{Form, Found, Located, Placeholders, Secret, narrow};
 pub(crate) use signing::{Needed, Signing};
 pub(super) use spots::unescaped;
 use spots::{Spot, basic, in_header, spots};
@@ -133,25 +133,43 @@ fn check_forms(
     let Some(placeholders) = credentials.placeholders() else {
         return Ok(());
     };
-    let check = |place: &dyn Fn() -> String, found: Option<Found>| {
-        let found = found.filter(|found| bound.iter().all(|put| put.index != found.number));
-        let Some((found, held)) =
-            found.and_then(|found| Some((found, credentials.get(found.number)?)))
-        else {
-            return Ok(());
-        };
-        let why = format!(
-            "is in {}{}, which it is not for",
-            place(),
-            written_as(found.form)
-        );
-        Err(misuse(held, &why))
+    // One that is put in was found as it is once, at its own place.
+    let is_put = |one: &Located, text: &[u8], held: &Held| {
+        let written = text.get(one.range.clone()).unwrap_or_default();
+        let written = std::str::from_utf8(written).unwrap_or_default();
+        bound.iter().any(|put| put.index == one.found.number)
+            && one.found.form == Form::Plain
+            && unescaped(written) == held.placeholder.as_bytes()
     };
-    let target = placeholders.find(judged.target.as_written().as_bytes());
-    check(&|| "its target".to_owned(), target)?;
+    let check = |place: &dyn Fn() -> String, text: &[u8], basic: bool| {
+        for one in placeholders.locate(text) {
+            let found = one.found;
+            let Some(held) = credentials.get(found.number) else {
+                continue;
+            };
+            let is_basic = basic
+                && matches!(held.binding.place, Place::Basic(_))
+                && matches!(found.form, Form::Base64(_))
+                && bound.iter().any(|put| put.index == found.number);
+            if !is_basic && !is_put(&one, text, held) {
+                let form = written_as(found.form);
+                let why = format!("is in {}{form}, which it is not for", place());
+                return Err(misuse(held, &why));
+            }
+        }
+        Ok(())
+    };
+    let host = judged.host.to_string();
+    check(&|| "its host".to_owned(), host.as_bytes(), false)?;
+    let target = judged.target.as_written();
+    check(&|| "its target".to_owned(), target.as_bytes(), false)?;
     for (name, value) in &parts.headers {
-        let found = placeholders.find(value.as_bytes());
-        check(&|| format!("the header {name}"), found)?;
+        let of_name = || "a header's name".to_owned();
+        check(&of_name, name.as_str().as_bytes(), false)?;
+        let plain = basic(value.as_bytes()).filter(|_| *name == AUTHORIZATION);
+        let of_value = || format!("the header {name}");
+        check(&of_value, value.as_bytes(), plain.is_some())?;
+        check(&of_value, &plain.unwrap_or_default(), false)?;
     }
     Ok(())
 }
@@ -280,7 +298,7 @@ impl Injection {
     }
 
     /// Fetches what is fetched when it is needed, for a request that is allowed and recorded.
-    pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), String> {
+    pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), fetch::Unfetched> {
         for put in &mut self.found {
             if egress.credentials.source(put.index).is_some() {
                 put.real = Some(fetch::value(egress, put.index).await?);

@@ -13,6 +13,8 @@ use super::table::View;
 
 /// How much is gone through at once, bytes.
 const PIECE_BYTES: usize = 64 * 1024;
+/// How many of one placeholder in one form are located in a text.
+const LOCATED_MAX: usize = 2;
 
 /// Placeholders that may not leave as they are.
 #[derive(Clone)]
@@ -101,10 +103,11 @@ impl Placeholders {
         })
     }
 
-    /// All of them in a text that is whole.
+    /// Those in a text that is whole: of each in each form two at most, since who asks has to
+    /// know only whether it is once.
     #[must_use]
     pub fn locate(&self, text: &[u8]) -> Vec<Located> {
-        let mut all = Vec::new();
+        let mut all: Vec<Vec<Located>> = vec![Vec::new(); self.count()];
         self.patterns.search(text, &mut View::default(), |one| {
             let Some(number) = self.number(one.value) else {
                 return;
@@ -116,11 +119,15 @@ impl Placeholders {
                 },
                 range: one.start..one.end,
             };
-            if !all.contains(&located) {
-                all.push(located);
+            let Some(its) = all.get_mut(number) else {
+                return;
+            };
+            let of_form = its.iter().filter(|other| other.found.form == one.form);
+            if of_form.count() < LOCATED_MAX && !its.contains(&located) {
+                its.push(located);
             }
         });
-        all
+        all.into_iter().flatten().collect()
     }
 
     /// For something that leaves piece by piece.

@@ -448,3 +448,20 @@ proptest! {
         prop_assert_eq!(out, bytes);
     }
 }
+
+#[test]
+fn of_many_placeholders_in_a_text_two_are_located() {
+    let placeholder = b"ghp_placeholder00000000000000000";
+    let other = b"ghp_another111111111111111111111";
+    let placeholders = Placeholders::new(vec![placeholder.to_vec(), other.to_vec()]).unwrap();
+    let mut text = placeholder.repeat(30_000);
+    text.extend_from_slice(b" ");
+    let at = text.len();
+    text.extend_from_slice(other);
+    let located = placeholders.locate(&text);
+    let of = |number| located.iter().filter(move |one| one.found.number == number);
+    assert_eq!(of(0).count(), 2, "{located:?}");
+    let ranges: Vec<_> = of(1).map(|one| one.range.clone()).collect();
+    assert_eq!(ranges.len(), 1);
+    assert_eq!(ranges.first(), Some(&(at..text.len())));
+}

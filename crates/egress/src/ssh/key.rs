@@ -71,6 +71,39 @@ fn verified(key: &[u8], signature: &[u8], signed: &[u8]) -> Option<()> {
     }
 }
 
+/// Whether a key of the person's has signed this: as [`is_signed`], or one that a token holds
+/// (OpenSSH's PROTOCOL.u2f), which signs what it says of itself too.
+pub(crate) fn is_signed_by_own(key: &[u8], signature: &[u8], signed: &[u8]) -> bool {
+    is_signed(key, signature, signed) || verified_by_token(key, signature, signed).is_some()
+}
+
+fn verified_by_token(key: &[u8], signature: &[u8], signed: &[u8]) -> Option<()> {
+    let mut key = Reader::new(key);
+    let kind = key.string()?;
+    let of_token = match kind {
+        b"sk-ssh-ed25519@openssh.com" => Writer::new().string(OF_ED25519),
+        b"sk-ecdsa-sha2-nistp256@openssh.com" => {
+            let curve = key.string()?;
+            Writer::new().string(b"ecdsa-sha2-nistp256").string(curve)
+        }
+        _ => return None,
+    };
+    let (point, application) = (key.string()?, key.string()?);
+    key.end()?;
+    let of_token = of_token.string(point).done();
+    let algorithm = Reader::new(&of_token).string()?;
+    let mut made = Reader::new(signature);
+    let (own, blob) = (made.string()?, made.string()?);
+    let (flags, counter) = (made.byte()?, made.number()?);
+    made.end()?;
+    let mut told = Sha256::digest(application).to_vec();
+    told.push(flags);
+    told.extend(counter.to_be_bytes());
+    told.extend(Sha256::digest(signed));
+    let plain = Writer::new().string(algorithm).string(blob).done();
+    (own == kind).then(|| verified(&of_token, &plain, &told))?
+}
+
 /// ECDSA's curves (RFC 5656): algorithm, name, length of half a signature in bytes.
 fn curve(kind: &[u8]) -> Option<(&'static dyn VerificationAlgorithm, &'static [u8], usize)> {
     match kind {
@@ -220,6 +253,30 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn a_key_of_a_token_signs_what_the_token_says_too() {
+        const KIND: &[u8] = b"sk-ssh-ed25519@openssh.com";
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let point = pair.public_key().as_ref();
+        let key = Writer::new().string(KIND).string(point).string(b"ssh:");
+        let key = key.done();
+        let told = [
+            &Sha256::digest(b"ssh:")[..],
+            &[1, 0, 0, 0, 9],
+            &Sha256::digest(b"data")[..],
+        ]
+        .concat();
+        let made = Writer::new().string(KIND).string(pair.sign(&told).as_ref());
+        let made = made.byte(1).number(9).done();
+        assert!(is_signed_by_own(&key, &made, b"data"));
+        assert!(!is_signed_by_own(&key, &made, b"other"));
+        // No host has one.
+        assert!(!is_signed(&key, &made, b"data"));
+        let mut without_touch = made.clone();
+        *without_touch.iter_mut().rev().nth(4).unwrap() = 0;
+        assert!(!is_signed_by_own(&key, &without_touch, b"data"));
+    }
 
     /// A directory that goes with the test.
     struct Place(std::path::PathBuf);

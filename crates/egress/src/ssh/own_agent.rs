@@ -6,8 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::ssh::key::is_signed_by_own;
 use crate::ssh::wire::{Reader, Writer};
 
+/// How an agent says that it does not: as it is written today, and as it was in older ones.
+const FAILURES: [u8; 3] = [5, 30, 102];
 const REQUEST_IDENTITIES: u8 = 11;
 const IDENTITIES_ANSWER: u8 = 12;
 const SIGN_REQUEST: u8 = 13;
@@ -39,6 +42,9 @@ pub enum OwnAgentError {
     /// It does not sign.
     #[error("it refuses to sign")]
     Refused,
+    /// What it signed is something else.
+    #[error("its signature is not one of this key for this")]
+    Unsigned,
 }
 
 /// A connection to it.
@@ -83,7 +89,9 @@ impl OwnAgent {
         read_identities(&answer).ok_or(OwnAgentError::Form)
     }
 
-    /// A signature of one of its keys, as it is sent.
+    /// A signature of one of its keys, as it is sent. After an error other than
+    /// [`OwnAgentError::Refused`] an answer may still be on its way: the connection is not to
+    /// be used again.
     pub(crate) fn sign(
         &mut self,
         key: &[u8],
@@ -93,11 +101,17 @@ impl OwnAgent {
         let asked = Writer::new().byte(SIGN_REQUEST).string(key).string(data);
         let answer = self.ask(&asked.number(flags).done())?;
         let mut reader = Reader::new(&answer);
-        if reader.byte() != Some(SIGN_RESPONSE) {
-            return Err(OwnAgentError::Refused);
+        match reader.byte() {
+            Some(SIGN_RESPONSE) => {}
+            Some(other) if FAILURES.contains(&other) => return Err(OwnAgentError::Refused),
+            Some(_) | None => return Err(OwnAgentError::Form),
         }
         let signature = reader.string().ok_or(OwnAgentError::Form)?;
-        Ok(signature.to_vec())
+        reader.end().ok_or(OwnAgentError::Form)?;
+        match is_signed_by_own(key, signature, data) {
+            true => Ok(signature.to_vec()),
+            false => Err(OwnAgentError::Unsigned),
+        }
     }
 
     fn ask(&mut self, message: &[u8]) -> Result<Vec<u8>, OwnAgentError> {

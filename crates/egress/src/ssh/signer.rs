@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::ssh::filter::{self, Granted};
 use crate::ssh::key::{OwnKey, algorithm_name};
-use crate::ssh::own_agent::OwnAgent;
+use crate::ssh::own_agent::{OwnAgent, OwnAgentError};
 use crate::ssh::{decoded, encoded};
 
 /// The descriptor by which this process is told what it may sign.
@@ -105,10 +105,25 @@ impl Signatures {
                 false => Err(unknown()),
             };
         }
-        let agent = self.agent.as_mut().ok_or_else(unknown)?;
-        let signed = agent.sign(&key, &data, filter::flags(asked.algorithm));
-        signed.map_err(|error| format!("your agent has not signed: {error}"))
+        by_agent(&mut self.agent, &key, &data, filter::flags(asked.algorithm))
     }
+}
+
+/// A signature of the person's agent, which is not asked any more once it has failed.
+fn by_agent(
+    asked: &mut Option<OwnAgent>,
+    key: &[u8],
+    data: &[u8],
+    flags: u32,
+) -> Result<Vec<u8>, String> {
+    let gone = "your agent has failed before, and is not asked again: start a new run";
+    let mut agent = asked.take().ok_or(gone)?;
+    let signed = agent.sign(key, data, flags);
+    // After anything else an answer may come late: it would be that to the next request.
+    if matches!(signed, Ok(_) | Err(OwnAgentError::Refused)) {
+        *asked = Some(agent);
+    }
+    signed.map_err(|error| format!("your agent has not signed: {error}"))
 }
 
 /// What is signed.
@@ -128,6 +143,60 @@ fn data(granted: &Granted, key: &[u8], asked: &Signing) -> Option<Vec<u8>> {
             let digest = decoded(digest)?;
             let is_one = granted.grant.signs_commits && digest.len() == hash.digest_bytes();
             is_one.then(|| filter::commit(*hash, &digest))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+
+    use super::*;
+    use crate::ssh::wire::Writer;
+
+    #[test]
+    fn an_agent_that_has_failed_is_not_asked_again() {
+        const KIND: &[u8] = b"ssh-ed25519";
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let point = pair.public_key().as_ref();
+        let key = Writer::new().string(KIND).string(point).done();
+        let signature = |data: &[u8]| {
+            let made = Writer::new().string(KIND).string(pair.sign(data).as_ref());
+            made.done()
+        };
+        let right = signature(b"data");
+        let signed = |data| Writer::new().byte(14).string(&signature(data)).done();
+        for (first, why) in [
+            (signed(b"data"), None),
+            (vec![5], Some("refuses")),
+            (signed(b"other"), Some("not one of this key")),
+            (vec![12, 0, 0, 0, 0], Some("something else")),
+            ([signed(b"data"), vec![0]].concat(), Some("something else")),
+            (Vec::new(), Some("something else")),
+        ] {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let mut agent = Some(OwnAgent::from_connection(near.into()).unwrap());
+            for answer in [&first, &signed(b"data")] {
+                far.write_all(&Writer::new().string(answer).done()).unwrap();
+            }
+            let mut ask = || by_agent(&mut agent, &key, b"data", 0);
+            let (one, two) = (ask(), ask());
+            match why {
+                None => assert_eq!(one, Ok(right.clone())),
+                Some(why) => assert!(one.clone().unwrap_err().contains(why), "{one:?}"),
+            }
+            let is_used_on = why.is_none_or(|why| why == "refuses");
+            assert_eq!(two.is_ok(), is_used_on, "{why:?}: {two:?}");
+            drop(agent);
+            // The second question has not even been put.
+            let mut asked = Vec::new();
+            // It ends with an error where an answer was not read.
+            let _ = far.read_to_end(&mut asked);
+            let questions = asked.windows(key.len()).filter(|part| *part == key);
+            assert_eq!(questions.count(), 1 + usize::from(is_used_on));
         }
     }
 }

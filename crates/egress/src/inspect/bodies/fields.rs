@@ -3,12 +3,10 @@
 //! The placeholder has to be all of the field's value, and to stand in the body once. Then
 //! the bytes where it stands are replaced, and no other one is touched.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use atoll_model::network::{Place, Request as Judged};
 use bytes::Bytes;
-use http_body::Frame;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
@@ -101,18 +99,12 @@ pub(super) fn placed(
     whole: Again,
     injection: &mut Injection,
 ) -> Result<Again, Untaken> {
-    let mut trailers = whole.first.iter().filter_map(Frame::trailers_ref);
-    if let Some(found) = trailers.find_map(|all| placeholders.find_in_headers(all)) {
+    let trailers = whole.trailers.as_ref();
+    if let Some(found) = trailers.and_then(|all| placeholders.find_in_headers(all)) {
         return Err(Untaken::found(credentials, judged, found));
     }
-    let datas: Vec<&[u8]> = whole
-        .first
-        .iter()
-        .filter_map(Frame::data_ref)
-        .map(|data| &data[..])
-        .collect();
-    let body = datas.concat();
-    let mut all = placeholders.locate(&body);
+    let body = &whole.first;
+    let mut all = placeholders.locate(body);
     if all.is_empty() {
         return Ok(whole);
     }
@@ -124,7 +116,7 @@ pub(super) fn placed(
             .iter()
             .filter(|other| other.found.number == one.found.number)
             .count();
-        let (held, real) = bound(credentials, judged, kind, &body, one, times)?;
+        let (held, real) = bound(credentials, judged, kind, body, one, times)?;
         injection.add(one.found.number, held, real)?;
         made.extend_from_slice(body.get(from..one.range.start).unwrap_or_default());
         made.extend_from_slice(&kind.written(real.expose()));
@@ -133,12 +125,9 @@ pub(super) fn placed(
     made.extend_from_slice(body.get(from..).unwrap_or_default());
     let rewritten_bytes = Some(made.len());
     // It is overwritten when nobody needs it any more.
-    let frame = Frame::data(Bytes::from_owner(Owned(made)));
-    let trailers = whole.first.into_iter().filter(Frame::is_trailers);
     Ok(Again {
-        first: std::iter::once(frame)
-            .chain(trailers)
-            .collect::<VecDeque<_>>(),
+        first: Bytes::from_owner(Owned(made)),
+        trailers: whole.trailers,
         rest: None,
         rewritten_bytes,
     })

@@ -28,10 +28,10 @@ pub(super) async fn begin(
     place: Place,
 ) -> Result<Opened, Unanswered> {
     let opened = open(egress, outgoing, place).await?;
-    if let Err(why) = outgoing.injection.fetch(egress).await {
-        let failure = Carried::nothing(why.clone()).at_last(true);
+    if let Err(unfetched) = outgoing.injection.fetch(egress).await {
+        let failure = Carried::nothing(unfetched.recorded()).at_last(true);
         egress.line.close(&opened, failure);
-        return Err(Unanswered::Failed(why));
+        return Err(Unanswered::Failed(unfetched.why));
     }
     Ok(opened)
 }

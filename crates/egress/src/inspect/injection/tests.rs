@@ -365,3 +365,99 @@ fn a_refusal_says_what_does_not_fit() {
         assert!(why.contains(&format!("the header x-key {form}")), "{why}");
     }
 }
+
+#[test]
+fn one_that_is_put_in_hides_no_other_and_not_itself_in_another_form() {
+    const OTHER: &str = "glpat-placeholder1111111111";
+    let hexadecimal =
+        |text: &str| -> String { text.bytes().map(|byte| format!("{byte:02x}")).collect() };
+    let two = |place: Place| {
+        let binding = |name: &str, place| Binding {
+            name: name.parse().unwrap(),
+            to: vec!["example.com:443".parse::<Destination>().unwrap()],
+            requests: atoll_model::network::Conditions::default(),
+            place,
+        };
+        let (one, other) = (binding("one", place), binding("two", header("x-two", None)));
+        let real = "glpat-r3alK3yOfTh1sT3st1111";
+        Credentials::of(vec![(one, INSIDE, REAL), (other, OTHER, real)])
+    };
+    let of_key = || header("x-key", None);
+    let of_basic = || Place::Basic("*".to_owned());
+    let basic = |user: &str| format!("Basic {}", STANDARD.encode(format!("{user}:{INSIDE}")));
+    let bearer = |text: &str| format!("Bearer {INSIDE} {text}");
+    // As it may be: both in their places.
+    for (place, name, value) in [
+        (of_key(), "x-key", bearer("nothing")),
+        (of_basic(), "authorization", basic("git")),
+    ] {
+        let all = [(name, value.as_str()), ("x-two", OTHER)];
+        let sent = sent(&two(place), "example.com", "/", &all);
+        assert!(sent.is_ok(), "{sent:?}");
+    }
+    let of_query = || Place::Query("key".to_owned());
+    let query = format!("/?key={INSIDE}");
+    for (place, host, target, name, value) in [
+        (
+            of_key(),
+            "example.com",
+            "/",
+            "x-key",
+            bearer(&hexadecimal(OTHER)),
+        ),
+        (
+            of_key(),
+            "example.com",
+            "/",
+            "x-key",
+            bearer(&STANDARD.encode(OTHER)),
+        ),
+        (
+            of_key(),
+            "example.com",
+            "/",
+            "x-key",
+            bearer(&hexadecimal(INSIDE)),
+        ),
+        (
+            of_basic(),
+            "example.com",
+            "/",
+            "authorization",
+            basic(&hexadecimal(OTHER)),
+        ),
+        (
+            of_basic(),
+            "example.com",
+            "/",
+            "authorization",
+            basic(&hexadecimal(INSIDE)),
+        ),
+        (
+            of_query(),
+            "example.com",
+            &format!("{query}&a={}", hexadecimal(OTHER)),
+            "x",
+            "y".to_owned(),
+        ),
+        (
+            of_query(),
+            "example.com",
+            &format!("{query}&a={}", hexadecimal(INSIDE)),
+            "x",
+            "y".to_owned(),
+        ),
+        (of_query(), "example.com", &query, "x", hexadecimal(INSIDE)),
+        (
+            of_query(),
+            "example.com",
+            &query,
+            &hexadecimal(OTHER),
+            "y".to_owned(),
+        ),
+    ] {
+        let sent = sent(&two(place), host, target, &[(name, value.as_str())]);
+        let why = sent.unwrap_err();
+        assert!(why.contains("which it is not for"), "{why}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What is masked, and which values are taken up.
+
+use super::*;
+
+#[test]
+fn a_placeholder_has_the_shape_of_what_it_stands_for_and_nothing_else_of_it() {
+    let real = b"ghp_0123456789abcdefABCDEF012345678901";
+    let made = disguise(real).unwrap();
+    assert_eq!(made.len(), real.len());
+    assert!(made.starts_with(b"ghp_"), "{made:?}");
+    assert_ne!(made, disguise(real).unwrap());
+    // Nobody knows what of an unknown kind is not secret.
+    let made = disguise(b"550e8400-e29b-41d4-a716-446655440000").unwrap();
+    assert!(!made.starts_with(b"550e8400-"), "{made:?}");
+    assert!(disguise(b"password").unwrap_err().contains("shorter"));
+}
+
+/// One that is given, and one that is fetched.
+fn two() -> Credentials {
+    let binding = |name: &str| Binding {
+        name: name.parse().unwrap(),
+        to: vec!["example.com:443".parse().unwrap()],
+        requests: atoll_model::network::Conditions::default(),
+        place: atoll_model::network::Place::Query("key".to_owned()),
+    };
+    let given = Secret::new(b"given-0123456789abcdef".to_vec()).unwrap();
+    let by = atoll_model::network::Fetch::Command { patience_s: 1 };
+    let held = vec![
+        Held {
+            binding: binding("given"),
+            part: Part::Whole,
+            placeholder: "given-fedcba9876543210".to_owned(),
+            value: Value::Given(Arc::new(given)),
+        },
+        Held {
+            binding: binding("fetched"),
+            part: Part::Whole,
+            placeholder: "ghp_0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
+            value: Value::Fetched(Source::new(by)),
+        },
+    ];
+    Credentials::masked(held).unwrap()
+}
+
+#[test]
+fn a_value_that_is_fetched_is_masked_from_then_on_with_those_before_it() {
+    let credentials = two();
+    let shown = |text: &str| {
+        let masks = credentials.masks().unwrap();
+        let masked = masks.whole(text.as_bytes());
+        masked.map(|masked| String::from_utf8(masked).unwrap())
+    };
+    let alike = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+    assert_eq!(shown(alike), None);
+    let accept_until = |value: &str, ends| {
+        let value = Zeroizing::new(value.as_bytes().to_vec());
+        credentials
+            .accept(1, value, ends)
+            .map(|secret| secret.expose().to_vec())
+    };
+    let accept = |value: &str| accept_until(value, None);
+    assert_eq!(accept(alike), Ok(alike.as_bytes().to_vec()));
+    let placeholder = &credentials.held[1].placeholder;
+    assert_eq!(shown(alike).as_ref(), Some(placeholder));
+    // Another one as long as it is stands for what has another length.
+    for number in 0..10 {
+        let other = format!("token-of-another-length-{number}-r3alK3yOfTh1s");
+        assert!(accept(&other).is_ok());
+        assert_eq!(shown(&other).unwrap().len(), other.len());
+        assert_ne!(shown(&other).unwrap(), other);
+        let before = format!("token-of-another-length-{}-r3alK3yOfTh1s", number - 1);
+        assert_eq!(shown(&before).is_some(), number > 0);
+    }
+    // However long ago one was in use.
+    assert_eq!(shown(alike).as_ref(), Some(placeholder));
+    let ended = SystemTime::now();
+    for number in 0..MASKED_MAX - 11 {
+        let value = format!("ended-{number}-r3alK3yOfTh1sT3stWh1chN0body");
+        accept_until(&value, Some(ended)).unwrap();
+    }
+    assert_eq!(credentials.masked_count(), 1 + MASKED_MAX);
+    // Those that have ended give way, and no others.
+    let last = "the-last-one-r3alK3yOfTh1sT3stWh1chN0body";
+    assert!(accept(last).is_ok());
+    assert_eq!(credentials.masked_count(), 1 + 12);
+    assert!(shown(last).is_some());
+    for number in 0..MASKED_MAX - 12 {
+        let value = format!("other-{number}-r3alK3yOfTh1sT3stWh1chN0body");
+        accept(&value).unwrap();
+    }
+    let one_more = "one-more-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33";
+    assert!(accept(one_more).unwrap_err().contains("256 values"));
+    assert_eq!(shown(one_more), None);
+    assert!(accept(last).is_ok(), "it is known");
+    assert_eq!(shown(alike).as_ref(), Some(placeholder));
+    assert!(shown("given-0123456789abcdef").is_some());
+}
+
+#[test]
+fn a_placeholder_is_found_in_a_name_however_it_is_written() {
+    let credentials = two();
+    let placeholder = "given-fedcba9876543210";
+    let digits: String = placeholder.bytes().map(|b| format!("{b:02x}")).collect();
+    let (first, second) = digits.split_at(17);
+    for host in [
+        format!("a.{placeholder}.example"),
+        format!("a.{}.example", placeholder.to_ascii_uppercase()),
+        format!("{digits}.example"),
+        format!("{first}.{second}.example"),
+    ] {
+        let misused = credentials.misused_in(&host);
+        assert_eq!(misused.unwrap().0.as_str(), "given", "{host}");
+    }
+    assert!(credentials.misused_in("given.example").is_none());
+}
+
+#[test]
+fn what_cannot_be_the_value_is_not_taken_up() {
+    let credentials = two();
+    let before = credentials.masked_count();
+    for (value, why) in [
+        ("s3cret".to_owned(), "shorter than 16"),
+        ("aaaaaaaaaaaaaaaaaaaaaaaa\n".to_owned(), "one line"),
+        ("x".repeat(CREDENTIAL_BYTES_MAX + 1), "one line"),
+        ("given-0123456789abcdef".to_owned(), "the value of another"),
+        ("given-fedcba9876543210".to_owned(), "a placeholder in it"),
+        (
+            format!("a{}b", credentials.held[1].placeholder),
+            "a placeholder in it",
+        ),
+    ] {
+        let said = credentials.accept(1, Zeroizing::new(value.clone().into_bytes()), None);
+        let said = said.err().unwrap();
+        assert!(said.contains(why), "{value}: {said}");
+        assert!(!said.contains(&value), "{said}");
+    }
+    assert_eq!(credentials.masked_count(), before);
+}
+
+#[test]
+fn parts_are_found_wherever_they_are() {
+    for (text, part, is_in, in_any_case) in [
+        ("abc", "bc", true, true),
+        ("aab", "ab", true, true),
+        ("abc", "BC", false, true),
+        ("abc", "cd", false, false),
+        ("", "a", false, false),
+        ("a", "", false, false),
+    ] {
+        assert_eq!(holds(text.as_bytes(), part.as_bytes()), is_in);
+        assert_eq!(
+            holds_in_any_case(text.as_bytes(), part.as_bytes()),
+            in_any_case
+        );
+    }
+}
