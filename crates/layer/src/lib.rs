@@ -30,6 +30,7 @@ mod error;
 mod escape;
 mod facts;
 mod host;
+mod index;
 mod journal;
 mod layer;
 mod links;

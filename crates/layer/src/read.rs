@@ -7,12 +7,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
+use rustix::io::Errno;
+
 use crate::change::Source;
 use crate::classify::Classifier;
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind, Xattrs, system_time, xattrs};
+use crate::index::Index;
 use crate::layer::XattrFlavour;
-use crate::links::Shared;
 use crate::manifest::{self, Places, Whose};
 use crate::overlay;
 use crate::tree::{Tree, facts_at, is_absence, names_in};
@@ -37,7 +39,6 @@ pub(crate) const UNCOPIED: &str =
 pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadError> {
     let mut reader = Reader::open(paths, bounds)?;
     reader.walk(Visit::top(&reader.shape))?;
-    reader.add_further_names()?;
     let Reader {
         mut set,
         before,
@@ -101,6 +102,10 @@ fn noted_beside(paths: &LayerPaths) -> Result<Noted, TreeError> {
     }
 }
 
+fn is_mount(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::XDEV.raw_os_error())
+}
+
 fn is_permission(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
@@ -129,8 +134,8 @@ pub(crate) struct Reader {
     pub moved: BTreeSet<RelativePath>,
     /// Removed directories that hold a control file, with its reason.
     pub control_within: HashMap<RelativePath, &'static str>,
-    /// Changed files with further names.
-    pub shared: Shared,
+    /// Files that changed under all of their names.
+    pub index: Option<Index>,
     /// Entries looked at.
     looked: u64,
     /// Bytes of the paths seen.
@@ -171,7 +176,7 @@ impl Visit {
         }
     }
 
-    /// Whether everything that the upper directory does not name is unchanged.
+    /// Whether what the upper directory does not name is what was there before.
     fn aligned(&self) -> bool {
         self.lower.is_some() && self.lower == self.before
     }
@@ -189,7 +194,7 @@ struct Open {
 impl Reader {
     pub fn open(paths: &LayerPaths, bounds: &Bounds) -> Result<Self, ReadError> {
         let (after, shape) = match &paths.after {
-            AfterTree::Overlay { upper, xattrs } => (upper, Shape::Overlay(*xattrs)),
+            AfterTree::Overlay { upper, xattrs, .. } => (upper, Shape::Overlay(*xattrs)),
             AfterTree::Copy { path, finished } => (path, Shape::Copy(*finished)),
             AfterTree::Live { path, finished } => (path, Shape::Live(*finished)),
         };
@@ -197,7 +202,7 @@ impl Reader {
         let root = before.facts(&RelativePath::root());
         let root =
             root.map_err(|error| before.error("cannot read", &RelativePath::root(), error))?;
-        Ok(Self {
+        let mut reader = Self {
             after: match shape {
                 Shape::Overlay(_) | Shape::Copy(_) => Tree::open_layer(after)?,
                 Shape::Live(_) => Tree::open(after)?,
@@ -216,10 +221,12 @@ impl Reader {
             owner: root.map_or(0, |facts| facts.uid),
             moved: BTreeSet::new(),
             control_within: HashMap::new(),
-            shared: Shared::new(),
+            index: None,
             looked: 0,
             path_bytes: 0,
-        })
+        };
+        reader.read_index(&paths.after)?;
+        Ok(reader)
     }
 
     pub fn walk(&mut self, top: Visit) -> Result<(), ReadError> {
@@ -237,6 +244,8 @@ impl Reader {
                         self.compare_name(&visit, &open, &name, &mut visits)?;
                     }
                 }
+                // What is mounted on the host was not in the overlay.
+                Err(error) if !visit.upper && is_mount(&error) => {}
                 Err(error) => self.refuse_unreadable(&visit.path, &error),
             }
         }
@@ -266,7 +275,7 @@ impl Reader {
         let before = on(&self.before, &visit.before)?;
         let lower = on(&self.before, &visit.lower)?;
         let mut names = upper_names.clone();
-        if !visit.aligned() {
+        if !visit.aligned() || self.index.is_some() {
             names.extend(list(&before)?);
             names.extend(list(&lower)?);
             names.sort_unstable();
@@ -325,6 +334,10 @@ impl Reader {
                     .binary_search_by(|known| known.as_slice().cmp(name));
                 self.removed(path, &facts, &at, said.is_ok())
             }
+            (Some((_, at)), Some(found)) if found.source == Source::Before(at.clone()) => {
+                self.descend_only(visit, path, &found, Some(at), visits);
+                Ok(())
+            }
             (before, Some(found)) => {
                 if visit.in_place && self.older_than_the_copy(&found.facts) {
                     self.descend_only(visit, path, &found, before.map(|(_, at)| at), visits);
@@ -370,9 +383,22 @@ impl Reader {
         }
         let through = visit.lower.as_ref().and_then(|lower| lower.join(name).ok());
         let facts = self.facts_in(&open.lower, name)?;
-        Ok(facts.zip(through).map(|(facts, at)| Found {
-            facts,
-            source: Source::Before(at),
+        let Some((facts, at)) = facts.zip(through) else {
+            return Ok(None);
+        };
+        let indexed = match (&self.index, &open.lower, facts.kind) {
+            (Some(index), Some(lower), Kind::File) => index.copy_of(lower.as_fd(), name)?,
+            _ => None,
+        };
+        Ok(Some(match indexed {
+            Some((at, facts)) => Found {
+                facts,
+                source: Source::Indexed(at),
+            },
+            None => Found {
+                facts,
+                source: Source::Before(at),
+            },
         }))
     }
 
@@ -403,13 +429,17 @@ impl Reader {
         before: Option<RelativePath>,
         visits: &mut Vec<Visit>,
     ) {
+        let lower = match &found.source {
+            Source::Before(at) => Some(at.clone()),
+            Source::After | Source::Indexed(_) => None,
+        };
         if found.facts.kind == Kind::Directory {
             visits.push(Visit {
                 path,
                 before,
-                upper: visit.upper,
-                lower: None,
-                in_place: true,
+                upper: visit.upper && lower.is_none(),
+                in_place: lower.is_none(),
+                lower,
             });
         }
     }
@@ -452,9 +482,9 @@ impl Reader {
 
     /// The attributes of an entry of the merged view.
     pub fn xattrs_of(&self, path: &RelativePath, found: &Found) -> io::Result<Xattrs> {
-        let (tree, at) = self.place_of(path, &found.source);
+        let (tree, at) = self.place_of(path, &found.source)?;
         let flavour = match (&found.source, self.shape) {
-            (Source::After | Source::AfterAt(_), Shape::Overlay(flavour)) => Some(flavour),
+            (Source::After | Source::Indexed(_), Shape::Overlay(flavour)) => Some(flavour),
             (_, Shape::Copy(_) | Shape::Live(_)) | (Source::Before(_), _) => None,
         };
         xattrs_at(
