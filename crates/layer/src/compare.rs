@@ -1,8 +1,6 @@
 //! Compares one entry before with one entry after, and refuses what a hostile
 //! program must not bring into the person's directory.
 
-use std::io;
-
 use crate::access_list::{access, mode_without};
 use crate::change::Source;
 use crate::control;
@@ -325,22 +323,6 @@ impl Reader {
         match found.source {
             Source::After | Source::Indexed(_) => self.ids.to_host(found.facts.uid),
             Source::Before(_) => Some(found.facts.uid),
-        }
-    }
-
-    /// Where the content of an entry of the merged view is.
-    pub fn place_of<'a>(
-        &'a self,
-        path: &'a RelativePath,
-        source: &'a Source,
-    ) -> io::Result<(&'a Tree, &'a RelativePath)> {
-        match source {
-            Source::After => Ok((&self.after, path)),
-            Source::Indexed(at) => match &self.index {
-                Some(index) => Ok((index.tree(), at)),
-                None => Err(io::Error::other("overlayfs' copy of it is gone")),
-            },
-            Source::Before(at) => Ok((&self.before, at)),
         }
     }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use atoll_sys::handle;
 
 use crate::facts::{Facts, Kind};
-use crate::tree::{Tree, is_absence};
+use crate::tree::{Tree, names_in};
 use crate::{ReadError, RelativePath};
 
 /// The index's name in the work directory.
@@ -56,12 +56,14 @@ impl Indexed {
     pub fn read(work: &Path, before: &Tree, entries_max: u64) -> Result<Self, ReadError> {
         let tree = match Tree::open_for_lookups(work) {
             Ok(tree) => tree,
-            Err(error) if is_absence(&error.source) => return Ok(Self::Nothing),
             Err(error) => return Ok(Self::Unknown(error.source)),
         };
         let directory = RelativePath::root().join(INDEX).unwrap_or_default();
-        let names = match tree.names(&directory) {
+        let listed = tree.directory(&directory);
+        let names = match listed.and_then(|opened| names_in(opened.as_fd())) {
             Ok(names) => names,
+            // Overlayfs could keep none here.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
             Err(error) => return Ok(Self::Unknown(error)),
         };
         if names.len() as u64 > entries_max {

@@ -35,6 +35,7 @@ mod journal;
 mod layer;
 mod links;
 mod manifest;
+mod merged;
 mod noting;
 mod overlay;
 mod path;

@@ -16,7 +16,6 @@ use crate::facts::{Facts, Kind, Xattrs, system_time, xattrs};
 use crate::index::Index;
 use crate::layer::XattrFlavour;
 use crate::manifest::{self, Places, Whose};
-use crate::overlay;
 use crate::tree::{Tree, facts_at, is_absence, names_in};
 use crate::unreadable::{Noted, open_up};
 use crate::{
@@ -183,12 +182,12 @@ impl Visit {
 }
 
 /// The open directories of one visit.
-struct Open {
-    before: Option<OwnedFd>,
-    upper: Option<OwnedFd>,
-    lower: Option<OwnedFd>,
-    upper_names: Vec<Vec<u8>>,
-    xattr_whiteouts: bool,
+pub(crate) struct Open {
+    pub before: Option<OwnedFd>,
+    pub upper: Option<OwnedFd>,
+    pub lower: Option<OwnedFd>,
+    pub upper_names: Vec<Vec<u8>>,
+    pub xattr_whiteouts: bool,
 }
 
 impl Reader {
@@ -277,7 +276,9 @@ impl Reader {
         let mut names = upper_names.clone();
         if !visit.aligned() || self.index.is_some() {
             names.extend(list(&before)?);
-            names.extend(list(&lower)?);
+            if visit.lower != visit.before {
+                names.extend(list(&lower)?);
+            }
             names.sort_unstable();
             names.dedup();
         }
@@ -308,24 +309,27 @@ impl Reader {
         let Ok(path) = visit.path.join(name) else {
             return Ok(());
         };
-        self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len() as u64);
-        if self.path_bytes > self.bounds.all_paths_bytes_max {
-            return Err(ReadError::TooManyEntries {
-                entries_max: self.bounds.entries_max,
-            });
-        }
         let looked = self
             .facts_in(&open.before, name)
             .and_then(|before| Ok((before, self.merged(visit, open, name)?)));
         let (before, after) = match looked {
             Ok(found) => found,
             Err(error) => {
+                self.count_path(&path)?;
                 self.refuse_unreadable(&path, &error);
                 return Ok(());
             }
         };
         let before_path = visit.before.as_ref().and_then(|at| at.join(name).ok());
         let before = before.zip(before_path);
+        if let (Some((_, at)), Some(found)) = (&before, &after)
+            && found.source == Source::Before(at.clone())
+        {
+            let at = Some(at.clone());
+            self.descend_only(visit, path, found, at, visits);
+            return Ok(());
+        }
+        self.count_path(&path)?;
         match (before, after) {
             (None, None) => Ok(()),
             (Some((facts, at)), None) => {
@@ -333,10 +337,6 @@ impl Reader {
                     .upper_names
                     .binary_search_by(|known| known.as_slice().cmp(name));
                 self.removed(path, &facts, &at, said.is_ok())
-            }
-            (Some((_, at)), Some(found)) if found.source == Source::Before(at.clone()) => {
-                self.descend_only(visit, path, &found, Some(at), visits);
-                Ok(())
             }
             (before, Some(found)) => {
                 if visit.in_place && self.older_than_the_copy(&found.facts) {
@@ -352,54 +352,6 @@ impl Reader {
                 self.compare(visit, path, before, found, visits)
             }
         }
-    }
-
-    fn facts_in(&self, directory: &Option<OwnedFd>, name: &[u8]) -> io::Result<Option<Facts>> {
-        match directory {
-            Some(directory) => facts_at(directory.as_fd(), name),
-            None => Ok(None),
-        }
-    }
-
-    /// What the program saw under this name.
-    fn merged(&self, visit: &Visit, open: &Open, name: &[u8]) -> io::Result<Option<Found>> {
-        if let Some(upper) = &open.upper
-            && open
-                .upper_names
-                .binary_search_by(|known| known.as_slice().cmp(name))
-                .is_ok()
-        {
-            let Some(facts) = facts_at(upper.as_fd(), name)? else {
-                return Ok(None);
-            };
-            if let Shape::Overlay(flavour) = self.shape
-                && overlay::is_whiteout(upper.as_fd(), name, &facts, flavour, open.xattr_whiteouts)?
-            {
-                return Ok(None);
-            }
-            let source = Source::After;
-            let facts = self.after.corrected(facts);
-            return Ok(Some(Found { facts, source }));
-        }
-        let through = visit.lower.as_ref().and_then(|lower| lower.join(name).ok());
-        let facts = self.facts_in(&open.lower, name)?;
-        let Some((facts, at)) = facts.zip(through) else {
-            return Ok(None);
-        };
-        let indexed = match (&self.index, &open.lower, facts.kind) {
-            (Some(index), Some(lower), Kind::File) => index.copy_of(lower.as_fd(), name)?,
-            _ => None,
-        };
-        Ok(Some(match indexed {
-            Some((at, facts)) => Found {
-                facts,
-                source: Source::Indexed(at),
-            },
-            None => Found {
-                facts,
-                source: Source::Before(at),
-            },
-        }))
     }
 
     /// In a copy or in live mode: whether the program cannot have touched the entry.
@@ -442,6 +394,15 @@ impl Reader {
                 lower,
             });
         }
+    }
+
+    fn count_path(&mut self, path: &RelativePath) -> Result<(), ReadError> {
+        self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len() as u64);
+        if self.path_bytes > self.bounds.all_paths_bytes_max {
+            let entries_max = self.bounds.entries_max;
+            return Err(ReadError::TooManyEntries { entries_max });
+        }
+        Ok(())
     }
 
     pub fn look(&mut self, entries: u64) -> Result<(), ReadError> {

@@ -167,7 +167,8 @@ pub(crate) fn replace_file(
 ) -> Result<(), FileFault> {
     let directory: BorrowedFd<'_> = directory.as_fd();
     let (file, new_path) = new_file(directory, path, name, bytes)?;
-    file.sync_all().map_err(FileFault::on("write", &new_path))?;
+    file.sync_all()
+        .map_err(FileFault::on("write", &new_path))?;
     rustix::fs::renameat(directory, new_name(name), directory, name)
         .and_then(|()| rustix::fs::fsync(directory))
         .map_err(FileFault::on("replace", path.join(name)))

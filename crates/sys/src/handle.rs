@@ -1,18 +1,16 @@
-//! Names that file systems have for inodes, as overlayfs' index uses them.
+//! What file systems call inodes.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::check;
-
-/// `MAX_HANDLE_SZ` of linux/exportfs.h, bytes.
+/// `MAX_HANDLE_SZ` of linux/exportfs.h.
 const HANDLE_BYTES_MAX: usize = 128;
 
 /// What a file system calls an inode (name_to_handle_at(2)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// Which form it has; each file system has its own.
+    /// Its form: each file system has its own.
     pub kind: i32,
     /// The name, at most 128 bytes.
     pub bytes: Vec<u8>,
@@ -23,43 +21,33 @@ pub struct Handle {
 /// The kernel's `struct file_handle` with the most room.
 #[repr(C)]
 struct Room {
-    handle_bytes: u32,
-    handle_type: i32,
+    bytes: u32,
+    kind: i32,
     handle: [u8; HANDLE_BYTES_MAX],
 }
 
-/// Asks for the handle of an entry in an open directory. Nothing is opened and no
-/// symbolic link followed.
+/// Asks for the handle of an entry in an open directory; no symbolic link is followed.
 ///
 /// # Errors
 /// The kernel's: `EOPNOTSUPP` where the file system has no handles.
 pub fn of(place: BorrowedFd<'_>, name: &CStr) -> io::Result<Handle> {
-    let mut room = Room {
-        handle_bytes: HANDLE_BYTES_MAX as u32,
-        handle_type: 0,
-        handle: [0; HANDLE_BYTES_MAX],
-    };
-    let mut mount: libc::c_int = 0;
-    let flags: libc::c_int = 0;
-    // SAFETY: all three live through the call, and `handle_bytes` says how much room is
-    // behind the head of the structure, which is laid out as the kernel's.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_name_to_handle_at,
-            place.as_raw_fd(),
-            name.as_ptr(),
-            &raw mut room,
-            &raw mut mount,
-            flags,
-        )
-    })?;
-    let length = usize::try_from(room.handle_bytes).unwrap_or(usize::MAX);
-    let bytes = room.handle.get(..length);
+    let (bytes, handle) = (HANDLE_BYTES_MAX as u32, [0; HANDLE_BYTES_MAX]);
+    let (mut room, mut mount) = (
+        Room {
+            bytes,
+            kind: 0,
+            handle,
+        },
+        0,
+    );
+    let (place, name, to) = (place.as_raw_fd(), name.as_ptr(), &raw mut room);
+    let call = libc::SYS_name_to_handle_at;
+    // SAFETY: name, room and mount live through the call; `room.bytes` says how much fits.
+    crate::check(unsafe { libc::syscall(call, place, name, to, &raw mut mount, 0) })?;
+    let bytes = room.handle.iter().copied().take(room.bytes as usize);
     Ok(Handle {
-        kind: room.handle_type,
-        bytes: bytes
-            .ok_or_else(|| io::Error::other("too long a handle"))?
-            .to_vec(),
+        kind: room.kind,
+        bytes: bytes.collect(),
         mount,
     })
 }

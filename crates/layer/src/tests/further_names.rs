@@ -1,8 +1,13 @@
 //! Hard links through an overlay with an index: a change through one name shows under
 //! the others, also when the name that was used is gone at the end.
 
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
 use super::kinds::round_trip;
 use super::support::*;
+use crate::*;
 
 /// A name, the tree before, the edits inside.
 type Case = (&'static str, Vec<Edit>, Vec<Edit>);
@@ -184,4 +189,150 @@ fn what_changed_through_a_name_that_is_gone_shows_under_the_others() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A layer in which `b` was appended to and is gone, so that only the index has what the
+/// other names show; `None` where there can be none.
+fn only_in_the_index() -> Option<(Stand, PathBuf)> {
+    let edits = [append("b", "more\n"), remove("b")];
+    let (stand, _) = match Stand::overlay(Mounted::Trusted, &three(), &edits, true) {
+        Ok(made) => made,
+        Err(why) => {
+            println!("skipped: {why}");
+            return None;
+        }
+    };
+    let index = stand.place.path().join("work/index");
+    // Overlayfs keeps a whiteout there too.
+    let entries = fs::read_dir(&index)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let is_copy = |entry: &PathBuf| fs::symlink_metadata(entry).unwrap().is_file();
+    let copies: Vec<PathBuf> = entries.filter(is_copy).collect();
+    let [entry] = <[PathBuf; 1]>::try_from(copies).unwrap();
+    Some((stand, entry))
+}
+
+fn said(about: &[Refusal]) -> Vec<String> {
+    let said = about.iter();
+    said.map(|one| format!("{}: {}", one.path, one.why))
+        .collect()
+}
+
+#[test]
+fn names_that_are_left_stay_one_file_and_are_shown() {
+    let Some((stand, _)) = only_in_the_index() else {
+        return;
+    };
+    let mut shown = Vec::new();
+    write_diff(
+        &stand.paths,
+        &stand.changes(),
+        &[],
+        &mut shown,
+        &DiffOptions::default(),
+    )
+    .unwrap();
+    let shown = String::from_utf8(shown).unwrap();
+    assert_eq!(shown.matches("\n+more\n").count(), 2, "{shown}");
+    stand.apply_all();
+    assert_eq!(link_groups(&stand.host(), &["a", "c"]), [0, 0]);
+    undo(&stand.journal(), false).unwrap();
+    assert_eq!(link_groups(&stand.host(), &["a", "b", "c"]), [0, 0, 0]);
+}
+
+/// Also where the file has one name left on the host.
+#[test]
+fn what_is_applied_in_part_is_still_shown() {
+    let Some((stand, _)) = only_in_the_index() else {
+        return;
+    };
+    for (number, (chosen, left)) in [("b", "a,c"), ("c", "a"), ("a", "")].iter().enumerate() {
+        let selection = Selection {
+            paths: vec![path(chosen)],
+            force: true,
+            ..everything()
+        };
+        let journal = stand.place.path().join(format!("journal-{number}"));
+        apply(stand.plan(&selection), &journal, &mut |_| {}).unwrap();
+        let set = stand.changes();
+        let paths: Vec<String> = set.changes.iter().map(|it| it.path.to_string()).collect();
+        assert_eq!(paths.join(","), *left, "after {chosen}");
+    }
+    assert_eq!(fs::read(stand.host().join("a")).unwrap(), b"1\nmore\n");
+}
+
+#[test]
+fn an_index_that_others_wrote_leads_nowhere() {
+    type Attack = (&'static str, fn(&PathBuf, &PathBuf));
+    let attacks: [Attack; 5] = [
+        ("a link to a secret", |entry, secret| {
+            fs::remove_file(entry).unwrap();
+            symlink(secret, entry).unwrap();
+        }),
+        ("a FIFO", |entry, _| {
+            fs::remove_file(entry).unwrap();
+            Edit::Fifo(path("it"))
+                .perform(entry.parent().unwrap())
+                .unwrap();
+            fs::rename(entry.with_file_name("it"), entry).unwrap();
+        }),
+        ("a directory", |entry, _| {
+            fs::remove_file(entry).unwrap();
+            fs::create_dir(entry).unwrap();
+        }),
+        ("a program with its owner's rights", |entry, _| {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(entry, fs::Permissions::from_mode(0o4755)).unwrap();
+        }),
+        ("the index is a link", |entry, secret| {
+            let index = entry.parent().unwrap();
+            let (secret, aside) = (secret.parent().unwrap(), index.with_file_name("aside"));
+            fs::rename(index, aside).unwrap();
+            fs::create_dir(secret.join("index")).unwrap();
+            fs::copy(
+                secret.join("secret"),
+                secret.join("index").join(entry.file_name().unwrap()),
+            )
+            .unwrap();
+            symlink(secret.join("index"), index).unwrap();
+        }),
+    ];
+    for (name, attack) in attacks {
+        let Some((stand, entry)) = only_in_the_index() else {
+            return;
+        };
+        let elsewhere = tempfile::tempdir().unwrap();
+        let secret = elsewhere.path().join("secret");
+        fs::write(&secret, "secret").unwrap();
+        attack(&entry, &secret);
+        let set = stand.changes();
+        let told = [said(&set.refused), said(&set.notes)].concat();
+        assert!(!told.is_empty(), "{name}");
+        let plan = stand.plan(&everything());
+        assert!(
+            plan.steps.iter().all(|step| step.path == path("b")),
+            "{name}: {told:?}"
+        );
+        apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+        assert_eq!(fs::read(stand.host().join("a")).unwrap(), b"1\n", "{name}");
+    }
+}
+
+#[test]
+fn an_index_of_too_many_entries_ends_the_reading() {
+    let Some((stand, entry)) = only_in_the_index() else {
+        return;
+    };
+    let there = fs::read_dir(entry.parent().unwrap()).unwrap().count();
+    for number in there..51 {
+        fs::write(entry.with_file_name(format!("{number}")), "").unwrap();
+    }
+    let bounds = |entries_max| Bounds {
+        entries_max,
+        ..Bounds::default()
+    };
+    let read = changes_at_rest(&stand.paths, &bounds(50));
+    assert!(matches!(read, Err(ReadError::TooManyEntries { .. })));
+    assert!(changes_at_rest(&stand.paths, &bounds(51)).is_ok());
 }
