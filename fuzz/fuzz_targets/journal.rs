@@ -81,6 +81,7 @@ fn prepare(root: &Path) {
     let paths = LayerPaths {
         before: host,
         after: AfterTree::Overlay {
+            work: upper.with_file_name("work"),
             upper,
             xattrs: XattrFlavour::User,
         },

@@ -78,6 +78,7 @@ fn round_trip(root: &Path) {
         before: host.clone(),
         after: AfterTree::Overlay {
             upper: root.join("upper"),
+            work: root.join("work"),
             xattrs: XattrFlavour::User,
         },
         since: SystemTime::now() + Duration::from_secs(3600),

@@ -50,6 +50,8 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
         LayerHow::Overlay { xattrs } => (
             layer.host.clone(),
             AfterTree::Overlay {
+                // The sandbox makes them side by side.
+                work: kept.with_file_name("work"),
                 upper: kept,
                 xattrs: flavour(xattrs),
             },

@@ -721,6 +721,24 @@ fn hard_links_and_times_are_as_inside() {
     assert_eq!(fs::metadata(world.path("a")).unwrap().mtime(), 981_173_106);
 }
 
+/// Whether a change through one name of a file shows under the other depends on how the
+/// workspace is kept apart; what is applied is what was seen either way.
+#[test]
+fn a_change_through_a_name_that_is_gone_is_applied_as_it_was_seen() {
+    let world = World::new("a_change_through_a_name_that_is_gone_is_applied_as_it_was_seen");
+    world.write("a", "one\n");
+    fs::hard_link(world.path("a"), world.path("b")).unwrap();
+    let before = tree(&world.workspace());
+    let _ = world
+        .run_inside("echo two >> b; rm b; cat a > seen")
+        .success();
+    let _ = fine(&world, &["apply", "last"]);
+    assert!(!world.exists("b"));
+    assert_eq!(world.read("a"), world.read("seen"));
+    let _ = fine(&world, &["undo", "last"]);
+    expect_same(&before, &world.workspace());
+}
+
 #[test]
 fn a_change_of_nothing_but_content_of_the_same_length_is_seen() {
     let world = World::new("a_change_of_nothing_but_content_of_the_same_length_is_seen");

@@ -53,8 +53,9 @@ pub struct Change {
 pub(crate) enum Source {
     /// In the upper directory or the copy, at the change's own path.
     After,
-    /// In the upper directory, under another name of the same file.
-    AfterAt(RelativePath),
+    /// In the overlay's work directory, at this path: overlayfs' copy of a file with
+    /// several names, which shows under all that are left.
+    Indexed(RelativePath),
     /// In the tree before, at this path (a renamed directory shows through).
     Before(RelativePath),
 }

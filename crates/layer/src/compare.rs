@@ -180,10 +180,10 @@ impl Reader {
         if self.difference(path, &facts, from, after, notes).is_some() {
             return Ok(false);
         }
-        self.holds_no_control_file(path, from)
+        self.moves_as_it_was(path, from)
     }
 
-    fn holds_no_control_file(
+    fn moves_as_it_was(
         &mut self,
         path: &RelativePath,
         from: &RelativePath,
@@ -205,7 +205,7 @@ impl Reader {
                 let rest = entry.beneath(from).unwrap_or_default();
                 let control = control::reason(&entry, is_directory, false)
                     .or_else(|| control::reason(&path.concat(&rest), is_directory, false));
-                if control.is_some() {
+                if control.is_some() || (kind == Kind::File && self.may_be_indexed(&entry)) {
                     return Ok(false);
                 }
                 if is_directory {
@@ -255,8 +255,10 @@ impl Reader {
         let content_differs = match after.facts.kind {
             Kind::Directory => false,
             Kind::Symlink => {
-                let (tree, after_path) = self.place_of(path, &after.source);
-                let new = tree.link_target(after_path).ok();
+                let new = self
+                    .place_of(path, &after.source)
+                    .and_then(|(tree, after_path)| tree.link_target(after_path))
+                    .ok();
                 new.is_none() || self.before.link_target(at).ok() != new
             }
             Kind::File => self.file_differs(path, before, at, after),
@@ -298,8 +300,8 @@ impl Reader {
         if before.bytes != after.facts.bytes {
             return true;
         }
-        let (tree, after_path) = self.place_of(path, &after.source);
         let compared = self.before.file(at).and_then(|(old, _)| {
+            let (tree, after_path) = self.place_of(path, &after.source)?;
             let (new, _) = tree.file(after_path)?;
             content::equal(&old, &new, before.bytes)
         });
@@ -319,21 +321,8 @@ impl Reader {
     /// The owner on the host; entries of the tree before are not shifted.
     pub fn host_owner(&self, found: &Found) -> Option<u32> {
         match found.source {
-            Source::After | Source::AfterAt(_) => self.ids.to_host(found.facts.uid),
+            Source::After | Source::Indexed(_) => self.ids.to_host(found.facts.uid),
             Source::Before(_) => Some(found.facts.uid),
-        }
-    }
-
-    /// Where the content of an entry of the merged view is.
-    pub fn place_of<'a>(
-        &'a self,
-        path: &'a RelativePath,
-        source: &'a Source,
-    ) -> (&'a Tree, &'a RelativePath) {
-        match source {
-            Source::After => (&self.after, path),
-            Source::AfterAt(at) => (&self.after, at),
-            Source::Before(at) => (&self.before, at),
         }
     }
 
@@ -398,8 +387,10 @@ impl Reader {
                 "extended attributes that pose as overlayfs' own are left out",
             );
         }
-        let (tree, at) = self.place_of(&path, &after.source);
-        let described = self.describe(tree, at, &after.facts);
+        let described = self
+            .place_of(&path, &after.source)
+            .ok()
+            .and_then(|(tree, at)| self.describe(tree, at, &after.facts));
         if let Some(EntryFacts {
             kind: EntryKind::Symlink { target },
             ..
@@ -408,12 +399,11 @@ impl Reader {
         {
             self.note(&path, "the symbolic link leads out of the directory");
         }
-        self.remember_names(&path, &kind, old.as_ref(), notes);
         let within = match &before {
             Some((facts, at)) if kind == ChangeKind::Type => self.count_within(&path, facts, at)?,
             _ => 0,
         };
-        let is_older = self.is_older(&path, &after.facts, notes);
+        let is_older = self.is_older(&path, &after, notes);
         self.set.changes.push(Change {
             is_older,
             kind,
@@ -431,13 +421,15 @@ impl Reader {
     /// Whether something that seems to be added was there when the run began: then
     /// the program moved it here, or someone removed it outside. Of a directory it
     /// is known which.
-    fn is_older(&self, path: &RelativePath, facts: &Facts, notes: &Xattrs) -> bool {
-        let is_directory = facts.kind == Kind::Directory;
+    fn is_older(&self, path: &RelativePath, after: &Found, notes: &Xattrs) -> bool {
+        let is_directory = after.facts.kind == Kind::Directory;
         match self.shape {
             Shape::Overlay(_) => {
-                notes.overlay("origin").is_some() && notes.overlay("redirect").is_none()
+                after.source == Source::After
+                    && notes.overlay("origin").is_some()
+                    && notes.overlay("redirect").is_none()
             }
-            Shape::Copy(_) | Shape::Live(_) if is_directory => self.is_in_place(path, facts),
+            Shape::Copy(_) | Shape::Live(_) if is_directory => self.is_in_place(path, &after.facts),
             Shape::Copy(finished) | Shape::Live(finished) => {
                 let born = self.after.born(path);
                 born.is_ok_and(|born| system_time(born) <= finished)

@@ -168,7 +168,7 @@ fn write_change(reader: &Reader, change: &Change, page: &mut Page<'_>) -> io::Re
     if let ChangeKind::Renamed { from } = &change.kind {
         return write_moved(reader, from, change, page);
     }
-    let (tree, at) = reader.place_of(&change.path, &change.source);
+    let (tree, at) = reader.place_of(&change.path, &change.source)?;
     let old = change.before.clone().map(|facts| Entry {
         tree: &reader.before,
         at: change.path.clone(),

@@ -27,6 +27,8 @@ pub(crate) struct Engine {
     pub work: Work,
     pub tree: Tree,
     pub source: Option<Tree>,
+    /// The work directory of the layer, where content comes from there.
+    pub indexed: Option<Tree>,
 }
 
 impl Engine {
@@ -53,24 +55,25 @@ impl Engine {
         if (facts.device, facts.inode) != work.root_identity {
             return Err(ApplyError::OtherRoot(root.to_owned()));
         }
-        let from_layer = work.steps.iter().flat_map(Step::new_entries).any(|entry| {
-            matches!(
-                entry.node,
-                Node::File {
-                    content: Content::Layer(_),
-                    ..
-                }
-            )
-        });
-        let source = match from_layer {
+        let comes_from = |is_it: fn(&Content) -> bool| {
+            let mut entries = work.steps.iter().flat_map(Step::new_entries);
+            entries.any(|entry| matches!(&entry.node, Node::File { content, .. } if is_it(content)))
+        };
+        let source = match comes_from(|content| matches!(content, Content::Layer(_))) {
             true => Some(Tree::open(Path::new(os(&work.content.0)))?),
             false => None,
+        };
+        let from_index = comes_from(|content| matches!(content, Content::Indexed(_)));
+        let indexed = match work.work.as_ref().filter(|_| from_index) {
+            Some(path) => Some(Tree::open_for_lookups(Path::new(os(&path.0)))?),
+            None => None,
         };
         Ok(Self {
             journal,
             work,
             tree,
             source,
+            indexed,
         })
     }
 
@@ -429,20 +432,27 @@ impl Builder<'_> {
 impl Engine {
     fn fill(&self, to: File, content: &Content, path: &RelativePath) -> Result<File, ApplyError> {
         let failed = |error| self.failed("cannot write", path, error);
-        let from = match (content, &self.source) {
-            (Content::Layer(at), Some(source)) => {
-                let opened = source.file(at);
-                opened
-                    .map_err(|error| source.error("cannot read", at, error))?
-                    .0
-            }
-            (Content::Kept { number, .. }, _) => self.journal.kept(*number)?,
-            (Content::Outer { number }, _) => self.journal.kept_outside(*number)?,
-            (Content::Layer(_), None) | (Content::Untouched, _) => return Ok(to),
+        let from = match content {
+            Content::Layer(at) => self.written(&self.source, at)?,
+            Content::Indexed(at) => self.written(&self.indexed, at)?,
+            Content::Kept { number, .. } => self.journal.kept(*number)?,
+            Content::Outer { number } => self.journal.kept_outside(*number)?,
+            Content::Untouched => return Ok(to),
         };
         let bytes = from.metadata().map_err(failed)?.len();
         content::copy(&from, &to, bytes).map_err(failed)?;
         Ok(to)
+    }
+
+    /// What the program wrote.
+    fn written(&self, source: &Option<Tree>, at: &RelativePath) -> Result<File, ApplyError> {
+        let Some(source) = source else {
+            let nowhere = io::Error::other("the journal does not say where the layer is");
+            return Err(self.failed("cannot read", at, nowhere));
+        };
+        let opened = source.file(at);
+        let (file, _) = opened.map_err(|error| source.error("cannot read", at, error))?;
+        Ok(file)
     }
 
     /// The stamp of what is at a name now.

@@ -205,8 +205,9 @@ pub(crate) fn layer_entry(
     replaced: Option<&Facts>,
     inherited_mode: u32,
 ) -> Result<Entry, String> {
-    let (tree, at) = reader.place_of(&change.path, &change.source);
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
+    let place = reader.place_of(&change.path, &change.source);
+    let (tree, at) = place.map_err(unreadable)?;
     let facts = present(tree, at).map_err(|error| error.to_string())?;
     let found = Found {
         facts,
@@ -226,7 +227,10 @@ pub(crate) fn layer_entry(
             let place = tree.place_of(at).map_err(unreadable)?;
             file_at(place.as_fd(), at.name()).map_err(unreadable)?;
             Node::File {
-                content: Content::Layer(at.clone()),
+                content: match change.source {
+                    Source::Indexed(_) => Content::Indexed(at.clone()),
+                    Source::After | Source::Before(_) => Content::Layer(at.clone()),
+                },
                 bytes: facts.bytes,
             }
         }
@@ -240,8 +244,12 @@ pub(crate) fn layer_entry(
         Kind::Directory => inherited_mode,
         _ => 0,
     };
-    let several =
-        facts.kind == Kind::File && facts.links > 1 && !matches!(change.source, Source::Before(_));
+    let several = match change.source {
+        Source::After => facts.kind == Kind::File && facts.links > 1,
+        // One file for all the names that are left, though the index may be its only one.
+        Source::Indexed(_) => true,
+        Source::Before(_) => false,
+    };
     let raw = facts.mode & 0o777;
     let list = access(&notes.lists);
     Ok(Entry {
@@ -275,7 +283,7 @@ fn group(
         return root.gid;
     }
     match found.source {
-        Source::After | Source::AfterAt(_) => {
+        Source::After | Source::Indexed(_) => {
             reader.ids.to_host(found.facts.gid).unwrap_or(root.gid)
         }
         Source::Before(_) => found.facts.gid,

@@ -67,6 +67,9 @@ pub(crate) struct Work {
     pub root_identity: (u64, u64),
     /// Where the content of the layer (or checkpoint) is.
     pub content: Bytes,
+    /// The work directory of the layer, where some of it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Bytes>,
     /// Part of every temporary name.
     pub tag: String,
     /// Go on whatever the host looks like: only for taking back.

@@ -22,6 +22,8 @@ pub enum AfterTree {
     Overlay {
         /// The upper directory.
         upper: PathBuf,
+        /// The work directory, which has overlayfs' index.
+        work: PathBuf,
         /// Which extended attributes overlayfs kept its own notes in.
         xattrs: XattrFlavour,
     },

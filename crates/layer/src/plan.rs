@@ -35,6 +35,7 @@ pub struct Plan {
     pub(crate) root: PathBuf,
     pub(crate) root_identity: (u64, u64),
     pub(crate) content: PathBuf,
+    pub(crate) work: Option<PathBuf>,
 }
 
 /// An entry that cannot be written because of what is on the host now.
@@ -110,6 +111,8 @@ pub(crate) enum Node {
 pub(crate) enum Content {
     /// In the layer (or checkpoint), at this path.
     Layer(RelativePath),
+    /// In the work directory of the layer, at this path.
+    Indexed(RelativePath),
     /// In the journal, copied there from this path of the host.
     Kept { number: u64, from: RelativePath },
     /// In the enclosing journal (while undoing).

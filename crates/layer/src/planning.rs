@@ -76,6 +76,10 @@ impl<'a> Planner<'a> {
             AfterTree::Copy { path, .. } => (&paths.before, path),
             AfterTree::Live { path, .. } => (path, &paths.before),
         };
+        let work = match &paths.after {
+            AfterTree::Overlay { work, .. } => Some(work.clone()),
+            AfterTree::Copy { .. } | AfterTree::Live { .. } => None,
+        };
         let tree = match paths.after {
             AfterTree::Overlay { .. } | AfterTree::Copy { .. } => &reader.before,
             AfterTree::Live { .. } => &reader.after,
@@ -102,6 +106,7 @@ impl<'a> Planner<'a> {
                 root: host.clone(),
                 root_identity: (root.device, root.inode),
                 content: content.clone(),
+                work,
             },
             refused: changes
                 .refused

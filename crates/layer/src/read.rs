@@ -7,14 +7,15 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
+use rustix::io::Errno;
+
 use crate::change::Source;
 use crate::classify::Classifier;
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind, Xattrs, system_time, xattrs};
+use crate::index::Index;
 use crate::layer::XattrFlavour;
-use crate::links::Shared;
 use crate::manifest::{self, Places, Whose};
-use crate::overlay;
 use crate::tree::{Tree, facts_at, is_absence, names_in};
 use crate::unreadable::{Noted, open_up};
 use crate::{
@@ -37,7 +38,6 @@ pub(crate) const UNCOPIED: &str =
 pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadError> {
     let mut reader = Reader::open(paths, bounds)?;
     reader.walk(Visit::top(&reader.shape))?;
-    reader.add_further_names()?;
     let Reader {
         mut set,
         before,
@@ -101,6 +101,10 @@ fn noted_beside(paths: &LayerPaths) -> Result<Noted, TreeError> {
     }
 }
 
+fn is_mount(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::XDEV.raw_os_error())
+}
+
 fn is_permission(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
@@ -129,8 +133,8 @@ pub(crate) struct Reader {
     pub moved: BTreeSet<RelativePath>,
     /// Removed directories that hold a control file, with its reason.
     pub control_within: HashMap<RelativePath, &'static str>,
-    /// Changed files with further names.
-    pub shared: Shared,
+    /// Files that changed under all of their names.
+    pub index: Option<Index>,
     /// Entries looked at.
     looked: u64,
     /// Bytes of the paths seen.
@@ -171,25 +175,25 @@ impl Visit {
         }
     }
 
-    /// Whether everything that the upper directory does not name is unchanged.
+    /// Whether what the upper directory does not name is what was there before.
     fn aligned(&self) -> bool {
         self.lower.is_some() && self.lower == self.before
     }
 }
 
 /// The open directories of one visit.
-struct Open {
-    before: Option<OwnedFd>,
-    upper: Option<OwnedFd>,
-    lower: Option<OwnedFd>,
-    upper_names: Vec<Vec<u8>>,
-    xattr_whiteouts: bool,
+pub(crate) struct Open {
+    pub before: Option<OwnedFd>,
+    pub upper: Option<OwnedFd>,
+    pub lower: Option<OwnedFd>,
+    pub upper_names: Vec<Vec<u8>>,
+    pub xattr_whiteouts: bool,
 }
 
 impl Reader {
     pub fn open(paths: &LayerPaths, bounds: &Bounds) -> Result<Self, ReadError> {
         let (after, shape) = match &paths.after {
-            AfterTree::Overlay { upper, xattrs } => (upper, Shape::Overlay(*xattrs)),
+            AfterTree::Overlay { upper, xattrs, .. } => (upper, Shape::Overlay(*xattrs)),
             AfterTree::Copy { path, finished } => (path, Shape::Copy(*finished)),
             AfterTree::Live { path, finished } => (path, Shape::Live(*finished)),
         };
@@ -197,7 +201,7 @@ impl Reader {
         let root = before.facts(&RelativePath::root());
         let root =
             root.map_err(|error| before.error("cannot read", &RelativePath::root(), error))?;
-        Ok(Self {
+        let mut reader = Self {
             after: match shape {
                 Shape::Overlay(_) | Shape::Copy(_) => Tree::open_layer(after)?,
                 Shape::Live(_) => Tree::open(after)?,
@@ -216,10 +220,12 @@ impl Reader {
             owner: root.map_or(0, |facts| facts.uid),
             moved: BTreeSet::new(),
             control_within: HashMap::new(),
-            shared: Shared::new(),
+            index: None,
             looked: 0,
             path_bytes: 0,
-        })
+        };
+        reader.read_index(&paths.after)?;
+        Ok(reader)
     }
 
     pub fn walk(&mut self, top: Visit) -> Result<(), ReadError> {
@@ -237,6 +243,8 @@ impl Reader {
                         self.compare_name(&visit, &open, &name, &mut visits)?;
                     }
                 }
+                // What is mounted on the host was not in the overlay.
+                Err(error) if !visit.upper && is_mount(&error) => {}
                 Err(error) => self.refuse_unreadable(&visit.path, &error),
             }
         }
@@ -266,9 +274,11 @@ impl Reader {
         let before = on(&self.before, &visit.before)?;
         let lower = on(&self.before, &visit.lower)?;
         let mut names = upper_names.clone();
-        if !visit.aligned() {
+        if !visit.aligned() || self.index.is_some() {
             names.extend(list(&before)?);
-            names.extend(list(&lower)?);
+            if visit.lower != visit.before {
+                names.extend(list(&lower)?);
+            }
             names.sort_unstable();
             names.dedup();
         }
@@ -299,24 +309,27 @@ impl Reader {
         let Ok(path) = visit.path.join(name) else {
             return Ok(());
         };
-        self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len() as u64);
-        if self.path_bytes > self.bounds.all_paths_bytes_max {
-            return Err(ReadError::TooManyEntries {
-                entries_max: self.bounds.entries_max,
-            });
-        }
         let looked = self
             .facts_in(&open.before, name)
             .and_then(|before| Ok((before, self.merged(visit, open, name)?)));
         let (before, after) = match looked {
             Ok(found) => found,
             Err(error) => {
+                self.count_path(&path)?;
                 self.refuse_unreadable(&path, &error);
                 return Ok(());
             }
         };
         let before_path = visit.before.as_ref().and_then(|at| at.join(name).ok());
         let before = before.zip(before_path);
+        if let (Some((_, at)), Some(found)) = (&before, &after)
+            && found.source == Source::Before(at.clone())
+        {
+            let at = Some(at.clone());
+            self.descend_only(visit, path, found, at, visits);
+            return Ok(());
+        }
+        self.count_path(&path)?;
         match (before, after) {
             (None, None) => Ok(()),
             (Some((facts, at)), None) => {
@@ -339,41 +352,6 @@ impl Reader {
                 self.compare(visit, path, before, found, visits)
             }
         }
-    }
-
-    fn facts_in(&self, directory: &Option<OwnedFd>, name: &[u8]) -> io::Result<Option<Facts>> {
-        match directory {
-            Some(directory) => facts_at(directory.as_fd(), name),
-            None => Ok(None),
-        }
-    }
-
-    /// What the program saw under this name.
-    fn merged(&self, visit: &Visit, open: &Open, name: &[u8]) -> io::Result<Option<Found>> {
-        if let Some(upper) = &open.upper
-            && open
-                .upper_names
-                .binary_search_by(|known| known.as_slice().cmp(name))
-                .is_ok()
-        {
-            let Some(facts) = facts_at(upper.as_fd(), name)? else {
-                return Ok(None);
-            };
-            if let Shape::Overlay(flavour) = self.shape
-                && overlay::is_whiteout(upper.as_fd(), name, &facts, flavour, open.xattr_whiteouts)?
-            {
-                return Ok(None);
-            }
-            let source = Source::After;
-            let facts = self.after.corrected(facts);
-            return Ok(Some(Found { facts, source }));
-        }
-        let through = visit.lower.as_ref().and_then(|lower| lower.join(name).ok());
-        let facts = self.facts_in(&open.lower, name)?;
-        Ok(facts.zip(through).map(|(facts, at)| Found {
-            facts,
-            source: Source::Before(at),
-        }))
     }
 
     /// In a copy or in live mode: whether the program cannot have touched the entry.
@@ -403,15 +381,28 @@ impl Reader {
         before: Option<RelativePath>,
         visits: &mut Vec<Visit>,
     ) {
+        let lower = match &found.source {
+            Source::Before(at) => Some(at.clone()),
+            Source::After | Source::Indexed(_) => None,
+        };
         if found.facts.kind == Kind::Directory {
             visits.push(Visit {
                 path,
                 before,
-                upper: visit.upper,
-                lower: None,
-                in_place: true,
+                upper: visit.upper && lower.is_none(),
+                in_place: lower.is_none(),
+                lower,
             });
         }
+    }
+
+    fn count_path(&mut self, path: &RelativePath) -> Result<(), ReadError> {
+        self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len() as u64);
+        if self.path_bytes > self.bounds.all_paths_bytes_max {
+            let entries_max = self.bounds.entries_max;
+            return Err(ReadError::TooManyEntries { entries_max });
+        }
+        Ok(())
     }
 
     pub fn look(&mut self, entries: u64) -> Result<(), ReadError> {
@@ -452,9 +443,9 @@ impl Reader {
 
     /// The attributes of an entry of the merged view.
     pub fn xattrs_of(&self, path: &RelativePath, found: &Found) -> io::Result<Xattrs> {
-        let (tree, at) = self.place_of(path, &found.source);
+        let (tree, at) = self.place_of(path, &found.source)?;
         let flavour = match (&found.source, self.shape) {
-            (Source::After | Source::AfterAt(_), Shape::Overlay(flavour)) => Some(flavour),
+            (Source::After | Source::Indexed(_), Shape::Overlay(flavour)) => Some(flavour),
             (_, Shape::Copy(_) | Shape::Live(_)) | (Source::Before(_), _) => None,
         };
         xattrs_at(

@@ -1,5 +1,6 @@
 mod access_lists;
 mod diffs;
+mod further_names;
 mod hostile;
 mod interrupted;
 mod kinds;

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::facts::{Facts, Kind};
 use crate::plan::{Act, Content, Entry, Node, Stamp};
 use crate::planning::Planner;
+use crate::tree::Tree;
 use crate::{Change, RelativePath, Step};
 
 /// `inverted` holds what is there now, `planned` what was there after `step`.
@@ -57,10 +58,12 @@ fn is_as_written(engine: &Engine, step: &Step, now: &Entry, then: &Stamp) -> boo
 }
 
 fn holds_content(engine: &Engine, step: &Step, now: &Entry, content: &Content, bytes: u64) -> bool {
-    let written = match (content, &engine.source) {
-        (Content::Layer(at), Some(source)) => source.file(at).map(|(file, _)| file).ok(),
-        (Content::Kept { number, .. }, _) => engine.journal.kept(*number).ok(),
-        (Content::Layer(_), None) | (Content::Outer { .. } | Content::Untouched, _) => None,
+    let from = |source: &Option<Tree>, at| source.as_ref()?.file(at).map(|(file, _)| file).ok();
+    let written = match content {
+        Content::Layer(at) => from(&engine.source, at),
+        Content::Indexed(at) => from(&engine.indexed, at),
+        Content::Kept { number, .. } => engine.journal.kept(*number).ok(),
+        Content::Outer { .. } | Content::Untouched => None,
     };
     let there = engine.tree.file(&step.path.concat(&now.beneath));
     let (Some(written), Ok((there, _))) = (written, there) else {
@@ -73,7 +76,9 @@ fn holds_content(engine: &Engine, step: &Step, now: &Entry, content: &Content, b
 impl Planner<'_> {
     /// Whether the host has, on its own, come to what the layer has.
     pub fn is_identical(&self, change: &Change, facts: &Facts) -> bool {
-        let (tree, at) = self.reader.place_of(&change.path, &change.source);
+        let Ok((tree, at)) = self.reader.place_of(&change.path, &change.source) else {
+            return false;
+        };
         let Ok(Some(after)) = tree.facts(at) else {
             return false;
         };

@@ -12,6 +12,7 @@ pub mod credentials;
 pub mod descriptor;
 pub mod environment;
 pub mod funnel;
+pub mod handle;
 pub mod judging;
 pub mod landlock;
 pub mod memory;

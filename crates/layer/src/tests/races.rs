@@ -408,6 +408,7 @@ fn engine(place: &Path, act: Act, at: &str, loose: bool) -> Engine {
         root: Bytes(path_bytes(&host)),
         root_identity: (facts.dev(), facts.ino()),
         content: Bytes(path_bytes(&host)),
+        work: None,
         tag: "tag".into(),
         loose,
         steps: vec![Step {

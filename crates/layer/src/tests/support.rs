@@ -275,6 +275,7 @@ impl Stand {
             before: root.join("host"),
             after: AfterTree::Overlay {
                 upper: root.join("upper"),
+                work: root.join("work"),
                 xattrs,
             },
             since: SystemTime::now(),

@@ -1,5 +1,6 @@
 //! Opening without following, and mounts.
 
+use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -8,7 +9,7 @@ use std::path::Path;
 use super::{c_path, in_child, is_root, number, skipped};
 use crate::mount::{self, Attributes};
 use crate::process::{self, Namespaces, Side};
-use crate::{credentials, descriptor};
+use crate::{credentials, descriptor, handle};
 
 /// A directory with a file, links of every kind, and a secret beside it.
 fn tree() -> tempfile::TempDir {
@@ -229,4 +230,27 @@ fn an_option_that_no_file_system_knows_is_an_error() {
         assert!(credentials::leave_namespaces(libc::CLONE_NEWNET).is_ok());
         assert!(crate::network::with_loopback().is_ok());
     });
+}
+
+/// What has two names has one handle; another file and the link to one have others.
+#[test]
+fn a_handle_is_the_inodes() {
+    let place = tree();
+    let root = place.path().join("root");
+    fs::hard_link(root.join("directory/file"), root.join("further")).unwrap();
+    fs::write(root.join("other"), "inside").unwrap();
+    symlink("other", root.join("to-other")).unwrap();
+    let opened = OwnedFd::from(fs::File::open(&root).unwrap());
+    let of = |name: &str| handle::of(opened.as_fd(), &CString::new(name).unwrap());
+    let first = match of("directory/file") {
+        Ok(first) => first,
+        Err(error) => return skipped(&format!("no handles here: {error}")),
+    };
+    assert!(!first.bytes.is_empty());
+    assert_eq!(of("further").unwrap(), first);
+    let (other, link) = (of("other").unwrap(), of("to-other").unwrap());
+    assert!(other != first && link != other);
+    assert_eq!(other.mount, first.mount);
+    let missing = of("missing").unwrap_err();
+    assert_eq!(missing.raw_os_error(), Some(libc::ENOENT));
 }
