@@ -68,7 +68,7 @@ fn cleaned(
 fn loads(name: &OsStr) -> bool {
     let is_named = |one: &&str| OsStr::new(one) == name;
     let bytes = name.as_bytes();
-    LOADING.iter().chain(DIRECTORIES).any(|one| is_named(one))
+    LOADING.iter().chain(DIRECTORIES).any(is_named)
         || LOADING_PREFIXES
             .iter()
             .any(|prefix| bytes.starts_with(prefix.as_bytes()))
