@@ -116,7 +116,7 @@ fn own_key(directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
 }
 
 /// The signed note of the newest checkpoint; nothing where there is none, or an empty file
-/// in its place, as a loss of power can leave it.
+/// or one of zeros in its place, as a loss of power can leave it.
 pub(crate) fn read_note(directory: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, FileFault> {
     let path = path.join(CHECKPOINT);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -132,7 +132,7 @@ pub(crate) fn read_note(directory: &OwnedFd, path: &Path) -> Result<Option<Vec<u
         let read = limited.read_to_end(&mut bytes);
         read.map_err(FileFault::on("read", &path))?;
     }
-    Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    Ok(Some(bytes).filter(|bytes| bytes.iter().any(|byte| *byte != 0)))
 }
 
 /// The newest checkpoint, where this key has signed it.

@@ -39,6 +39,9 @@ pub(crate) fn recover(
         let _alone = journal.hold_recovery_lock()?;
         // Another process may have done all of it while this one waited.
         if journal.is_from_another_boot()? {
+            // What a loss of power has left behind the end tells of no run. Where it cannot
+            // be set aside now, no append can be made either.
+            let _ = journal.settle_end();
             for run in unclosed(state, Filter::default(), (1, 0))? {
                 if let Some(marker) = open_runs.claim(&run)? {
                     interrupted.push(interrupt(journal, state, marker)?);

@@ -1,5 +1,4 @@
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -13,7 +12,7 @@ use crate::hash::{Frontier, hex};
 use crate::head::Head;
 use crate::lines::{Line, LineContent, Lines};
 use crate::note::decimal;
-use crate::{Checkpoint, FileFault, StateDir, TreeHash};
+use crate::{Checkpoint, FileFault, StateDir, TreeHash, disk};
 
 const MAGIC: &str = "atoll-frontier 1";
 const CHECK_DIGITS: usize = 16;
@@ -118,11 +117,9 @@ impl Walk {
     /// written in part is none, and costs the next checkpoint a walk from the first event.
     pub(crate) fn keep(&self, directory: &OwnedFd, name: &str) -> std::io::Result<()> {
         let text = self.kept();
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = std::fs::File::from(rustix::fs::openat(directory, name, flags, mode)?);
-        file.write_all_at(text.as_bytes(), 0)?;
-        file.set_len(text.len() as u64)
+        let file = std::fs::File::from(disk::create(directory, name, OFlags::WRONLY)?);
+        disk::write(&file, text.as_bytes(), 0)?;
+        disk::set_length(&file, text.len() as u64)
     }
 
     fn kept(&self) -> String {
