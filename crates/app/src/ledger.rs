@@ -178,8 +178,12 @@ fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> R
         None => None,
         Some(text) => Some(crate::finding::find_in_ledger(state, text)?),
     };
+    let filter = Filter {
+        run,
+        ..Filter::default()
+    };
     let events =
-        Ledger::events(state, Filter { run, kind: None }).doing("the ledger cannot be read")?;
+        Ledger::events(state, filter).doing("the ledger cannot be read")?;
     for event in events {
         write_event(&event.doing("the ledger is damaged there")?, output);
     }

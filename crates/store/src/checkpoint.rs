@@ -111,7 +111,9 @@ fn own_key(directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
         path: directory.path().join(KEY),
         why,
     })?;
-    directory.replace(KEY, key.kept(&*seed).as_bytes())?;
+    let kept = directory.replace(KEY, key.kept(&*seed).as_bytes());
+    // One that may not be on disk signs nothing, neither now nor later.
+    kept.inspect_err(|_| drop(directory.remove(KEY)))?;
     Ok(key)
 }
 

@@ -307,25 +307,7 @@ pub(crate) fn split_line(line: &[u8]) -> Result<(TreeHash, &[u8]), LineFault> {
     Ok((leaf, event))
 }
 
-/// Whether an event's bytes, in canonical form, name this one before it and this number.
-/// Members after `prev` hold no braces, so that a body cannot be taken for them.
-pub(crate) fn continues(event: &[u8], prev: TreeHash, seq: u64) -> bool {
-    let named = format!(",\"prev\":\"{prev}\"");
-    let named = named.as_bytes();
-    let Some(at) = event.windows(named.len()).rposition(|part| part == named) else {
-        return false;
-    };
-    let rest = event.get(at + named.len()..).unwrap_or_default();
-    let Ok(rest) = std::str::from_utf8(rest) else {
-        return false;
-    };
-    let numbered = format!(",\"seq\":{seq},\"time\":\"");
-    let of_run = rest.starts_with(",\"run\":\"") && rest.contains(&numbered);
-    let ends = rest.find(['{', '}']).map(|end| end + 1);
-    (rest.starts_with(&numbered) || of_run) && ends == Some(rest.len())
-}
-
-fn is_kind(kind: &str) -> bool {
+pub(crate) fn is_kind(kind: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty()
             && word
@@ -354,7 +336,7 @@ pub(crate) fn format_time(time: SystemTime) -> String {
 /// The end of the year 9999, the last that RFC 3339 can write.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-fn is_time(text: &str) -> bool {
+pub(crate) fn is_time(text: &str) -> bool {
     const SHAPE: &[u8] = b"0000-00-00T00:00:00.000000Z";
     text.len() == SHAPE.len()
         && text.bytes().zip(SHAPE).all(|(byte, shape)| match shape {

@@ -3,11 +3,12 @@ use std::path::Path;
 
 use atoll_model::RunId;
 
-use crate::event::{Event, LineFault};
+use crate::event::{Event, LineFault, split_line};
 use crate::lines::{Line, LineContent, Lines};
+use crate::scan::{Scanned, scan};
 use crate::segment::{Segment, list_segments, segment_name};
 use crate::state::LEDGER;
-use crate::{FileFault, LedgerError, StateDir};
+use crate::{FileFault, LedgerError, StateDir, TreeHash};
 
 /// Which events to read; the default is all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,12 @@ pub struct Filter {
     pub run: Option<RunId>,
     /// Only those whose type is this, or begins with this and a dot.
     pub kind: Option<String>,
+    /// Only those of this time or later: RFC 3339, UTC, or the beginning of that.
+    pub since: Option<String>,
+    /// Only those of this time or earlier: the same.
+    pub until: Option<String>,
+    /// Only those in whose texts each of these may be: whoever asks looks where it stands.
+    pub mentions: Vec<String>,
 }
 
 /// Events, oldest first. It does not end for good: asked again after `None`, it
@@ -120,12 +127,12 @@ impl Iterator for Events {
                 Ok(None) => return None,
                 Err(fault) => return Some(Err(fault.into())),
             };
-            if !may_pass(&self.filter, &line) {
+            if !may_pass(&self.filter, &line) || is_passed_by(&self.filter, &line) {
                 continue;
             }
             let (segment, offset) = (line.segment, line.offset);
             match read_line(&line) {
-                Ok(event) if passes(&self.filter, &event) => return Some(Ok(event)),
+                Ok(event) if passes(&self.filter, &Scanned::of(&event)) => return Some(Ok(event)),
                 Ok(_) => {}
                 Err(fault) => {
                     return Some(Err(LedgerError::Damaged {
@@ -160,16 +167,52 @@ fn may_pass(filter: &Filter, line: &Line<'_>) -> bool {
     }
 }
 
-fn passes(filter: &Filter, event: &Event) -> bool {
+/// Whether it is a sound event that is not asked for. Most are: their bodies are not read.
+fn is_passed_by(filter: &Filter, line: &Line<'_>) -> bool {
+    let LineContent::Complete(bytes) = line.content else {
+        return false;
+    };
+    let Ok((leaf, event)) = split_line(bytes) else {
+        return false;
+    };
+    let Some(scanned) = scan(event) else {
+        return false;
+    };
+    let is_asked_for = passes(filter, &scanned) && may_mention(filter, scanned.body);
+    !is_asked_for && TreeHash::of_leaf(event) == leaf
+}
+
+/// Whether each of the texts may be in these bytes. What is written otherwise in JSON than it
+/// is said is not looked for here.
+fn may_mention(filter: &Filter, body: &[u8]) -> bool {
+    let is_plain =
+        |text: &&String| !text.contains(|one: char| matches!(one, '"' | '\\') || one < ' ');
+    let Ok(body) = std::str::from_utf8(body) else {
+        return true;
+    };
+    filter
+        .mentions
+        .iter()
+        .filter(is_plain)
+        .all(|text| body.contains(text.as_str()))
+}
+
+fn passes(filter: &Filter, event: &Scanned<'_>) -> bool {
     let of_run = filter
         .run
         .as_ref()
-        .is_none_or(|run| event.run.as_ref() == Some(run));
+        .is_none_or(|run| event.run == Some(run.as_str()));
     let of_kind = filter.kind.as_ref().is_none_or(|kind| {
         event
             .kind
             .strip_prefix(kind.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     });
-    of_run && of_kind
+    let begin = |length: usize| event.time.get(..length).unwrap_or(event.time);
+    let since = filter.since.as_deref();
+    let until = filter.until.as_deref();
+    of_run
+        && of_kind
+        && since.is_none_or(|since| event.time >= since)
+        && until.is_none_or(|until| begin(until.len()) <= until)
 }

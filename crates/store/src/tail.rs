@@ -226,7 +226,10 @@ fn last_segment(
 
 /// The last event of a segment and where its line ends; `None` when not even
 /// the first line is an event.
-fn last_event(segment: &Segment, path: &Path) -> Result<Option<(Event, u64)>, LedgerError> {
+pub(crate) fn last_event(
+    segment: &Segment,
+    path: &Path,
+) -> Result<Option<(Event, u64)>, LedgerError> {
     let mut window = FIRST_WINDOW_BYTES;
     loop {
         let begin = segment.bytes.saturating_sub(window);

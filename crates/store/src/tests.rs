@@ -9,6 +9,7 @@ pub(crate) mod power;
 mod processes;
 mod proof;
 mod runs;
+mod scan;
 mod trust;
 
 use std::os::unix::fs::FileExt;

@@ -7,11 +7,13 @@ use sha2::{Digest, Sha256};
 use std::io::Read;
 
 use crate::checkpoint::SigningError;
-use crate::event::{continues, split_line};
+use crate::event::split_line;
 use crate::hash::{Frontier, hex};
 use crate::head::Head;
 use crate::lines::{Line, LineContent, Lines};
 use crate::note::decimal;
+use crate::read::read_line;
+use crate::scan::{Scanned, scan};
 use crate::{Checkpoint, FileFault, StateDir, TreeHash, disk};
 
 const MAGIC: &str = "atoll-frontier 1";
@@ -95,14 +97,22 @@ impl Walk {
         Ok(())
     }
 
-    /// Takes up one event. Its hash and place in the chain are looked at; all else is for
-    /// `verify`, which takes longer.
+    /// Takes up one event.
     fn one(&mut self, line: &Line<'_>) -> Option<()> {
         let LineContent::Complete(bytes) = line.content else {
             return None;
         };
         let (leaf, event) = split_line(bytes).ok()?;
-        if TreeHash::of_leaf(event) != leaf || !continues(event, self.leaf, self.size) {
+        let full;
+        let scanned = match scan(event) {
+            Some(scanned) => scanned,
+            None => {
+                full = read_line(line).ok()?;
+                Scanned::of(&full)
+            }
+        };
+        let continues = scanned.prev == self.leaf && scanned.seq == self.size;
+        if !continues || TreeHash::of_leaf(event) != leaf {
             return None;
         }
         self.frontier.push(leaf);

@@ -106,7 +106,7 @@ const SEGMENTS: [u64; 3] = [1_000, 6_000, 1 << 20];
 /// it goes on, without damage, and all that was acknowledged is there.
 fn comes_back(state: &Path, segment_bytes_max: u64, disk: &Disk, what: &str) {
     let state = StateDir::open(state).unwrap();
-    let boot = BootId::of_test('z');
+    let boot = BootId::of_test('c');
     let journal = Journal::open_as(&state, SystemTime::now, boot, segment_bytes_max).unwrap();
     let ledger = Ledger::open_journal(&state, journal).unwrap();
     note(&ledger, 1);
@@ -140,8 +140,13 @@ fn cut_everywhere(
     what: &str,
 ) -> u64 {
     let (mut disk, mut dice, mut cuts) = (Disk::default(), Dice(seed), 0);
+    let mut has_begun = false;
     for (number, step) in steps.iter().enumerate() {
         disk.step(step, &mut dice);
+        has_begun |= matches!(step, Step::Begun);
+        if !has_begun {
+            continue;
+        }
         for time in 0..times {
             let mut dice = Dice(seed ^ (number as u64) << 20 ^ time << 50);
             let place = temporary();
@@ -293,11 +298,8 @@ fn a_process_whose_wait_for_the_disk_failed_appends_nothing_more() {
             Step::Node { .. } | Step::Link { .. } | Step::Acknowledged { .. }
         )
     };
-    // What was there before counts as no operation.
-    let begun = steps
-        .iter()
-        .rposition(|step| matches!(step, Step::SyncNames { .. }))
-        .unwrap();
+    let is_begin = |step: &Step| matches!(step, Step::Begun);
+    let begun = steps.iter().position(is_begin).unwrap();
     let at = steps[begun + 1..]
         .iter()
         .filter(fallible)

@@ -377,6 +377,72 @@ fn after_a_boot_lost_markers_are_made_up_for() {
     place.verified();
 }
 
+/// Only what came since all runs were closed is read after a start of the kernel.
+#[test]
+fn after_a_boot_what_was_settled_is_not_read_again() {
+    let place = Place::new();
+    let ledger = place.ledger_after_boot('a');
+    let lose_marker = |number: u32| {
+        std::fs::remove_file(
+            place
+                .state
+                .path()
+                .join("open")
+                .join(run_id(number).as_str()),
+        )
+        .unwrap();
+    };
+    let early = ledger.open_call(&call(1), &allow(), json!({})).unwrap();
+    note(&ledger, 1);
+    // One is alive, so that nothing after its beginning is settled.
+    ledger.checkpoint(&place.state).unwrap();
+    drop(early);
+    lose_marker(1);
+    let after = place.ledger_after_boot('b');
+    assert_eq!(after.interrupted().len(), 1);
+    let before = std::fs::read(place.file("settled")).unwrap();
+    note(&after, 2);
+    after.checkpoint(&place.state).unwrap();
+    assert_ne!(std::fs::read(place.file("settled")).unwrap(), before);
+    // What is before is passed over, be it unreadable; what comes after is found.
+    flip_bit(&place.file("000001.seg"), 100, 0);
+    drop(after.open_call(&call(2), &allow(), json!({})).unwrap());
+    lose_marker(2);
+    let runs = |ledger: &Ledger| {
+        ledger
+            .interrupted()
+            .iter()
+            .map(|one| one.run.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(runs(&place.ledger_after_boot('c')), [run_id(2)]);
+    flip_bit(&place.file("000001.seg"), 100, 0);
+    // Whatever cannot be relied on is none.
+    let kept = std::fs::read_to_string(place.file("settled")).unwrap();
+    for (number, (boot, content)) in [
+        ('d', String::new()),
+        ('e', kept.replacen("1", "2", 1)),
+        ('f', before.iter().map(|byte| char::from(*byte)).collect()),
+        ('0', "atoll-settled 1 1 0\n".to_owned()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let run = 10 + u32::try_from(number).unwrap();
+        drop(
+            place
+                .ledger_after_boot(boot)
+                .open_call(&call(run), &allow(), json!({}))
+                .unwrap(),
+        );
+        lose_marker(run);
+        std::fs::write(place.file("settled"), content).unwrap();
+        let next = char::from(u8::try_from(number).unwrap() + b'1');
+        assert_eq!(runs(&place.ledger_after_boot(next)), [run_id(run)]);
+    }
+    place.verified();
+}
+
 #[test]
 fn a_run_that_lives_is_not_interrupted_by_a_boot() {
     let place = Place::new();
@@ -508,8 +574,8 @@ fn events_are_read_by_run_kind_and_from_the_end() {
         (0..30).step_by(3).collect::<Vec<_>>()
     );
     let filter = Filter {
-        run: None,
         kind: Some("flow".to_owned()),
+        ..Filter::default()
     };
     assert_eq!(
         numbers(Ledger::events(&place.state, filter).unwrap()),

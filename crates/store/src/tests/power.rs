@@ -82,6 +82,8 @@ pub(super) enum Step {
     SyncFailed {
         file: Id,
     },
+    /// All before was there at the beginning.
+    Begun,
     /// So many events are acknowledged, the last of this hash.
     Acknowledged {
         size: u64,
@@ -93,8 +95,16 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Failure {
     Error(Errno),
-    /// Half of it is written before there is no more room.
+    /// Half of it is written before there is no more room. What needs none is not written at
+    /// all.
     Short,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Content,
+    Name,
+    Sync,
 }
 
 #[derive(Default)]
@@ -108,11 +118,19 @@ struct Watch {
 }
 
 impl Watch {
-    fn fails(&mut self) -> Option<Failure> {
+    /// What goes wrong with the next operation. Where it goes on for a while, a disk that
+    /// cannot write takes names into memory all the same, and one that is full writes what
+    /// has its room already.
+    fn fails(&mut self, operation: Operation) -> Option<Failure> {
         let at = self.operations;
         self.operations += 1;
         let (range, failure) = self.failing.clone()?;
-        range.contains(&at).then_some(failure)
+        let passes = match (operation, failure) {
+            (Operation::Name, Failure::Error(Errno::IO)) => range.len() > 1,
+            (Operation::Sync, Failure::Error(Errno::NOSPC) | Failure::Short) => range.len() > 1,
+            (Operation::Content | Operation::Name | Operation::Sync, _) => false,
+        };
+        (range.contains(&at) && !passes).then_some(failure)
     }
 
     fn id(&self, of: impl AsFd) -> Id {
@@ -169,6 +187,7 @@ pub(super) fn watch(state: &Path, failing: Option<(Range<usize>, Failure)>) {
     };
     let root = watch.add(std::fs::metadata(state).unwrap().ino(), true, "");
     watch.take_up(state, root);
+    watch.steps.push(Step::Begun);
     WATCHED.with(|watched| *watched.borrow_mut() = Some(watch));
 }
 
@@ -186,8 +205,8 @@ fn with<T: Default>(act: impl FnOnce(&mut Watch) -> T) -> T {
     WATCHED.with(|watched| watched.borrow_mut().as_mut().map(act).unwrap_or_default())
 }
 
-fn refused(watch: &mut Watch) -> Result<(), Errno> {
-    match watch.fails() {
+fn refused(watch: &mut Watch, operation: Operation) -> Result<(), Errno> {
+    match watch.fails(operation) {
         None => Ok(()),
         Some(Failure::Error(errno)) => Err(errno),
         Some(Failure::Short) => Err(Errno::NOSPC),
@@ -212,11 +231,15 @@ impl Done {
 
 pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     let done = with(|watch| {
-        let (id, failure) = (watch.id(file), watch.fails());
+        let (id, failure) = (watch.id(file), watch.fails(Operation::Content));
+        let needs_room = file.metadata().unwrap().len() < offset + bytes.len() as u64;
         let (written, done) = match failure {
             None => (bytes, Done::Not),
             Some(Failure::Error(errno)) => return Done::Refused(errno),
-            Some(Failure::Short) => (&bytes[..bytes.len() / 2], Done::Refused(Errno::NOSPC)),
+            Some(Failure::Short) if needs_room => {
+                (&bytes[..bytes.len() / 2], Done::Refused(Errno::NOSPC))
+            }
+            Some(Failure::Short) => return Done::Refused(Errno::NOSPC),
         };
         if matches!(done, Done::Refused(_)) {
             file.write_all_at(written, offset).unwrap();
@@ -235,7 +258,7 @@ pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
 pub(crate) fn set_length(file: &File, length: u64) -> io::Result<()> {
     let done = with(|watch| {
         let id = watch.id(file);
-        if let Err(errno) = refused(watch) {
+        if let Err(errno) = refused(watch, Operation::Content) {
             return Done::Refused(errno);
         }
         watch.steps.push(Step::SetLength { file: id, length });
@@ -247,7 +270,7 @@ pub(crate) fn set_length(file: &File, length: u64) -> io::Result<()> {
 pub(crate) fn sync(file: &File) -> io::Result<()> {
     let done = with(|watch| {
         let file = watch.id(file);
-        match refused(watch) {
+        match refused(watch, Operation::Sync) {
             Ok(()) => {
                 watch.steps.push(Step::Sync { file });
                 Done::Not
@@ -264,7 +287,7 @@ pub(crate) fn sync(file: &File) -> io::Result<()> {
 pub(crate) fn sync_names(directory: BorrowedFd<'_>) -> Result<(), Errno> {
     let done = with(|watch| {
         let directory = watch.id(directory);
-        if let Err(errno) = refused(watch) {
+        if let Err(errno) = refused(watch, Operation::Sync) {
             return Done::Refused(errno);
         }
         watch.steps.push(Step::SyncNames { directory });
@@ -275,7 +298,8 @@ pub(crate) fn sync_names(directory: BorrowedFd<'_>) -> Result<(), Errno> {
 
 /// Whether it will be a new file.
 pub(crate) fn create(directory: BorrowedFd<'_>, name: &str) -> Result<bool, Errno> {
-    with(|watch| refused(watch).map_or_else(Done::Refused, |()| Done::Not)).result()?;
+    with(|watch| refused(watch, Operation::Name).map_or_else(Done::Refused, |()| Done::Not))
+        .result()?;
     let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
     Ok(rustix::fs::statat(directory, name, flags).is_err())
 }
@@ -313,7 +337,7 @@ fn add_link(
 pub(crate) fn rename(directory: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), Errno> {
     let done = with(|watch| {
         let directory = watch.id(directory);
-        if let Err(errno) = refused(watch) {
+        if let Err(errno) = refused(watch, Operation::Name) {
             return Done::Refused(errno);
         }
         let (from, to) = (from.to_owned(), to.to_owned());
@@ -501,6 +525,7 @@ impl Disk {
             }
             Step::Sync { file: id } | Step::SyncNames { directory: id } => self.nodes[id].settle(),
             Step::SyncFailed { file } => self.nodes[file].lose(dice),
+            Step::Begun => {}
             Step::Acknowledged { size, leaf } => self.acknowledged = Some((size, leaf)),
         }
     }
