@@ -77,7 +77,7 @@ pub(crate) fn open_key(state: &StateDir) -> Result<VerifierKey, SigningError> {
     }
     let directory = key_directory(state)?;
     let _lock = directory.lock()?;
-    Ok(own_key(&directory)?.verifier().clone())
+    Ok(own_key(state, &directory)?.verifier().clone())
 }
 
 fn key_directory(state: &StateDir) -> Result<PrivateDirectory, SigningError> {
@@ -98,7 +98,7 @@ fn found_key(directory: &PrivateDirectory) -> Result<Option<SigningKey>, Signing
 }
 
 /// The key, made where there is none. The caller holds the directory's lock.
-fn own_key(directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
+fn own_key(state: &StateDir, directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
     if let Some(found) = found_key(directory)? {
         return Ok(found);
     }
@@ -111,6 +111,8 @@ fn own_key(directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
         path: directory.path().join(KEY),
         why,
     })?;
+    // Whoever made the directory may have ended before its name was on disk.
+    state.sync_names()?;
     let kept = directory.replace(KEY, key.kept(&*seed).as_bytes());
     // One that may not be on disk signs nothing, neither now nor later.
     kept.inspect_err(|_| drop(directory.remove(KEY)))?;
@@ -162,7 +164,7 @@ pub(crate) fn open_note(bytes: &[u8], key: &VerifierKey) -> Result<Checkpoint, N
 pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, SigningError> {
     let keys = key_directory(state)?;
     let _lock = keys.lock()?;
-    let key = own_key(&keys)?;
+    let key = own_key(state, &keys)?;
     let (directory, path) = (journal.directory(), journal.path());
     let unfit = |what: String| SigningError::Unfit(what);
     let last = match read_note(directory, path)? {

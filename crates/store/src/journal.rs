@@ -59,6 +59,10 @@ impl Journal {
     ) -> Result<Self, LedgerError> {
         let path = state.path().join(LEDGER);
         let directory = state.subdirectory(LEDGER, true)?;
+        if Head::read(&directory, &path)? == FoundHead::Missing {
+            // Whoever made the directory may have ended before its name was on disk.
+            state.sync_names()?;
+        }
         let lock = open_lock(&directory, &path, APPEND_LOCK)?;
         Ok(Self {
             path,
@@ -129,14 +133,15 @@ impl Journal {
     /// The end of the ledger, after setting aside and recording whatever is wrong
     /// with it. The append lock is held.
     fn sound_tail(&self, known: Option<Tail>) -> Result<Tail, LedgerError> {
+        // As this process left it: it was held against the head then, and is again when the
+        // head moves on.
+        if let Some(tail) = known
+            && self.is_current(&tail)?
+        {
+            return Ok(tail);
+        }
         let mut head = Head::read(&self.directory, &self.path)?;
-        let found = match known {
-            Some(tail) if self.is_current(&tail)? => FoundTail {
-                tail,
-                remains: None,
-            },
-            _ => self.find_end(&head)?,
-        };
+        let found = self.find_end(&head)?;
         // A run is kept only after its opening was appended: without any segment there
         // are runs only where somebody removed the ledger.
         let orphans = match &found.tail.segment {
@@ -306,11 +311,17 @@ impl Journal {
     /// Notes in the head that everything up to this tail is on disk, unless
     /// another process has noted more.
     pub(crate) fn advance_head(&self, tail: &Tail) -> Result<(), LedgerError> {
-        let _threads = self.own_tail();
+        let mut known = self.own_tail();
         let _held = self.hold_append_lock()?;
         match Head::read(&self.directory, &self.path)? {
             FoundHead::Sound(head) if head.size >= tail.size => Ok(()),
-            head => self.write_head(tail, &head, false),
+            head @ FoundHead::Sound(_) => self.write_head(tail, &head, false),
+            // Somebody took it away: that is recorded, and not covered by a new one.
+            FoundHead::Missing | FoundHead::Garbled => {
+                *known = None;
+                *known = Some(self.sound_tail(None)?);
+                Ok(())
+            }
         }
     }
 

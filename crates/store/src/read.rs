@@ -3,12 +3,11 @@ use std::path::Path;
 
 use atoll_model::RunId;
 
-use crate::event::{Event, LineFault, split_line};
+use crate::event::{Event, LineFault};
 use crate::lines::{Line, LineContent, Lines};
-use crate::scan::{Scanned, scan};
 use crate::segment::{Segment, list_segments, segment_name};
 use crate::state::LEDGER;
-use crate::{FileFault, LedgerError, StateDir, TreeHash};
+use crate::{FileFault, LedgerError, StateDir};
 
 /// Which events to read; the default is all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,12 +126,12 @@ impl Iterator for Events {
                 Ok(None) => return None,
                 Err(fault) => return Some(Err(fault.into())),
             };
-            if !may_pass(&self.filter, &line) || is_passed_by(&self.filter, &line) {
+            if !may_pass(&self.filter, &line) {
                 continue;
             }
             let (segment, offset) = (line.segment, line.offset);
             match read_line(&line) {
-                Ok(event) if passes(&self.filter, &Scanned::of(&event)) => return Some(Ok(event)),
+                Ok(event) if passes(&self.filter, &event) => return Some(Ok(event)),
                 Ok(_) => {}
                 Err(fault) => {
                     return Some(Err(LedgerError::Damaged {
@@ -156,63 +155,60 @@ pub(crate) fn read_line(line: &Line<'_>) -> Result<Event, LineFault> {
     }
 }
 
-/// A quick look before a line is parsed: a search for one run passes most lines by.
+/// A quick look before a line is parsed: a search passes most lines by, and tells nothing of
+/// those. That they are sound is for `verify` to say.
 fn may_pass(filter: &Filter, line: &Line<'_>) -> bool {
-    match (&filter.run, &line.content) {
-        (Some(run), LineContent::Complete(bytes)) => match std::str::from_utf8(bytes) {
-            Ok(text) => text.contains(run.as_str()),
-            Err(_) => true,
-        },
-        (Some(_), LineContent::Unfinished(_) | LineContent::TooLong(_)) | (None, _) => true,
-    }
-}
-
-/// Whether it is a sound event that is not asked for. Most are: their bodies are not read.
-fn is_passed_by(filter: &Filter, line: &Line<'_>) -> bool {
     let LineContent::Complete(bytes) = line.content else {
-        return false;
-    };
-    let Ok((leaf, event)) = split_line(bytes) else {
-        return false;
-    };
-    let Some(scanned) = scan(event) else {
-        return false;
-    };
-    let is_asked_for = passes(filter, &scanned) && may_mention(filter, scanned.body);
-    !is_asked_for && TreeHash::of_leaf(event) == leaf
-}
-
-/// Whether each of the texts may be in these bytes. What is written otherwise in JSON than it
-/// is said is not looked for here.
-fn may_mention(filter: &Filter, body: &[u8]) -> bool {
-    let is_plain =
-        |text: &&String| !text.contains(|one: char| matches!(one, '"' | '\\') || one < ' ');
-    let Ok(body) = std::str::from_utf8(body) else {
         return true;
     };
-    filter
-        .mentions
-        .iter()
-        .filter(is_plain)
-        .all(|text| body.contains(text.as_str()))
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return true;
+    };
+    let has_run = filter
+        .run
+        .as_ref()
+        .is_none_or(|run| text.contains(run.as_str()));
+    // What is written otherwise in JSON than it is said is looked for by whoever asks.
+    let is_plain = |text: &&String| !text.contains(|one: char| matches!(one, '"' | '\\' | ..' '));
+    let mut mentions = filter.mentions.iter().filter(is_plain);
+    has_run && may_be_of(filter, text) && mentions.all(|mention| text.contains(mention.as_str()))
 }
 
-fn passes(filter: &Filter, event: &Scanned<'_>) -> bool {
+/// Whether the members after the body, which no body can follow, are of the type and the time
+/// that are asked for.
+fn may_be_of(filter: &Filter, text: &str) -> bool {
+    let after = |member: &str| {
+        text.rfind(member)
+            .and_then(|at| text.get(at + member.len()..))
+    };
+    let of_kind = match &filter.kind {
+        None => true,
+        Some(kind) => after(",\"type\":\"").is_none_or(|found| found.starts_with(kind.as_str())),
+    };
+    if !of_kind || (filter.since.is_none() && filter.until.is_none()) {
+        return of_kind;
+    }
+    let time = after(",\"time\":\"").and_then(|found| found.split('"').next());
+    time.is_none_or(|time| is_within(filter, time))
+}
+
+fn is_within(filter: &Filter, time: &str) -> bool {
+    let begin = |length: usize| time.get(..length).unwrap_or(time);
+    let since = filter.since.as_deref();
+    let until = filter.until.as_deref();
+    since.is_none_or(|since| time >= since) && until.is_none_or(|until| begin(until.len()) <= until)
+}
+
+fn passes(filter: &Filter, event: &Event) -> bool {
     let of_run = filter
         .run
         .as_ref()
-        .is_none_or(|run| event.run == Some(run.as_str()));
+        .is_none_or(|run| event.run.as_ref() == Some(run));
     let of_kind = filter.kind.as_ref().is_none_or(|kind| {
         event
             .kind
             .strip_prefix(kind.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     });
-    let begin = |length: usize| event.time.get(..length).unwrap_or(event.time);
-    let since = filter.since.as_deref();
-    let until = filter.until.as_deref();
-    of_run
-        && of_kind
-        && since.is_none_or(|since| event.time >= since)
-        && until.is_none_or(|until| begin(until.len()) <= until)
+    of_run && of_kind && is_within(filter, &event.time)
 }

@@ -1,5 +1,5 @@
-//! A quick reading of an event: whether its bytes are the canonical form of one, and what its
-//! members say, without making a value of its body.
+//! A quick reading of an event: whether its bytes are the canonical form of one, and which place in the chain it has,
+//! without making a value of its body.
 //!
 //! What it passes is what [`crate::Event`] would read, which a test holds it against; what it
 //! does not pass may be an event all the same, and is read in full.
@@ -17,12 +17,8 @@ const DIGITS_MAX: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanned<'a> {
     pub(crate) prev: TreeHash,
-    pub(crate) run: Option<&'a str>,
     pub(crate) seq: u64,
     pub(crate) kind: &'a str,
-    pub(crate) time: &'a str,
-    /// The body's bytes, an object.
-    pub(crate) body: &'a [u8],
 }
 
 /// Reads an event's bytes; nothing where they are not one, or not plainly.
@@ -31,50 +27,34 @@ pub(crate) fn scan(event: &[u8]) -> Option<Scanned<'_>> {
     std::str::from_utf8(event).ok()?;
     let mut rest = Rest(event);
     rest.pass(b"{\"body\":")?;
-    let before = rest.0;
     rest.object(NESTING_MAX)?;
-    let body = before.get(..before.len() - rest.0.len())?;
     rest.pass(b",\"prev\":")?;
     let prev = TreeHash::parse(rest.text()?).ok()?;
     rest.pass(b",")?;
-    let run = match rest.pass(b"\"run\":") {
-        None => None,
-        Some(()) => {
-            let run = rest.text()?;
-            RunId::parse(run).ok()?;
-            rest.pass(b",")?;
-            Some(run)
-        }
-    };
+    if rest.pass(b"\"run\":").is_some() {
+        RunId::parse(rest.text()?).ok()?;
+        rest.pass(b",")?;
+    }
     rest.pass(b"\"seq\":")?;
     let seq = rest.digits()?;
     rest.pass(b",\"time\":")?;
-    let time = rest.text().filter(|time| is_time(time))?;
+    rest.text().filter(|time| is_time(time))?;
     rest.pass(b",\"type\":")?;
     let kind = rest.text().filter(|kind| is_kind(kind))?;
     rest.pass(b",\"v\":")?;
     let version = rest.digits()?;
     rest.pass(b"}")?;
-    (version == EVENT_VERSION && rest.0.is_empty()).then_some(Scanned {
-        prev,
-        run,
-        seq,
-        kind,
-        time,
-        body,
-    })
+    let is_one = version == EVENT_VERSION && rest.0.is_empty();
+    is_one.then_some(Scanned { prev, seq, kind })
 }
 
 impl<'a> Scanned<'a> {
-    /// The same of one that was read in full. Of its body nothing is known here.
+    /// The same of one that was read in full.
     pub(crate) fn of(event: &'a Event) -> Self {
         Self {
             prev: event.prev,
-            run: event.run.as_ref().map(RunId::as_str),
             seq: event.position.seq,
             kind: &event.kind,
-            time: &event.time,
-            body: b"",
         }
     }
 }

@@ -152,8 +152,9 @@ impl StateDir {
 
     /// Waits until the names directly below are on disk: what is in a directory is lost with
     /// its name.
-    fn sync_names(&self) -> Result<(), Errno> {
+    pub(crate) fn sync_names(&self) -> Result<(), FileFault> {
         disk::sync_names(&self.directory)
+            .map_err(FileFault::on("wait for the disk to hold", &self.path))
     }
 
     /// Opens one of the directories directly below; `create` makes it when missing.
@@ -167,7 +168,10 @@ impl StateDir {
             Err(Errno::NOENT) if create => {
                 match disk::make_directory(&self.directory, name) {
                     // Another process was faster; its directory is as good.
-                    Ok(()) | Err(Errno::EXIST) => self.sync_names().and_then(|()| open()),
+                    Ok(()) | Err(Errno::EXIST) => {
+                        self.sync_names()?;
+                        open()
+                    }
                     Err(errno) => Err(errno),
                 }
             }

@@ -18,16 +18,7 @@ fn agrees(event: &[u8]) -> bool {
         let full = full.unwrap_or_else(|why| panic!("{why}: {}", shown()));
         assert_eq!(quick.seq, full.position.seq, "{}", shown());
         assert_eq!(quick.prev, full.prev, "{}", shown());
-        assert_eq!(quick.time, full.time, "{}", shown());
         assert_eq!(quick.kind, full.kind, "{}", shown());
-        assert_eq!(
-            quick.run,
-            full.run.as_ref().map(RunId::as_str),
-            "{}",
-            shown()
-        );
-        let body: Value = serde_json::from_slice(quick.body).unwrap();
-        assert_eq!(body, full.body, "{}", shown());
     }
     quick.is_some()
 }
