@@ -44,6 +44,7 @@ mod scan;
 mod scratch;
 mod segment;
 mod settled;
+mod shorten;
 mod state;
 mod tail;
 mod tiles;
