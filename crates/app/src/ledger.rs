@@ -1,5 +1,6 @@
 //! `atoll ledger`: the record of everything that ran, verified, read, signed and proven.
 
+mod ocsf;
 mod proofs;
 mod query;
 mod witness;
@@ -14,8 +15,8 @@ use atoll_store::{
 
 use crate::advice;
 use crate::arguments::{
-    ExportLedgerArguments, LedgerAction, LedgerArguments, ProveAction, ShowLedgerArguments,
-    TailLedgerArguments, VerifyLedgerArguments,
+    ExportFormat, ExportLedgerArguments, LedgerAction, LedgerArguments, ProveAction,
+    ShowLedgerArguments, TailLedgerArguments, VerifyLedgerArguments,
 };
 use crate::configuration::Places;
 use crate::escape::printable;
@@ -178,8 +179,11 @@ fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> R
         None => None,
         Some(text) => Some(crate::finding::find_in_ledger(state, text)?),
     };
-    let events =
-        Ledger::events(state, Filter { run, kind: None }).doing("the ledger cannot be read")?;
+    let filter = Filter {
+        run,
+        ..Filter::default()
+    };
+    let events = Ledger::events(state, filter).doing("the ledger cannot be read")?;
     for event in events {
         write_event(&event.doing("the ledger is damaged there")?, output);
     }
@@ -208,13 +212,37 @@ fn export(
     arguments: &ExportLedgerArguments,
     output: &Output,
 ) -> Result<u8, Failure> {
-    let named = printable(arguments.tiles.as_os_str().as_encoded_bytes());
-    if arguments.tiles.exists() && !arguments.tiles.is_dir() {
+    match (&arguments.tiles, arguments.format) {
+        (Some(directory), _) => tiles(state, directory, output),
+        (None, format) => lines(state, format.unwrap_or(ExportFormat::Jsonl), output),
+    }
+}
+
+/// Every event on a line.
+fn lines(state: &StateDir, format: ExportFormat, output: &Output) -> Result<u8, Failure> {
+    let names = rustix::system::uname();
+    let host = names.nodename().to_string_lossy();
+    for event in Ledger::events(state, Filter::default()).doing("the ledger cannot be read")? {
+        let event = event.doing("the ledger is damaged there")?;
+        match format {
+            ExportFormat::Jsonl => write_event(&event, output),
+            ExportFormat::Ocsf => {
+                let line = ocsf::ocsf(&event, &host).to_string();
+                output.result(&format!("{}\n", printable(line.as_bytes())));
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn tiles(state: &StateDir, directory: &Path, output: &Output) -> Result<u8, Failure> {
+    let named = printable(directory.as_os_str().as_encoded_bytes());
+    if directory.exists() && !directory.is_dir() {
         return Err(Failure::new(format!("{named} is no directory"))
             .because("an export is one, of many files")
             .advise("atoll ledger export --tiles DIR"));
     }
-    let exported = export_tiles(state, &arguments.tiles)
+    let exported = export_tiles(state, directory)
         .map_err(|error| proofs::unproven("the ledger cannot be exported", &error))?;
     output.say(&format!(
         "{}, {} of hashes, {} of events: {}\n",

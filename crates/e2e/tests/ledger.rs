@@ -422,3 +422,232 @@ fn what_is_asked_for_is_found_in_the_ledger() {
         .expect_status(125)
         .is_clear_error(["--since yesterday", "2026-11-21"]);
 }
+
+/// A ledger with an event of every type that has words of its own there.
+fn ledger_of_every_type(world: &World) {
+    use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict};
+    use atoll_store::{Durability, EventBody, Ledger, StateDir};
+    let state = StateDir::open(&world.state().join("atoll")).unwrap();
+    let ledger = Ledger::open(&state, std::time::SystemTime::now).unwrap();
+    let call = |number: u32| Call {
+        run: RunId::new(1_795_253_412, number),
+        principal: Principal {
+            uid: 1000,
+            gid: 1000,
+            name: "person".to_owned(),
+        },
+        command: vec!["/bin/echo".into(), "a b".into()],
+        options: Vec::new(),
+        workspace: "/srv/project".into(),
+        directory: "/srv/project".into(),
+        terminal: false,
+    };
+    let allow = || Verdict::Allow(());
+    let open = |number: u32| {
+        let entry = ledger.open_call(&call(number), &allow(), serde_json::json!({}));
+        entry.unwrap().arm(allow()).unwrap()
+    };
+    let told = EventBody::default;
+    let flows = vec![
+        (
+            "flow.opened",
+            told()
+                .text("address", "203.0.113.7")
+                .number("flow", 1)
+                .text("host", "example.com")
+                .text("kind", "request")
+                .text("method", "GET")
+                .text("path", "/a?b")
+                .number("port", 443)
+                .text("rule", "r")
+                .text("scheme", "https"),
+        ),
+        (
+            "flow.opened",
+            told()
+                .number("flow", 2)
+                .text("host", "example.com")
+                .text("kind", "request")
+                .text("method", "BREW")
+                .number("port", 80)
+                .text("scheme", "http")
+                .text("via", "proxy.example"),
+        ),
+        (
+            "flow.opened",
+            told()
+                .text("address", "2001:db8::1")
+                .number("flow", 3)
+                .text("host", "example.org")
+                .text("kind", "tunnel")
+                .number("port", 22),
+        ),
+        (
+            "flow.opened",
+            told()
+                .number("flow", 4)
+                .text("host", "127.0.0.1")
+                .text("kind", "published")
+                .number("port", 8080),
+        ),
+        (
+            "flow.opened",
+            told()
+                .number("flow", 5)
+                .text("host", "a.example.com")
+                .text("kind", "name"),
+        ),
+        (
+            "flow.closed",
+            told()
+                .number("down_bytes", 5)
+                .number("duration_us", 7_000)
+                .number("flow", 1)
+                .number("up_bytes", 3),
+        ),
+        (
+            "flow.closed",
+            told()
+                .number("down_bytes", 0)
+                .number("duration_us", 7)
+                .text("failure", "nobody answers")
+                .number("flow", 2)
+                .number("up_bytes", 0),
+        ),
+        (
+            "flow.refused",
+            told()
+                .number("count", 1)
+                .text("host", "evil.example")
+                .text("kind", "tunnel")
+                .number("port", 443)
+                .text("why", "no rule allows it"),
+        ),
+        (
+            "flow.refused",
+            told()
+                .number("count", 1)
+                .text("host", "evil.example")
+                .text("kind", "name")
+                .text("rule", "*.example")
+                .text("why", "denied"),
+        ),
+    ];
+    let run = call(1).run;
+    let first = open(1);
+    ledger
+        .record_flows(&run, flows, Durability::Buffered)
+        .unwrap();
+    let attempt = atoll_model::Attempt::told(b"mount", 3, 1).unwrap();
+    ledger.record_attempt(&run, &attempt).unwrap();
+    let outcome = Outcome {
+        ending: Ending::Exited { status: 3 },
+        usage: Usage::default(),
+        enforcement: Vec::new(),
+        attempts: Vec::new(),
+    };
+    ledger
+        .close(first, &outcome, serde_json::json!({}))
+        .unwrap();
+    ledger
+        .close_failed(open(2), "make the sandbox", "why")
+        .unwrap();
+    let denied: Verdict<()> = Verdict::Deny(Vec::new());
+    let entry = ledger.open_call(&call(3), &denied, serde_json::json!({}));
+    assert!(entry.unwrap().arm(denied).is_err());
+    drop(
+        ledger
+            .open_call(&call(4), &allow(), serde_json::json!({}))
+            .unwrap(),
+    );
+    assert_eq!(
+        Ledger::open(&state, std::time::SystemTime::now)
+            .unwrap()
+            .interrupted()
+            .len(),
+        1
+    );
+    for (kind, body) in [
+        ("secret.set", serde_json::json!({ "name": "token" })),
+        ("secret.removed", serde_json::json!({ "name": "token" })),
+        (
+            "trust.given",
+            serde_json::json!({ "path": "/srv/project/atoll.toml", "sha256": "0" }),
+        ),
+        (
+            "trust.revoked",
+            serde_json::json!({ "path": { "hex": "ff" } }),
+        ),
+        ("run.discarded", serde_json::json!({ "state": "finished" })),
+        ("weather.changed", serde_json::json!({ "to": ["rain"] })),
+    ] {
+        ledger
+            .record(None, kind, body, Durability::Durable)
+            .unwrap();
+    }
+}
+
+#[test]
+fn events_are_exported_in_the_words_of_ocsf() {
+    let world = World::new("events_are_exported_in_the_words_of_ocsf");
+    ledger_of_every_type(&world);
+    let lines = fine(&world, &["ledger", "export", "--format", "jsonl"]).out();
+    assert_eq!(lines, fine(&world, &["ledger", "show"]).out());
+    let exported = fine(&world, &["ledger", "export", "--format", "ocsf"]).out();
+    assert_eq!(exported.lines().count(), lines.lines().count());
+    let events: Vec<Value> = exported
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let classes = |kind: &str| -> Vec<u64> {
+        let of_kind = events
+            .iter()
+            .filter(|event| event["metadata"]["event_code"] == kind);
+        of_kind
+            .map(|event| event["type_uid"].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(
+        classes("flow.opened"),
+        [400_203, 400_299, 400_101, 400_101, 400_301]
+    );
+    assert_eq!(classes("flow.closed"), [400_102, 400_104]);
+    assert_eq!(classes("flow.refused"), [400_105, 400_105]);
+    assert_eq!(classes("attempt.seen"), [200_401]);
+    assert_eq!(classes("run.denied"), [100_701]);
+    assert_eq!(classes("run.interrupted"), [100_702]);
+    assert_eq!(classes("weather.changed"), [99]);
+    let original: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(events[0]["unmapped"], original["body"]);
+    let wheels = e2e::cache().map(|cache| cache.join("pip/wheels"));
+    let wheel = wheels.iter().flat_map(fs::read_dir).flatten().flatten();
+    let wheel = wheel
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().contains("ocsf_json_schema-"));
+    let (Some(wheel), true) = (wheel, program_exists("python3")) else {
+        return world.skip(
+            "python3 or the wheel of ocsf-json-schema is missing",
+            Avoidable::Yes,
+        );
+    };
+    let check = |events: String| {
+        let command = world
+            .host("python3")
+            .args(["-c", include_str!("ledger/ocsf.py")]);
+        command.args([text(&wheel), "1.6.0"]).stdin(events).run()
+    };
+    let said = check(exported.clone()).success();
+    assert_eq!(said.out(), format!("{} events\n", events.len()));
+    // It can be wrong: a member missing, unknown, or with a word that there is not.
+    for (from, to) in [
+        ("\"severity_id\":1,", ""),
+        ("\"device\":", "\"devices\":"),
+        ("\"direction_id\":2", "\"direction_id\":7"),
+        ("\"port\":443", "\"port\":\"443\""),
+    ] {
+        assert!(exported.contains(from), "{from}");
+        assert_ne!(check(exported.replacen(from, to, 1)).code(), 0, "{from}");
+    }
+    let refused = world.atoll(["ledger", "export"]).run();
+    assert_ne!(refused.code(), 0, "{refused}");
+}

@@ -77,7 +77,7 @@ pub(crate) fn open_key(state: &StateDir) -> Result<VerifierKey, SigningError> {
     }
     let directory = key_directory(state)?;
     let _lock = directory.lock()?;
-    Ok(own_key(&directory)?.verifier().clone())
+    Ok(own_key(state, &directory)?.verifier().clone())
 }
 
 fn key_directory(state: &StateDir) -> Result<PrivateDirectory, SigningError> {
@@ -98,7 +98,7 @@ fn found_key(directory: &PrivateDirectory) -> Result<Option<SigningKey>, Signing
 }
 
 /// The key, made where there is none. The caller holds the directory's lock.
-fn own_key(directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
+fn own_key(state: &StateDir, directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
     if let Some(found) = found_key(directory)? {
         return Ok(found);
     }
@@ -111,12 +111,16 @@ fn own_key(directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
         path: directory.path().join(KEY),
         why,
     })?;
-    directory.replace(KEY, key.kept(&*seed).as_bytes())?;
+    // Whoever made the directory may have ended before its name was on disk.
+    state.sync_names()?;
+    let kept = directory.replace(KEY, key.kept(&*seed).as_bytes());
+    // One that may not be on disk signs nothing, neither now nor later.
+    kept.inspect_err(|_| drop(directory.remove(KEY)))?;
     Ok(key)
 }
 
 /// The signed note of the newest checkpoint; nothing where there is none, or an empty file
-/// in its place, as a loss of power can leave it.
+/// or one of zeros in its place, as a loss of power can leave it.
 pub(crate) fn read_note(directory: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, FileFault> {
     let path = path.join(CHECKPOINT);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -132,7 +136,7 @@ pub(crate) fn read_note(directory: &OwnedFd, path: &Path) -> Result<Option<Vec<u
         let read = limited.read_to_end(&mut bytes);
         read.map_err(FileFault::on("read", &path))?;
     }
-    Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    Ok(Some(bytes).filter(|bytes| bytes.iter().any(|byte| *byte != 0)))
 }
 
 /// The newest checkpoint, where this key has signed it.
@@ -160,7 +164,7 @@ pub(crate) fn open_note(bytes: &[u8], key: &VerifierKey) -> Result<Checkpoint, N
 pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, SigningError> {
     let keys = key_directory(state)?;
     let _lock = keys.lock()?;
-    let key = own_key(&keys)?;
+    let key = own_key(state, &keys)?;
     let (directory, path) = (journal.directory(), journal.path());
     let unfit = |what: String| SigningError::Unfit(what);
     let last = match read_note(directory, path)? {

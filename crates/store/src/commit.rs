@@ -1,7 +1,6 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::journal::Journal;
-use crate::segment::segment_name;
 use crate::tail::Tail;
 use crate::{FileFault, LedgerError};
 
@@ -61,7 +60,7 @@ impl Commit {
         let target = newest
             .filter(|newest| newest.size > tail.size)
             .unwrap_or(tail);
-        let synced = sync(journal, &target);
+        let synced = journal.sync_all_of(&target);
         let noted = match &synced {
             Ok(()) => journal.advance_head(&target),
             Err(_) => Ok(()),
@@ -69,9 +68,8 @@ impl Commit {
 
         let mut progress = self.progress();
         progress.waiting = false;
-        match &synced {
-            Ok(()) => progress.durable_size = progress.durable_size.max(target.size),
-            Err(fault) => progress.broken = Some(fault.to_string()),
+        if synced.is_ok() {
+            progress.durable_size = progress.durable_size.max(target.size);
         }
         drop(progress);
         self.moved.notify_all();
@@ -79,17 +77,18 @@ impl Commit {
         noted
     }
 
+    /// Refuses everything from now on.
+    pub(crate) fn break_off(&self, fault: &FileFault) {
+        let mut progress = self.progress();
+        progress.broken.get_or_insert_with(|| fault.to_string());
+    }
+
+    /// Begins to count anew: the ledger ends here, on disk, also where it had more events.
+    pub(crate) fn begin_at(&self, size: u64) {
+        self.progress().durable_size = size;
+    }
+
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn sync(journal: &Journal, tail: &Tail) -> Result<(), FileFault> {
-    match &tail.segment {
-        Some(segment) => segment.file.sync_data().map_err(FileFault::on(
-            "wait for the disk to hold",
-            journal.path().join(segment_name(segment.number)),
-        )),
-        None => Ok(()),
     }
 }

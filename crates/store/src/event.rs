@@ -8,16 +8,24 @@ use crate::canonical::{
     CanonicalError, EventBody, INTEGER_MAX, write_number, write_string, write_value,
 };
 use crate::hash::HASH_DIGITS;
+use crate::shorten::shorten;
 use crate::{LedgerError, TreeHash};
 
 /// The version of the form of events.
 pub(crate) const EVENT_VERSION: u64 = 1;
 
-/// The size of one event's canonical form, bytes.
-pub const EVENT_BYTES_MAX: usize = 1 << 20;
+/// The size of one event's canonical form, bytes: bundles of C2SP's tiled logs have no place
+/// for more.
+pub const EVENT_BYTES_MAX: usize = (1 << 16) - 1;
+
+/// Beyond this a body is told shorter, bytes: what stands around it has to fit as well.
+const BODY_BYTES_MAX: usize = EVENT_BYTES_MAX - 512;
+
+/// The size of one that is read: earlier releases wrote larger ones, bytes.
+pub(crate) const READ_BYTES_MAX: usize = 1 << 20;
 
 /// The size of one line of a segment: hash, space, event, newline.
-pub(crate) const LINE_BYTES_MAX: usize = HASH_DIGITS + 1 + EVENT_BYTES_MAX + 1;
+pub(crate) const LINE_BYTES_MAX: usize = HASH_DIGITS + 1 + READ_BYTES_MAX + 1;
 
 const KIND_BYTES_MAX: usize = 64;
 
@@ -104,7 +112,8 @@ pub(crate) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Checks the type, and brings the body into its canonical form.
+    /// Checks the type, and brings the body into its canonical form; one that is too large is
+    /// told shorter.
     pub(crate) fn new(
         kind: &'a str,
         run: Option<&'a RunId>,
@@ -123,7 +132,14 @@ impl<'a> Draft<'a> {
         } else {
             Err(CanonicalError::NotAnObject)
         };
-        Self::of(kind, run, written.map(|()| bytes))
+        let written = written.and_then(|()| {
+            if bytes.len() > BODY_BYTES_MAX {
+                bytes.clear();
+                write_value(&shorten(body)?, &mut bytes)?;
+            }
+            Ok(bytes)
+        });
+        Self::of(kind, run, written)
     }
 
     /// With a body that was written as it was told, of a type of this crate's own.
@@ -307,25 +323,7 @@ pub(crate) fn split_line(line: &[u8]) -> Result<(TreeHash, &[u8]), LineFault> {
     Ok((leaf, event))
 }
 
-/// Whether an event's bytes, in canonical form, name this one before it and this number.
-/// Members after `prev` hold no braces, so that a body cannot be taken for them.
-pub(crate) fn continues(event: &[u8], prev: TreeHash, seq: u64) -> bool {
-    let named = format!(",\"prev\":\"{prev}\"");
-    let named = named.as_bytes();
-    let Some(at) = event.windows(named.len()).rposition(|part| part == named) else {
-        return false;
-    };
-    let rest = event.get(at + named.len()..).unwrap_or_default();
-    let Ok(rest) = std::str::from_utf8(rest) else {
-        return false;
-    };
-    let numbered = format!(",\"seq\":{seq},\"time\":\"");
-    let of_run = rest.starts_with(",\"run\":\"") && rest.contains(&numbered);
-    let ends = rest.find(['{', '}']).map(|end| end + 1);
-    (rest.starts_with(&numbered) || of_run) && ends == Some(rest.len())
-}
-
-fn is_kind(kind: &str) -> bool {
+pub(crate) fn is_kind(kind: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty()
             && word
@@ -354,7 +352,7 @@ pub(crate) fn format_time(time: SystemTime) -> String {
 /// The end of the year 9999, the last that RFC 3339 can write.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-fn is_time(text: &str) -> bool {
+pub(crate) fn is_time(text: &str) -> bool {
     const SHAPE: &[u8] = b"0000-00-00T00:00:00.000000Z";
     text.len() == SHAPE.len()
         && text.bytes().zip(SHAPE).all(|(byte, shape)| match shape {

@@ -1,6 +1,5 @@
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -8,7 +7,7 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::hash::hex;
-use crate::{FileFault, TreeHash};
+use crate::{FileFault, TreeHash, disk};
 
 pub(crate) const HEAD: &str = "head";
 /// What the head is called until it is whole.
@@ -141,19 +140,16 @@ impl Head {
         let directory = directory.as_fd();
         let name = if first { NEW_HEAD } else { HEAD };
         let path = path.join(name);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(FileFault::on("open", &path))?;
+        let file =
+            disk::create(directory, name, OFlags::WRONLY).map_err(FileFault::on("open", &path))?;
         let file = std::fs::File::from(file);
-        file.write_all_at(self.to_line().as_bytes(), 0)
-            .map_err(FileFault::on("write", &path))?;
+        disk::write(&file, self.to_line().as_bytes(), 0).map_err(FileFault::on("write", &path))?;
         if first {
-            file.set_len(HEAD_BYTES as u64)
-                .and_then(|()| file.sync_all())
+            disk::set_length(&file, HEAD_BYTES as u64)
+                .and_then(|()| disk::sync(&file))
                 .map_err(FileFault::on("write", &path))?;
-            rustix::fs::renameat(directory, NEW_HEAD, directory, HEAD)
-                .map_err(FileFault::on("write", &path))?;
-            rustix::fs::fsync(directory).map_err(FileFault::on("write", &path))?;
+            disk::rename(directory, NEW_HEAD, HEAD).map_err(FileFault::on("write", &path))?;
+            disk::sync_names(directory).map_err(FileFault::on("write", &path))?;
         }
         Ok(())
     }

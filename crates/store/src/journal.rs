@@ -1,5 +1,4 @@
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,8 +13,9 @@ use crate::lock::{open_lock, wait_for_lock};
 use crate::repair::repair;
 use crate::segment::{SEGMENT_BYTES_MAX, Segment, segment_name};
 use crate::state::{LEDGER, RUNS};
-use crate::tail::{FoundTail, Tail, find_tail};
-use crate::{Clock, FileFault, LedgerError, Position, StateDir};
+use crate::tail::{FoundTail, Tail, find_tail, find_tail_after};
+use crate::unsynced::{is_doubted, leave_doubt, settle_doubt};
+use crate::{Clock, FileFault, LedgerError, Position, StateDir, disk};
 
 /// How long an append waits for another process's append, milliseconds: they
 /// hold the lock for microseconds, unless one was stopped.
@@ -59,6 +59,10 @@ impl Journal {
     ) -> Result<Self, LedgerError> {
         let path = state.path().join(LEDGER);
         let directory = state.subdirectory(LEDGER, true)?;
+        if Head::read(&directory, &path)? == FoundHead::Missing {
+            // Whoever made the directory may have ended before its name was on disk.
+            state.sync_names()?;
+        }
         let lock = open_lock(&directory, &path, APPEND_LOCK)?;
         Ok(Self {
             path,
@@ -129,14 +133,15 @@ impl Journal {
     /// The end of the ledger, after setting aside and recording whatever is wrong
     /// with it. The append lock is held.
     fn sound_tail(&self, known: Option<Tail>) -> Result<Tail, LedgerError> {
+        // As this process left it: it was held against the head then, and is again when the
+        // head moves on.
+        if let Some(tail) = known
+            && self.is_current(&tail)?
+        {
+            return Ok(tail);
+        }
         let mut head = Head::read(&self.directory, &self.path)?;
-        let found = match known {
-            Some(tail) if self.is_current(&tail)? => FoundTail {
-                tail,
-                remains: None,
-            },
-            _ => find_tail(&self.directory, &self.path, &head)?,
-        };
+        let found = self.find_end(&head)?;
         // A run is kept only after its opening was appended: without any segment there
         // are runs only where somebody removed the ledger.
         let orphans = match &found.tail.segment {
@@ -145,10 +150,90 @@ impl Journal {
         };
         if head == FoundHead::Missing && found.tail.segment.is_none() {
             let empty = Head::empty(self.boot.clone());
-            empty.write(&self.directory, &self.path, true)?;
+            empty
+                .write(&self.directory, &self.path, true)
+                .inspect_err(|fault| self.distrust(fault))?;
             head = FoundHead::Sound(empty);
         }
         repair(self, &head, found, orphans)
+    }
+
+    /// The end of the ledger as it is on the disk. What the kernel has written in no order,
+    /// when the power went or the disk failed, is read from the last acknowledged event on:
+    /// a line can be whole where one before it is lost.
+    fn find_end(&self, head: &FoundHead) -> Result<FoundTail, LedgerError> {
+        let known = match head {
+            FoundHead::Sound(head) => Some(head),
+            FoundHead::Missing | FoundHead::Garbled => None,
+        };
+        let doubted = is_doubted(&self.directory, &self.path)?;
+        let in_order = known.is_some_and(|head| head.boot == self.boot) && !doubted;
+        let found = match in_order {
+            true => find_tail(&self.directory, &self.path, head)?,
+            false => find_tail_after(&self.directory, &self.path, head)?,
+        };
+        // Whoever made a segment may have ended before its name was on disk.
+        let number = found.tail.segment.as_ref().map_or(0, |last| last.number);
+        if number > known.map_or(0, |head| head.segment) {
+            self.sync_names()?;
+        }
+        if doubted {
+            settle_doubt(self, known, &found)?;
+        }
+        Ok(found)
+    }
+
+    /// Sets aside and records what is wrong with the end.
+    pub(crate) fn settle_end(&self) -> Result<(), LedgerError> {
+        self.extend(|tail| Ok(((), tail))).map(|_| ())
+    }
+
+    /// Waits until all up to this tail is on disk. Where that fails this process trusts the
+    /// disk no more.
+    pub(crate) fn sync_all_of(&self, tail: &Tail) -> Result<(), FileFault> {
+        match &tail.segment {
+            Some(segment) => self.sync(segment),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn sync(&self, segment: &Segment) -> Result<(), FileFault> {
+        let path = self.path.join(segment_name(segment.number));
+        let synced = disk::sync(&segment.file);
+        synced
+            .map_err(FileFault::on("wait for the disk to hold", path))
+            .inspect_err(|fault| self.distrust(fault))
+    }
+
+    /// Waits until the names of segments are on disk.
+    pub(crate) fn sync_names(&self) -> Result<(), FileFault> {
+        disk::sync_names(&self.directory)
+            .map_err(FileFault::on("wait for the disk to hold", &self.path))
+            .inspect_err(|fault| self.distrust(fault))
+    }
+
+    /// After a failed wait for the disk the kernel takes what it could not write for written:
+    /// another wait would succeed. So this process waits for nothing more, and others are
+    /// told.
+    fn distrust(&self, fault: &FileFault) {
+        self.commit.break_off(fault);
+        leave_doubt(&self.directory);
+    }
+
+    /// All up to here is on disk, also where there was more before.
+    pub(crate) fn begin_at(&self, tail: &Tail) {
+        self.commit.begin_at(tail.size);
+    }
+
+    /// Makes the segment after this one, once that is on disk.
+    fn begin_segment(&self, last: Option<&Segment>) -> Result<Segment, LedgerError> {
+        if let Some(last) = last {
+            self.sync(last)?;
+        }
+        let number = last.map_or(0, |last| last.number) + 1;
+        let segment = Segment::create(&self.directory, &self.path, number)?;
+        self.sync_names()?;
+        Ok(segment)
     }
 
     fn is_current(&self, tail: &Tail) -> Result<bool, FileFault> {
@@ -187,7 +272,7 @@ impl Journal {
         }
         let mut segment = match tail.segment {
             Some(last) if fits(&last) => last,
-            last => Segment::begin(&self.directory, &self.path, last.as_ref())?,
+            last => self.begin_segment(last.as_ref())?,
         };
         let offset = segment.bytes;
         segment.bytes += line_bytes;
@@ -212,10 +297,10 @@ impl Journal {
             return Ok(());
         };
         let offset = segment.bytes - unwritten.len() as u64;
-        if let Err(cause) = segment.file.write_all_at(unwritten, offset) {
+        if let Err(cause) = disk::write(&segment.file, unwritten, offset) {
             // Part of it may be there. If it cannot be taken back, the next append finds
             // it and sets it aside.
-            let _ = segment.file.set_len(offset);
+            let _ = disk::set_length(&segment.file, offset);
             let file = self.path.join(segment_name(segment.number));
             return Err(FileFault::on("write an event to", file)(cause).into());
         }
@@ -226,23 +311,40 @@ impl Journal {
     /// Notes in the head that everything up to this tail is on disk, unless
     /// another process has noted more.
     pub(crate) fn advance_head(&self, tail: &Tail) -> Result<(), LedgerError> {
-        let _threads = self.own_tail();
+        let mut known = self.own_tail();
         let _held = self.hold_append_lock()?;
         match Head::read(&self.directory, &self.path)? {
             FoundHead::Sound(head) if head.size >= tail.size => Ok(()),
-            _ => self.write_head(tail, false),
+            head @ FoundHead::Sound(_) => self.write_head(tail, &head, false),
+            // Somebody took it away: that is recorded, and not covered by a new one.
+            FoundHead::Missing | FoundHead::Garbled => {
+                *known = None;
+                *known = Some(self.sound_tail(None)?);
+                Ok(())
+            }
         }
     }
 
-    /// Sets the head. The append lock is held.
-    pub(crate) fn write_head(&self, tail: &Tail, first: bool) -> Result<(), LedgerError> {
+    /// Sets the head. Under which start of the kernel it was written stays what it was: only
+    /// [`Journal::note_boot`] says that the ledger has been looked through. The append lock
+    /// is held.
+    pub(crate) fn write_head(
+        &self,
+        tail: &Tail,
+        before: &FoundHead,
+        first: bool,
+    ) -> Result<(), LedgerError> {
         let segment = tail.segment.as_ref();
+        let boot = match before {
+            FoundHead::Sound(before) => &before.boot,
+            FoundHead::Missing | FoundHead::Garbled => &self.boot,
+        };
         let head = Head {
             size: tail.size,
             leaf: tail.leaf,
             segment: segment.map_or(0, |segment| segment.number),
             bytes: segment.map_or(0, |segment| segment.bytes),
-            boot: self.boot.clone(),
+            boot: boot.clone(),
         };
         Ok(head.write(&self.directory, &self.path, first)?)
     }

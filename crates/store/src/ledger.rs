@@ -14,6 +14,7 @@ use crate::lock::LockFault;
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
 use crate::recovery::{InterruptedRun, recover};
+use crate::settled::note_settled;
 use crate::verify::verify;
 use crate::verify_report::{Verified, VerifyError};
 use crate::{Against, Armed, Checkpoint, Entry, FileFault, Position, StateDir, VerifierKey};
@@ -302,7 +303,10 @@ impl Ledger {
     /// [`SigningError`]; the checkpoint before is the newest still, and events are as they
     /// were.
     pub fn checkpoint(&self, state: &StateDir) -> Result<Checkpoint, SigningError> {
-        checkpoint::make(state, &self.journal)
+        let made = checkpoint::make(state, &self.journal)?;
+        // It only saves time.
+        let _ = note_settled(&self.journal, &self.open_runs);
+        Ok(made)
     }
 
     /// What the ledger's checkpoints are checked with. It is made where there is none.

@@ -117,6 +117,20 @@ impl OpenRuns {
         }
     }
 
+    /// Where a run's events begin at the earliest; nothing where it has no marker, or has not
+    /// been recorded yet.
+    pub(crate) fn start_of(&self, run: &RunId) -> Result<Option<(u32, u64)>, FileFault> {
+        let path = self.path.join(run.as_str());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match rustix::fs::openat(&self.directory, run.as_str(), flags, Mode::empty()) {
+            Err(Errno::NOENT) => Ok(None),
+            opened => {
+                let file = opened.map_err(FileFault::on("open", &path))?;
+                self.marker(run, file).start()
+            }
+        }
+    }
+
     /// The runs that have a marker.
     pub(crate) fn list(&self) -> Result<Vec<RunId>, FileFault> {
         let listing = Dir::read_from(&self.directory).map_err(FileFault::on("list", &self.path))?;

@@ -4,15 +4,15 @@
 //! holds the lock of its directory.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::lock::{LockFault, open_lock, wait_for_lock};
-use crate::{FileFault, StateDir};
+use crate::{FileFault, StateDir, disk};
 
 const LOCK: &str = "lock";
 
@@ -142,8 +142,8 @@ impl PrivateDirectory {
 
     /// Removes a file; whether it was there.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, PrivateFault> {
-        let removed = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
-        match removed.and_then(|()| rustix::fs::fsync(&self.directory)) {
+        let removed = disk::remove(&self.directory, name);
+        match removed.and_then(|()| disk::sync_names(&self.directory)) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(FileFault::on("remove", self.path.join(name))(errno).into()),
@@ -167,9 +167,9 @@ pub(crate) fn replace_file(
 ) -> Result<(), FileFault> {
     let directory: BorrowedFd<'_> = directory.as_fd();
     let (file, new_path) = new_file(directory, path, name, bytes)?;
-    file.sync_all().map_err(FileFault::on("write", &new_path))?;
-    rustix::fs::renameat(directory, new_name(name), directory, name)
-        .and_then(|()| rustix::fs::fsync(directory))
+    disk::sync(&file).map_err(FileFault::on("write", &new_path))?;
+    disk::rename(directory, &new_name(name), name)
+        .and_then(|()| disk::sync_names(directory))
         .map_err(FileFault::on("replace", path.join(name)))
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn replace_file_soon(
 ) -> Result<(), FileFault> {
     let directory: BorrowedFd<'_> = directory.as_fd();
     new_file(directory, path, name, bytes)?;
-    rustix::fs::renameat(directory, new_name(name), directory, name)
+    disk::rename(directory, &new_name(name), name)
         .map_err(FileFault::on("replace", path.join(name)))
 }
 
@@ -201,16 +201,14 @@ fn new_file(
     let new_name = new_name(name);
     let new_path = path.join(&new_name);
     // What a sudden end has left of another one, with whatever mode it has.
-    match rustix::fs::unlinkat(directory, &new_name, AtFlags::empty()) {
+    match disk::remove(directory, &new_name) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(FileFault::on("remove", &new_path)(errno)),
     }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(directory, &new_name, flags, Mode::RUSR | Mode::WUSR)
+    let file = disk::create(directory, &new_name, OFlags::WRONLY | OFlags::EXCL)
         .map_err(FileFault::on("make", &new_path))?;
-    let mut file = File::from(file);
-    file.write_all(bytes)
-        .map_err(FileFault::on("write", &new_path))?;
+    let file = File::from(file);
+    disk::write(&file, bytes, 0).map_err(FileFault::on("write", &new_path))?;
     Ok((file, new_path))
 }
 

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::checkpoint::{newest, read_key};
-use crate::event::EVENT_BYTES_MAX;
+use crate::event::READ_BYTES_MAX;
 use crate::merkle::{Tree, is_consistent, root_by_inclusion};
 use crate::note::{CHECKPOINT_BYTES_MAX, base64_hash, decimal};
 use crate::read::{Events, Filter};
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The size of a proof as a text, bytes: an event in base64, hashes, a checkpoint.
-pub const PROOF_BYTES_MAX: usize = EVENT_BYTES_MAX / 3 * 4 + (64 << 10) + CHECKPOINT_BYTES_MAX;
+pub const PROOF_BYTES_MAX: usize = READ_BYTES_MAX / 3 * 4 + (64 << 10) + CHECKPOINT_BYTES_MAX;
 /// Hashes that a proof can have: two for each height of a tree.
 const HASHES_MAX: usize = 128;
 const INCLUSION: &str = "c2sp.org/tlog-proof@v1";

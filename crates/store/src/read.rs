@@ -16,6 +16,12 @@ pub struct Filter {
     pub run: Option<RunId>,
     /// Only those whose type is this, or begins with this and a dot.
     pub kind: Option<String>,
+    /// Only those of this time or later: RFC 3339, UTC, or the beginning of that.
+    pub since: Option<String>,
+    /// Only those of this time or earlier: the same.
+    pub until: Option<String>,
+    /// Only those in whose texts each of these may be: whoever asks looks where it stands.
+    pub mentions: Vec<String>,
 }
 
 /// Events, oldest first. It does not end for good: asked again after `None`, it
@@ -149,15 +155,48 @@ pub(crate) fn read_line(line: &Line<'_>) -> Result<Event, LineFault> {
     }
 }
 
-/// A quick look before a line is parsed: a search for one run passes most lines by.
+/// A quick look before a line is parsed: a search passes most lines by, and tells nothing of
+/// those. That they are sound is for `verify` to say.
 fn may_pass(filter: &Filter, line: &Line<'_>) -> bool {
-    match (&filter.run, &line.content) {
-        (Some(run), LineContent::Complete(bytes)) => match std::str::from_utf8(bytes) {
-            Ok(text) => text.contains(run.as_str()),
-            Err(_) => true,
-        },
-        (Some(_), LineContent::Unfinished(_) | LineContent::TooLong(_)) | (None, _) => true,
+    let LineContent::Complete(bytes) = line.content else {
+        return true;
+    };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return true;
+    };
+    let has_run = filter
+        .run
+        .as_ref()
+        .is_none_or(|run| text.contains(run.as_str()));
+    // What is written otherwise in JSON than it is said is looked for by whoever asks.
+    let is_plain = |text: &&String| !text.contains(|one: char| matches!(one, '"' | '\\' | ..' '));
+    let mut mentions = filter.mentions.iter().filter(is_plain);
+    has_run && may_be_of(filter, text) && mentions.all(|mention| text.contains(mention.as_str()))
+}
+
+/// Whether the members after the body, which no body can follow, are of the type and the time
+/// that are asked for.
+fn may_be_of(filter: &Filter, text: &str) -> bool {
+    let after = |member: &str| {
+        text.rfind(member)
+            .and_then(|at| text.get(at + member.len()..))
+    };
+    let of_kind = match &filter.kind {
+        None => true,
+        Some(kind) => after(",\"type\":\"").is_none_or(|found| found.starts_with(kind.as_str())),
+    };
+    if !of_kind || (filter.since.is_none() && filter.until.is_none()) {
+        return of_kind;
     }
+    let time = after(",\"time\":\"").and_then(|found| found.split('"').next());
+    time.is_none_or(|time| is_within(filter, time))
+}
+
+fn is_within(filter: &Filter, time: &str) -> bool {
+    let begin = |length: usize| time.get(..length).unwrap_or(time);
+    let since = filter.since.as_deref();
+    let until = filter.until.as_deref();
+    since.is_none_or(|since| time >= since) && until.is_none_or(|until| begin(until.len()) <= until)
 }
 
 fn passes(filter: &Filter, event: &Event) -> bool {
@@ -171,5 +210,5 @@ fn passes(filter: &Filter, event: &Event) -> bool {
             .strip_prefix(kind.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     });
-    of_run && of_kind
+    of_run && of_kind && is_within(filter, &event.time)
 }

@@ -10,6 +10,7 @@ use crate::read::{Events, Filter};
 use crate::reserve::release_end;
 use crate::runs::{load_run, update_run};
 use crate::scratch::remove_scratch;
+use crate::settled::{note_settled, settled_place};
 use crate::{Durability, LedgerError, RunError, RunRecord, RunState, StateDir};
 
 /// A run whose Atoll ended before it could close it.
@@ -39,12 +40,16 @@ pub(crate) fn recover(
         let _alone = journal.hold_recovery_lock()?;
         // Another process may have done all of it while this one waited.
         if journal.is_from_another_boot()? {
-            for run in unclosed(state, Filter::default(), (1, 0))? {
+            // What a loss of power has left behind the end tells of no run. Where it cannot
+            // be set aside now, no append can be made either.
+            let _ = journal.settle_end();
+            for run in unclosed(state, Filter::default(), settled_place(journal)?)? {
                 if let Some(marker) = open_runs.claim(&run)? {
                     interrupted.push(interrupt(journal, state, marker)?);
                 }
             }
             journal.note_boot()?;
+            let _ = note_settled(journal, open_runs);
         }
     }
     for run in open_runs.list()? {
@@ -72,7 +77,7 @@ fn is_unclosed(state: &StateDir, marker: &Marker) -> Result<bool, LedgerError> {
     };
     let filter = Filter {
         run: Some(marker.run().clone()),
-        kind: None,
+        ..Filter::default()
     };
     Ok(unclosed(state, filter, start)?.contains(marker.run()))
 }

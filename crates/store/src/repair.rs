@@ -1,10 +1,9 @@
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -14,7 +13,7 @@ use crate::head::{FoundHead, Head};
 use crate::journal::Journal;
 use crate::segment::{Segment, segment_name};
 use crate::tail::{FoundTail, Tail};
-use crate::{FileFault, LedgerError, host_text};
+use crate::{FileFault, LedgerError, disk, host_text};
 
 /// How many remains are kept beside a ledger.
 const SET_ASIDE_MAX: u32 = 10_000;
@@ -112,13 +111,10 @@ pub(crate) fn repair(
     }
     let draft = Draft::new("ledger.repaired", None, &body)?;
     let (_, tail) = journal.write(found.tail, &draft)?;
-    if let Some(segment) = &tail.segment {
-        let path = journal.path().join(segment_name(segment.number));
-        let synced = segment.file.sync_data();
-        synced.map_err(FileFault::on("write", path))?;
-    }
     // From here on this is what is acknowledged, also where it is less than before.
-    journal.write_head(&tail, cause == Cause::HeadLost)?;
+    journal.sync_all_of(&tail)?;
+    journal.begin_at(&tail);
+    journal.write_head(&tail, head, cause == Cause::HeadLost)?;
     journal.remember_loss(remark);
     Ok(tail)
 }
@@ -144,7 +140,7 @@ fn acknowledged(head: &Head) -> Value {
 /// Moves the end of a segment, from this byte on, to a file `torn-N`. The copy is
 /// on disk before the original is cut off.
 fn set_aside(journal: &Journal, segment: &Segment, from: u64) -> Result<Value, LedgerError> {
-    let (name, mut copy) = create_aside(journal.directory(), journal.path())?;
+    let (name, copy) = create_aside(journal.directory(), journal.path())?;
     let path = journal.path().join(&name);
     let mut digest = Sha256::new();
     let mut buffer = vec![0_u8; COPY_BYTES];
@@ -161,26 +157,21 @@ fn set_aside(journal: &Journal, segment: &Segment, from: u64) -> Result<Value, L
             break;
         };
         digest.update(bytes);
-        copy.write_all(bytes)
-            .map_err(FileFault::on("write", &path))?;
+        disk::write(&copy, bytes, at - from).map_err(FileFault::on("write", &path))?;
         at += count as u64;
     }
-    copy.sync_all().map_err(FileFault::on("write", &path))?;
-    rustix::fs::fsync(journal.directory()).map_err(FileFault::on("write", &path))?;
+    disk::sync(&copy).map_err(FileFault::on("write", &path))?;
+    disk::sync_names(journal.directory()).map_err(FileFault::on("write", &path))?;
     let original = journal.path().join(segment_name(segment.number));
-    segment
-        .file
-        .set_len(from)
-        .map_err(FileFault::on("shorten", original))?;
+    disk::set_length(&segment.file, from).map_err(FileFault::on("shorten", original))?;
     let digits = crate::hash::hex(&digest.finalize());
     Ok(json!({ "file": host_text(&name), "bytes": at - from, "sha256": digits }))
 }
 
 fn create_aside(directory: impl AsFd, path: &Path) -> Result<(String, File), LedgerError> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     for number in 1..=SET_ASIDE_MAX {
         let name = format!("torn-{number}");
-        match rustix::fs::openat(&directory, &*name, flags, Mode::RUSR | Mode::WUSR) {
+        match disk::create(&directory, &name, OFlags::WRONLY | OFlags::EXCL) {
             Err(Errno::EXIST) => {}
             other => {
                 let file = other.map_err(FileFault::on("create", path.join(&name)))?;

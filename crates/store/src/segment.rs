@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::FileFault;
+use crate::{FileFault, disk};
 
 /// A segment is begun anew when it would become larger than this, bytes.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 64 << 20;
@@ -66,28 +66,16 @@ impl Segment {
         }
     }
 
-    /// Makes the segment after this one. Both the new name and the old content
-    /// are on disk when it returns: no event may be there without those before it.
-    pub(crate) fn begin(
+    /// Makes a segment. What is in the one before has to be on disk already, and its name
+    /// before anything is written to it: no event may be there without those before it.
+    pub(crate) fn create(
         directory: impl AsFd,
         path: &Path,
-        before: Option<&Self>,
+        number: u32,
     ) -> Result<Self, FileFault> {
-        let directory = directory.as_fd();
-        if let Some(before) = before {
-            let name = segment_name(before.number);
-            before
-                .file
-                .sync_data()
-                .map_err(FileFault::on("write", path.join(name)))?;
-        }
-        let number = before.map_or(0, |before| before.number) + 1;
         let name = segment_name(number);
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(directory, &*name, flags, Mode::RUSR | Mode::WUSR)
+        let file = disk::create(directory, &name, OFlags::RDWR | OFlags::EXCL)
             .map_err(FileFault::on("create", path.join(&name)))?;
-        rustix::fs::fsync(directory).map_err(FileFault::on("create", path.join(&name)))?;
         Self::of_file(File::from(file), number).map_err(FileFault::on("create", path.join(&name)))
     }
 

@@ -6,7 +6,7 @@ use atoll_model::RunId;
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::FileFault;
+use crate::{FileFault, disk};
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -76,10 +76,7 @@ impl StateDir {
         }
         let state = match Self::open_read_only(path) {
             Err(StateError::File(fault)) if fault.is_not_found() => {
-                std::fs::DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(path)
+                make_with_those_above(path)
                     .map_err(FileFault::on("create the state directory", path))?;
                 Self::open_read_only(path)?
             }
@@ -153,6 +150,13 @@ impl StateDir {
         self.path.join(SHARED_LAYERS)
     }
 
+    /// Waits until the names directly below are on disk: what is in a directory is lost with
+    /// its name.
+    pub(crate) fn sync_names(&self) -> Result<(), FileFault> {
+        disk::sync_names(&self.directory)
+            .map_err(FileFault::on("wait for the disk to hold", &self.path))
+    }
+
     /// Opens one of the directories directly below; `create` makes it when missing.
     pub(crate) fn subdirectory(
         &self,
@@ -162,9 +166,12 @@ impl StateDir {
         let open = || rustix::fs::openat(&self.directory, name, OPEN_DIRECTORY, Mode::empty());
         let opened = match open() {
             Err(Errno::NOENT) if create => {
-                match rustix::fs::mkdirat(&self.directory, name, Mode::RWXU) {
+                match disk::make_directory(&self.directory, name) {
                     // Another process was faster; its directory is as good.
-                    Ok(()) | Err(Errno::EXIST) => open(),
+                    Ok(()) | Err(Errno::EXIST) => {
+                        self.sync_names()?;
+                        open()
+                    }
                     Err(errno) => Err(errno),
                 }
             }
@@ -172,6 +179,19 @@ impl StateDir {
         };
         opened.map_err(FileFault::on("open the directory", self.path.join(name)))
     }
+}
+
+/// Makes a directory and those above it that are missing, their names on disk.
+fn make_with_those_above(path: &Path) -> std::io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|one| !one.exists()).collect();
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)?;
+    for above in missing.iter().filter_map(|made| made.parent()) {
+        std::fs::File::open(above)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Names of the directories directly below the state directory.

@@ -1,3 +1,5 @@
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -30,6 +32,8 @@ pub(crate) struct FoundTail {
 
 /// The first read from the end of a segment: enough for a usual event.
 const FIRST_WINDOW_BYTES: u64 = 8 << 10;
+/// What is read at once of a segment that is followed.
+const READ_BYTES: usize = 64 << 10;
 /// The most that is read: a torn line of any allowed length and one before it.
 const LAST_WINDOW_BYTES: u64 = 2 * LINE_BYTES_MAX as u64;
 
@@ -83,6 +87,116 @@ pub(crate) fn find_tail(
     })
 }
 
+/// Finds the end of the ledger by reading on from the event that the head names, as far as
+/// each event continues the one before it.
+pub(crate) fn find_tail_after(
+    directory: impl AsFd,
+    path: &Path,
+    head: &FoundHead,
+) -> Result<FoundTail, LedgerError> {
+    let directory = directory.as_fd();
+    let (mut end, number) = match head {
+        FoundHead::Sound(head) if head.segment > 0 => (End::of(head), head.segment),
+        FoundHead::Sound(_) | FoundHead::Missing | FoundHead::Garbled => (End::FIRST, 1),
+    };
+    let Some(mut segment) = Segment::open(directory, path, number, true)? else {
+        return find_tail(directory, path, head);
+    };
+    // A head that names what is not there is for whoever looks from the end.
+    let is_there = end.bytes <= segment.bytes
+        && match last_event(&segment.clone().cut_to(end.bytes), path)? {
+            Some((event, bytes)) => event.position.leaf == end.leaf && bytes == end.bytes,
+            None => end.bytes == 0,
+        };
+    if !is_there {
+        return find_tail(directory, path, head);
+    }
+    loop {
+        end.follow(&segment, path)?;
+        match Segment::open(directory, path, segment.number + 1, true)? {
+            Some(next) if end.bytes == segment.bytes => (segment, end.bytes) = (next, 0),
+            // A segment is on disk before the next one is begun.
+            Some(_) => return find_tail(directory, path, head),
+            None => break,
+        }
+    }
+    let remains = (end.bytes < segment.bytes).then(|| segment.clone());
+    Ok(FoundTail {
+        tail: Tail {
+            size: end.size,
+            leaf: end.leaf,
+            segment: Some(segment.cut_to(end.bytes)),
+        },
+        remains,
+    })
+}
+
+/// How far a reading has come.
+struct End {
+    size: u64,
+    leaf: TreeHash,
+    /// Where the last event's line ends in its segment.
+    bytes: u64,
+}
+
+impl End {
+    const FIRST: Self = Self {
+        size: 0,
+        leaf: TreeHash::ZERO,
+        bytes: 0,
+    };
+
+    fn of(head: &Head) -> Self {
+        Self {
+            size: head.size,
+            leaf: head.leaf,
+            bytes: head.bytes,
+        }
+    }
+
+    /// Goes on through a segment, up to what does not continue it.
+    fn follow(&mut self, segment: &Segment, path: &Path) -> Result<(), FileFault> {
+        let from = From {
+            file: &segment.file,
+            offset: self.bytes,
+        };
+        let mut lines = BufReader::with_capacity(READ_BYTES, from);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let count = (&mut lines)
+                .take(LINE_BYTES_MAX as u64)
+                .read_until(b'\n', &mut line)
+                .map_err(|cause| {
+                    FileFault::on("read", path.join(segment_name(segment.number)))(cause)
+                })?;
+            let event = line.strip_suffix(b"\n");
+            match event.map(|line| Event::read(line, segment.number, self.bytes)) {
+                Some(Ok(event)) if event.prev == self.leaf && event.position.seq == self.size => {
+                    self.leaf = event.position.leaf;
+                }
+                Some(Ok(_) | Err(_)) | None => return Ok(()),
+            }
+            self.size += 1;
+            self.bytes += count as u64;
+        }
+    }
+}
+
+/// A file, read from a place on.
+struct From<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl Read for From<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read_at(buffer, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
 fn last_segment(
     directory: impl AsFd,
     path: &Path,
@@ -112,7 +226,10 @@ fn last_segment(
 
 /// The last event of a segment and where its line ends; `None` when not even
 /// the first line is an event.
-fn last_event(segment: &Segment, path: &Path) -> Result<Option<(Event, u64)>, LedgerError> {
+pub(crate) fn last_event(
+    segment: &Segment,
+    path: &Path,
+) -> Result<Option<(Event, u64)>, LedgerError> {
     let mut window = FIRST_WINDOW_BYTES;
     loop {
         let begin = segment.bytes.saturating_sub(window);

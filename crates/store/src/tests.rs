@@ -2,11 +2,14 @@ mod authority;
 mod canonical;
 mod checkpoint;
 mod damage;
+mod faults;
 mod ledger;
 mod places;
+pub(crate) mod power;
 mod processes;
 mod proof;
 mod runs;
+mod scan;
 mod trust;
 
 use std::os::unix::fs::FileExt;

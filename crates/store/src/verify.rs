@@ -7,12 +7,13 @@ use rustix::io::Errno;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::event::{Event, split_line};
+use crate::event::{Event, LineFault, split_line};
 use crate::hash::Frontier;
 use crate::head::{FoundHead, HEAD, Head};
 use crate::journal::{count_runs, hold_for_reading};
 use crate::lines::{Line, LineContent, Lines};
 use crate::read::read_line;
+use crate::scan::{Scanned, scan};
 use crate::segment::{list_segments, segment_name};
 use crate::state::{LEDGER, RUNS};
 use crate::verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};
@@ -21,6 +22,8 @@ use crate::{FileFault, LedgerError, StateDir, TreeHash};
 
 /// How many pieces of damage are described; more are only counted.
 const DAMAGE_MAX: usize = 100;
+
+const REPAIRED: &str = "ledger.repaired";
 
 pub(crate) fn verify(state: &StateDir, against: &Against) -> Result<Verified, VerifyError> {
     let path = state.path().join(LEDGER);
@@ -151,64 +154,70 @@ impl Check {
             self.line = 0;
         }
         self.line += 1;
-        let place = Place {
+        if let LineContent::Complete(bytes) = line.content
+            && let Ok((leaf, event)) = split_line(bytes)
+            && let Some(scanned) = scan(event)
+            && TreeHash::of_leaf(event) == leaf
+            && scanned.kind != REPAIRED
+        {
+            self.sound_line(&scanned, leaf, line);
+            return Ok(());
+        }
+        match read_line(line) {
+            Ok(event) => {
+                if event.kind == REPAIRED {
+                    self.repair(&event, &self.place_of(line))?;
+                }
+                self.sound_line(&Scanned::of(&event), event.position.leaf, line);
+            }
+            Err(fault) => self.unsound_line(line, &fault),
+        }
+        Ok(())
+    }
+
+    fn place_of(&self, line: &Line<'_>) -> Place {
+        Place {
             file: segment_name(line.segment),
             line: Some(self.line),
             byte: Some(line.offset),
-        };
-        match read_line(line) {
-            Ok(event) => {
-                let line_bytes = match line.content {
-                    LineContent::Complete(bytes) => bytes.len() as u64 + 1,
-                    LineContent::Unfinished(bytes) | LineContent::TooLong(bytes) => bytes,
-                };
-                self.sound_line(event, place, line_bytes)
-            }
-            Err(fault) => {
-                self.found(place, fault.to_string(), Severity::Altered);
-                self.next_seq += 1;
-                self.predecessors = possible_leaves(line);
-                Ok(())
-            }
         }
     }
 
-    fn sound_line(
-        &mut self,
-        event: Event,
-        place: Place,
-        line_bytes: u64,
-    ) -> Result<(), LedgerError> {
-        let Event { position, prev, .. } = &event;
+    fn unsound_line(&mut self, line: &Line<'_>, fault: &LineFault) {
+        let place = self.place_of(line);
+        self.found(place, fault.to_string(), Severity::Altered);
+        self.next_seq += 1;
+        self.predecessors = possible_leaves(line);
+    }
+
+    fn sound_line(&mut self, event: &Scanned<'_>, leaf: TreeHash, line: &Line<'_>) {
+        let line_bytes = match line.content {
+            LineContent::Complete(bytes) => bytes.len() as u64 + 1,
+            LineContent::Unfinished(bytes) | LineContent::TooLong(bytes) => bytes,
+        };
         let expected = self.next_seq;
-        if position.seq > expected {
-            let what = format!(
-                "events {expected} to {} are missing before",
-                position.seq - 1
-            );
-            self.found(place.clone(), what, Severity::Lost);
-        } else if position.seq < expected {
+        if event.seq > expected {
+            let what = format!("events {expected} to {} are missing before", event.seq - 1);
+            self.found(self.place_of(line), what, Severity::Lost);
+        } else if event.seq < expected {
             let what = format!(
                 "event {} stands where event {expected} should be",
-                position.seq
+                event.seq
             );
-            self.found(place.clone(), what, Severity::Altered);
-        } else if !self.predecessors.is_empty() && !self.predecessors.contains(prev) {
+            self.found(self.place_of(line), what, Severity::Altered);
+        } else if !self.predecessors.is_empty() && !self.predecessors.contains(&event.prev) {
             let what = format!("event {expected} does not continue the event before it");
-            self.found(place.clone(), what, Severity::Altered);
+            self.found(self.place_of(line), what, Severity::Altered);
         }
-        self.compare_with_head(&event, &place, line_bytes);
-        if event.kind == "ledger.repaired" {
-            self.repair(&event, &place)?;
-        }
-        self.next_seq = event.position.seq + 1;
-        self.predecessors = vec![event.position.leaf];
-        self.last_leaf = event.position.leaf;
-        self.frontier.push(event.position.leaf);
+        self.compare_with_head(event.seq, leaf, line, line_bytes);
+        self.next_seq = event.seq + 1;
+        self.predecessors.clear();
+        self.predecessors.push(leaf);
+        self.last_leaf = leaf;
+        self.frontier.push(leaf);
         self.bytes += line_bytes;
         self.sound += 1;
         self.compare_with_signed();
-        Ok(())
     }
 
     /// Only while no event is missing or unsound: otherwise the root is none, and the damage
@@ -231,23 +240,20 @@ impl Check {
         }
     }
 
-    fn compare_with_head(&mut self, event: &Event, place: &Place, line_bytes: u64) {
+    fn compare_with_head(&mut self, seq: u64, leaf: TreeHash, line: &Line<'_>, line_bytes: u64) {
         let FoundHead::Sound(head) = &self.head else {
             return;
         };
-        let position = &event.position;
-        if position.seq + 1 != head.size {
+        if seq + 1 != head.size {
             return;
         }
-        let agrees = position.leaf == head.leaf
-            && position.segment == head.segment
-            && position.offset + line_bytes == head.bytes;
+        let agrees = leaf == head.leaf
+            && line.segment == head.segment
+            && line.offset + line_bytes == head.bytes;
         if !agrees {
-            let what = format!(
-                "event {} is another than the one that the head names as acknowledged",
-                position.seq
-            );
-            self.found(place.clone(), what, Severity::Altered);
+            let what =
+                format!("event {seq} is another than the one that the head names as acknowledged");
+            self.found(self.place_of(line), what, Severity::Altered);
         }
     }
 

@@ -1,5 +1,4 @@
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -8,12 +7,14 @@ use sha2::{Digest, Sha256};
 use std::io::Read;
 
 use crate::checkpoint::SigningError;
-use crate::event::{continues, split_line};
+use crate::event::split_line;
 use crate::hash::{Frontier, hex};
 use crate::head::Head;
 use crate::lines::{Line, LineContent, Lines};
 use crate::note::decimal;
-use crate::{Checkpoint, FileFault, StateDir, TreeHash};
+use crate::read::read_line;
+use crate::scan::{Scanned, scan};
+use crate::{Checkpoint, FileFault, StateDir, TreeHash, disk};
 
 const MAGIC: &str = "atoll-frontier 1";
 const CHECK_DIGITS: usize = 16;
@@ -96,14 +97,22 @@ impl Walk {
         Ok(())
     }
 
-    /// Takes up one event. Its hash and place in the chain are looked at; all else is for
-    /// `verify`, which takes longer.
+    /// Takes up one event.
     fn one(&mut self, line: &Line<'_>) -> Option<()> {
         let LineContent::Complete(bytes) = line.content else {
             return None;
         };
         let (leaf, event) = split_line(bytes).ok()?;
-        if TreeHash::of_leaf(event) != leaf || !continues(event, self.leaf, self.size) {
+        let full;
+        let scanned = match scan(event) {
+            Some(scanned) => scanned,
+            None => {
+                full = read_line(line).ok()?;
+                Scanned::of(&full)
+            }
+        };
+        let continues = scanned.prev == self.leaf && scanned.seq == self.size;
+        if !continues || TreeHash::of_leaf(event) != leaf {
             return None;
         }
         self.frontier.push(leaf);
@@ -118,11 +127,9 @@ impl Walk {
     /// written in part is none, and costs the next checkpoint a walk from the first event.
     pub(crate) fn keep(&self, directory: &OwnedFd, name: &str) -> std::io::Result<()> {
         let text = self.kept();
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = std::fs::File::from(rustix::fs::openat(directory, name, flags, mode)?);
-        file.write_all_at(text.as_bytes(), 0)?;
-        file.set_len(text.len() as u64)
+        let file = std::fs::File::from(disk::create(directory, name, OFlags::WRONLY)?);
+        disk::write(&file, text.as_bytes(), 0)?;
+        disk::set_length(&file, text.len() as u64)
     }
 
     fn kept(&self) -> String {

@@ -5,6 +5,7 @@
 //! Start reading at [`run`]; the benchmarks themselves are in `scenarios.rs`.
 
 mod egress;
+mod ledger;
 mod machine;
 mod measure;
 mod neighbour;
@@ -36,6 +37,8 @@ pub(crate) enum Task {
     Run(Options),
     /// Measure the way out of a sandbox against peers (needs root)
     Egress(egress::Options),
+    /// Measure what the ledger costs, and how it bears its size
+    Ledger(ledger::Options),
     /// What one user measures; started by `run`
     #[command(hide = true)]
     Measure(Measurement),
@@ -74,6 +77,7 @@ pub(crate) fn run(task: &Task) -> Result<bool> {
     match task {
         Task::Run(options) => run_all(options),
         Task::Egress(options) => egress::run(options),
+        Task::Ledger(options) => ledger::run(options),
         Task::Measure(measurement) => measure_one(measurement),
         Task::MeasureEgress(measurement) => egress::measure(measurement),
     }

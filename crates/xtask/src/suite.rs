@@ -177,7 +177,7 @@ fn run_tests(
     Ok(())
 }
 
-pub(crate) use binaries::{program, spawner, weakened};
+pub(crate) use binaries::{figures, program, spawner, weakened};
 pub(crate) use needs::provide_peers;
 
 fn cargo(root: &Path, arguments: &[&str]) -> std::process::Command {

@@ -237,11 +237,27 @@ pub struct CheckProofArguments {
 /// Write the ledger as others read it
 ///
 /// Tiles are those of C2SP's tlog-tiles: a directory to be served by any web server.
+/// OCSF is what tools that watch over machines read.
 /// Example: atoll ledger export --tiles /srv/log
+/// Example: atoll ledger export --format ocsf > events.jsonl
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
+#[group(required = true, multiple = false)]
 pub struct ExportLedgerArguments {
     /// Write checkpoint, tiles of hashes and bundles of events to this directory.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub tiles: PathBuf,
+    pub tiles: Option<PathBuf>,
+
+    /// Print every event on a line, in this form.
+    #[arg(long, value_name = "FORM")]
+    pub format: Option<ExportFormat>,
+}
+
+/// A form of events for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ExportFormat {
+    /// As they are in the ledger.
+    Jsonl,
+    /// The Open Cybersecurity Schema Framework, version 1.6.0.
+    Ocsf,
 }

@@ -33,6 +33,13 @@ pub fn query(
     let filter = Filter {
         run,
         kind: arguments.kind.clone(),
+        since: arguments.since.clone(),
+        until: arguments.until.clone(),
+        mentions: [&arguments.verdict, &arguments.host, &arguments.path]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect(),
     };
     let mut has_one = false;
     for event in Ledger::events(state, filter).doing("the ledger cannot be read")? {
@@ -79,9 +86,6 @@ fn fits(arguments: &QueryLedgerArguments, event: &Event) -> bool {
         named.into_iter().any(|value| contains(value, text))
     };
     let verdict = event.body.get("verdict").and_then(Value::as_str);
-    let since = arguments.since.as_deref();
-    let until = arguments.until.as_deref();
-    let begin = |length: usize| event.time.get(..length).unwrap_or(&event.time);
     arguments
         .verdict
         .as_deref()
@@ -94,8 +98,6 @@ fn fits(arguments: &QueryLedgerArguments, event: &Event) -> bool {
             .path
             .as_deref()
             .is_none_or(|text| says(&PATHS, text))
-        && since.is_none_or(|since| event.time.as_str() >= since)
-        && until.is_none_or(|until| begin(until.len()) <= until)
 }
 
 fn contains(value: &Value, text: &str) -> bool {

@@ -581,7 +581,10 @@ fn a_body_is_not_taken_for_a_place_in_the_chain() {
              \"time\":\"2026-11-21T09:30:12.123456Z\",\"type\":\"test.noted\",\"v\":1}}"
         )
     };
-    let continues = |text: &str| crate::event::continues(text.as_bytes(), prev, 7);
+    let continues = |text: &str| {
+        let scanned = crate::scan::scan(text.as_bytes()).unwrap();
+        (scanned.prev, scanned.seq) == (prev, 7)
+    };
     assert!(continues(&event("{}", prev, 7)));
     assert!(!continues(&event("{}", prev, 8)));
     assert!(!continues(&event("{}", TreeHash::ZERO, 7)));

@@ -2,6 +2,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use atoll_model::{Attempt, Enforcement, Usage};
+use serde_json::Value;
 
 use super::*;
 
@@ -216,7 +217,8 @@ fn a_failure_after_arming_is_recorded() {
 fn events_that_must_not_be_written_are_refused() {
     let place = Place::new();
     let ledger = place.ledger();
-    let big = "x".repeat(EVENT_BYTES_MAX);
+    let many = (0..8_000).map(|number| (format!("m{number:05}"), json!(1)));
+    let big = Value::Object(many.collect());
     for (kind, body, expected) in [
         ("run.closed", json!({}), "the ledger itself writes"),
         ("ledger.repaired", json!({}), "the ledger itself writes"),
@@ -231,7 +233,7 @@ fn events_that_must_not_be_written_are_refused() {
             "0.5 is not a whole number",
         ),
         ("flow.seen", json!({ "ä": 1 }), "not ASCII"),
-        ("flow.seen", json!({ "a": big }), "1048576 is the most"),
+        ("flow.seen", json!({ "a": big }), "65535 is the most"),
     ] {
         let error = ledger
             .record(None, kind, body, Durability::Durable)
@@ -239,21 +241,59 @@ fn events_that_must_not_be_written_are_refused() {
         assert!(error.to_string().contains(expected), "{kind}: {error}");
     }
     // A command that does not fit leaves no run behind.
-    let mut long = call(1);
-    long.command.push("x".repeat(EVENT_BYTES_MAX).into());
     assert!(matches!(
-        ledger.open_call(&long, &allow(), json!({})),
+        ledger.open_call(&call(1), &allow(), big),
         Err(LedgerError::TooLarge { .. })
     ));
     assert!(place.events().is_empty());
     assert!(place.ledger().interrupted().is_empty());
     // The largest that is allowed comes back.
-    let fits = "x".repeat(EVENT_BYTES_MAX - 300);
+    let fits = "x".repeat(EVENT_BYTES_MAX - 600);
+    let body = json!({ "a": fits });
     ledger
-        .record(None, "flow.seen", json!({ "a": fits }), Durability::Durable)
+        .record(None, "flow.seen", body.clone(), Durability::Durable)
         .unwrap();
     note(&place.ledger(), 1);
     assert_eq!(place.verified().events, 2);
+    assert_eq!(place.events()[0].body, body);
+}
+
+#[test]
+fn what_does_not_fit_into_an_event_is_told_by_its_beginning_and_digest() {
+    use sha2::{Digest, Sha256};
+    let place = Place::new();
+    let ledger = place.ledger();
+    let digest = |bytes: &[u8]| crate::hash::hex(&Sha256::digest(bytes));
+    let mut call = call(1);
+    let long = format!("{}é", "x".repeat(1 << 20));
+    call.command.push(long.clone().into());
+    call.command.push("y".repeat(1_024).into());
+    for number in 0..5_000 {
+        call.command.push(format!("argument {number}").into());
+    }
+    call.options = vec!["--allow=example.com".into(); 4_000];
+    drop(ledger.open_call(&call, &allow(), json!({})).unwrap());
+    let event = &place.events()[0];
+    assert!(event.canonical().unwrap().len() <= EVENT_BYTES_MAX);
+    let told = event.body["command"].as_array().unwrap();
+    assert_eq!(told[0], "true");
+    let first =
+        json!({ "begin": "x".repeat(256), "bytes": long.len(), "sha256": digest(long.as_bytes()) });
+    assert_eq!(told[1], first);
+    assert_eq!(told[2], "y".repeat(1_024));
+    let left_out = told.last().unwrap();
+    let count = left_out["left-out"].as_u64().unwrap() as usize;
+    assert_eq!(told.len() - 1 + count, call.command.len());
+    let rest = call.command[call.command.len() - count..].iter();
+    let rest = serde_json::to_vec(&rest.map(host_text).collect::<Vec<_>>()).unwrap();
+    assert_eq!(left_out["sha256"], digest(&rest));
+    assert_eq!(left_out["bytes"], rest.len());
+    assert_eq!(place.verified().events, 1);
+    // A command that fits is told whole.
+    let mut whole = super::call(2);
+    whole.command.push("x".repeat(60_000).into());
+    drop(ledger.open_call(&whole, &allow(), json!({})).unwrap());
+    assert_eq!(place.events()[1].body["command"][1], "x".repeat(60_000));
 }
 
 #[test]
@@ -374,6 +414,72 @@ fn after_a_boot_lost_markers_are_made_up_for() {
             .count(),
         2
     );
+    place.verified();
+}
+
+/// Only what came since all runs were closed is read after a start of the kernel.
+#[test]
+fn after_a_boot_what_was_settled_is_not_read_again() {
+    let place = Place::new();
+    let ledger = place.ledger_after_boot('a');
+    let lose_marker = |number: u32| {
+        std::fs::remove_file(
+            place
+                .state
+                .path()
+                .join("open")
+                .join(run_id(number).as_str()),
+        )
+        .unwrap();
+    };
+    let early = ledger.open_call(&call(1), &allow(), json!({})).unwrap();
+    note(&ledger, 1);
+    // One is alive, so that nothing after its beginning is settled.
+    ledger.checkpoint(&place.state).unwrap();
+    drop(early);
+    lose_marker(1);
+    let after = place.ledger_after_boot('b');
+    assert_eq!(after.interrupted().len(), 1);
+    let before = std::fs::read(place.file("settled")).unwrap();
+    note(&after, 2);
+    after.checkpoint(&place.state).unwrap();
+    assert_ne!(std::fs::read(place.file("settled")).unwrap(), before);
+    // What is before is passed over, be it unreadable; what comes after is found.
+    flip_bit(&place.file("000001.seg"), 100, 0);
+    drop(after.open_call(&call(2), &allow(), json!({})).unwrap());
+    lose_marker(2);
+    let runs = |ledger: &Ledger| {
+        ledger
+            .interrupted()
+            .iter()
+            .map(|one| one.run.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(runs(&place.ledger_after_boot('c')), [run_id(2)]);
+    flip_bit(&place.file("000001.seg"), 100, 0);
+    // Whatever cannot be relied on is none.
+    let kept = std::fs::read_to_string(place.file("settled")).unwrap();
+    for (number, (boot, content)) in [
+        ('d', String::new()),
+        ('e', kept.replacen("1", "2", 1)),
+        ('f', before.iter().map(|byte| char::from(*byte)).collect()),
+        ('0', "atoll-settled 1 1 0\n".to_owned()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let run = 10 + u32::try_from(number).unwrap();
+        drop(
+            place
+                .ledger_after_boot(boot)
+                .open_call(&call(run), &allow(), json!({}))
+                .unwrap(),
+        );
+        lose_marker(run);
+        std::fs::write(place.file("settled"), content).unwrap();
+        let next = char::from(u8::try_from(number).unwrap() + b'1');
+        assert_eq!(runs(&place.ledger_after_boot(next)), [run_id(run)]);
+    }
     place.verified();
 }
 
@@ -508,8 +614,8 @@ fn events_are_read_by_run_kind_and_from_the_end() {
         (0..30).step_by(3).collect::<Vec<_>>()
     );
     let filter = Filter {
-        run: None,
         kind: Some("flow".to_owned()),
+        ..Filter::default()
     };
     assert_eq!(
         numbers(Ledger::events(&place.state, filter).unwrap()),

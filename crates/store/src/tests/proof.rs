@@ -303,18 +303,42 @@ fn tiles_are_where_clients_of_tiled_logs_look_for_them() {
 
 /// The lengths in a bundle have 16 bits.
 #[test]
-fn an_event_that_fits_no_bundle_is_named() {
+fn every_event_that_is_written_fits_a_bundle_and_an_older_one_is_named() {
     let place = Place::new();
-    let ledger = place.ledger();
-    note(&ledger, 0);
+    let first = note(&place.ledger(), 0);
     let body = json!({ "text": "x".repeat(70_000) });
-    ledger
-        .record(None, "test.noted", body, Durability::Durable)
-        .unwrap();
-    ledger.checkpoint(&place.state).unwrap();
-    let to = tempfile::tempdir().unwrap();
-    let exported = export_tiles(&place.state, to.path()).unwrap();
+    let told = || {
+        let record = place
+            .ledger()
+            .record(None, "test.noted", body.clone(), Durability::Durable);
+        record.unwrap();
+        place.ledger().checkpoint(&place.state).unwrap();
+        let to = tempfile::tempdir().unwrap();
+        let exported = export_tiles(&place.state, to.path()).unwrap();
+        (exported, files(to.path()).len())
+    };
+    let (exported, count) = told();
+    assert_eq!(
+        (exported.too_large.len(), exported.bundles, count),
+        (0, 1, 3)
+    );
+    // As earlier releases wrote it.
+    let segment = place.file("000001.seg");
+    let lines = std::fs::read_to_string(&segment).unwrap();
+    let lines: Vec<&str> = lines.lines().collect();
+    let shorter = lines[1].split_once(' ').unwrap().1;
+    let (_, members) = shorter.split_once(",\"prev\"").unwrap();
+    let older = format!("{{\"body\":{body},\"prev\"{members}");
+    let leaf = TreeHash::of_leaf(older.as_bytes());
+    std::fs::write(&segment, format!("{}\n{leaf} {older}\n", lines[0])).unwrap();
+    for name in ["head", "checkpoint", "frontier", "settled"] {
+        std::fs::remove_file(place.file(name)).unwrap();
+    }
+    let (exported, count) = told();
     assert_eq!(exported.too_large, [1]);
-    assert_eq!((exported.tiles, exported.bundles), (1, 0));
-    assert_eq!(files(to.path()).len(), 2);
+    assert_eq!((exported.tiles, exported.bundles, count), (1, 0, 2));
+    let events = place.events();
+    assert_eq!((events[0].position, &events[1].body), (first, &body));
+    // That the head is gone is all that is said of it.
+    assert_eq!(place.damage().len(), 1);
 }

@@ -99,6 +99,16 @@ pub(crate) fn spawner(root: &Path) -> Result<PathBuf> {
     build_program(root, "spawner", &["--example", "spawner"])
 }
 
+/// The program that measures the ledger.
+pub(crate) fn figures(root: &Path) -> Result<PathBuf> {
+    // Beside the program's package, so that what both need is built once.
+    build_program(
+        root,
+        "figures",
+        &["--package", "atoll-store", "--example", "figures"],
+    )
+}
+
 fn build_program(root: &Path, name: &str, which: &[&str]) -> Result<PathBuf> {
     let build = ["build", "--release", "--package", "atoll"];
     let text = messages(root, &[&build, which].concat())?;

@@ -89,7 +89,12 @@ const NPM: [&str; 3] = [
 ];
 
 /// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 3] = ["six==1.17.0", "awscli==1.46.3", "boto3==1.44.5"];
+const PIP: [&str; 4] = [
+    "six==1.17.0",
+    "awscli==1.46.3",
+    "boto3==1.44.5",
+    "ocsf_json_schema==1.2.0",
+];
 
 const fn program(name: &'static str, program: &'static str) -> Package {
     Package {

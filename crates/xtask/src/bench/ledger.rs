@@ -1,0 +1,267 @@
+//! `cargo xtask bench ledger`: what the ledger costs, and how it bears its size.
+//!
+//! The work is in `crates/store/examples/figures.rs`, which is built as users get the
+//! program; here is who calls it, and what is wanted of it. Start reading at [`run`].
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::machine;
+use super::report::free_name;
+use super::statistics::summarise;
+use crate::command;
+use crate::person::Stage;
+use crate::suite;
+use crate::tree;
+
+/// Events of the ledger that is verified and searched.
+const EVENTS: u64 = 1_000_000;
+/// Events of the ledger that is opened.
+const EVENTS_OF_OLD: u64 = 10_000_000;
+/// Durable appends of one writer, and runs.
+const APPENDS: u64 = 1_000;
+/// Durable appends of many writers.
+const APPENDS_OF_MANY: u64 = 200_000;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Leave out the ledger of ten million events (some 3 GB for a moment)
+    #[arg(long)]
+    small: bool,
+    /// How often what takes long is done
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// A directory on the disk that is measured
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    below: std::path::PathBuf,
+}
+
+/// What was measured under one name.
+#[derive(Debug, Serialize, Deserialize)]
+struct Measured {
+    name: String,
+    unit: String,
+    values: Vec<f64>,
+}
+
+/// What is wanted of the median of one, or of its ratio to another's.
+struct Figure {
+    name: &'static str,
+    against: Option<&'static str>,
+    wanted: Wanted,
+}
+
+#[derive(Clone, Copy)]
+enum Wanted {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+const FIGURES: [Figure; 9] = [
+    Figure {
+        name: "durable append",
+        against: Some("bare write and fdatasync"),
+        wanted: Wanted::AtMost(1.5),
+    },
+    Figure {
+        name: "durable appends of 64 writers",
+        against: None,
+        wanted: Wanted::AtLeast(40_000.0),
+    },
+    Figure {
+        name: "events verified",
+        against: None,
+        wanted: Wanted::AtLeast(400_000.0),
+    },
+    Figure {
+        name: "search by host",
+        against: None,
+        wanted: Wanted::AtMost(1_000.0),
+    },
+    Figure {
+        name: "search by type",
+        against: None,
+        wanted: Wanted::AtMost(1_000.0),
+    },
+    Figure {
+        name: "search by run",
+        against: None,
+        wanted: Wanted::AtMost(1_000.0),
+    },
+    Figure {
+        name: "opened, added to and signed",
+        against: None,
+        wanted: Wanted::AtMost(1_000.0),
+    },
+    Figure {
+        name: "most memory",
+        against: None,
+        wanted: Wanted::AtMost(32.0),
+    },
+    Figure {
+        name: "the ledger's share of a run",
+        against: None,
+        wanted: Wanted::AtMost(1.0),
+    },
+];
+
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let root = tree::root()?;
+    let program = suite::figures(&root)?;
+    let stage = Stage::below(&options.below, "atoll-bench-")?;
+    let mut all: Vec<Measured> = Vec::new();
+    let measure = |figure: &str, directory: &str, count: u64, all: &mut Vec<Measured>| {
+        eprintln!("{figure}: {count}");
+        let directory = stage.path().join(directory);
+        fs::create_dir_all(&directory)?;
+        figures(&program, figure, &directory, count, all)
+    };
+    measure("append", "append", APPENDS, &mut all)?;
+    measure("run", "run", APPENDS, &mut all)?;
+    for round in 0..options.rounds {
+        let directory = format!("writers-{round}");
+        measure("writers", &directory, APPENDS_OF_MANY, &mut all)?;
+    }
+    measure("make", "million", EVENTS, &mut all)?;
+    for _ in 0..options.rounds {
+        measure("verify", "million", EVENTS, &mut all)?;
+        measure("query", "million", EVENTS, &mut all)?;
+    }
+    if !options.small {
+        measure("make", "old", EVENTS_OF_OLD, &mut all)?;
+        for _ in 0..options.rounds {
+            measure("restart", "old", 0, &mut all)?;
+            measure("open", "old", 0, &mut all)?;
+        }
+    }
+    print!("{}", table(&all));
+    let machine = machine::describe(&root, stage.path())?;
+    let content = json!({
+        "benchmark": "ledger",
+        "what": "durable appends, verification, search and opening of the ledger",
+        "how": "one process for each figure; a durable append and a bare one take turns",
+        "rounds": options.rounds,
+        "machine": machine,
+        "load": fs::read_to_string("/proc/loadavg")?.trim(),
+        "measured": all,
+    });
+    let path = free_name(
+        &root.join("bench/results"),
+        &format!("{}-ledger", machine.date),
+    )?;
+    fs::write(&path, format!("{content}\n"))?;
+    println!(
+        "\nraw numbers: {}",
+        path.strip_prefix(&root).unwrap_or(&path).display()
+    );
+    stage.close()?;
+    Ok(true)
+}
+
+/// Has one figure measured; what is measured again is added to what there is of it.
+fn figures(
+    program: &Path,
+    figure: &str,
+    directory: &Path,
+    count: u64,
+    all: &mut Vec<Measured>,
+) -> Result<()> {
+    let mut command = Command::new(program);
+    command.arg(figure).arg(directory).arg(count.to_string());
+    for line in command::output(&mut command)?.lines() {
+        let measured: Measured =
+            serde_json::from_str(line).context("the measured numbers have an unexpected form")?;
+        match all.iter_mut().find(|one| one.name == measured.name) {
+            Some(one) => one.values.extend(measured.values),
+            None => all.push(measured),
+        }
+    }
+    Ok(())
+}
+
+fn table(all: &[Measured]) -> String {
+    let mut table = "\n| figure | median | min | p99 | unit |\n|---|---|---|---|---|\n".to_owned();
+    for one in all {
+        if let Some(summary) = summarise(&one.values) {
+            let _ = writeln!(
+                table,
+                "| {} | {:.2} | {:.2} | {:.2} | {} |",
+                one.name, summary.median, summary.min, summary.p99, one.unit
+            );
+        }
+    }
+    table.push_str("\n| wanted | measured | verdict |\n|---|---|---|\n");
+    for figure in &FIGURES {
+        let (sign, limit) = match figure.wanted {
+            Wanted::AtLeast(limit) => ('≥', limit),
+            Wanted::AtMost(limit) => ('≤', limit),
+        };
+        let against = figure.against.map(|name| format!(" / {name}"));
+        let (measured, word) = match figure.measured(all) {
+            None => ("".to_owned(), "not measured"),
+            Some(number) => (format!("{number:.2}"), figure.word(number)),
+        };
+        let (name, against) = (figure.name, against.unwrap_or_default());
+        let _ = writeln!(
+            table,
+            "| {name}{against} {sign} {limit} | {measured} | {word} |"
+        );
+    }
+    table
+}
+
+impl Figure {
+    fn measured(&self, all: &[Measured]) -> Option<f64> {
+        let median = |name: &str| {
+            let one = all.iter().find(|one| one.name == name)?;
+            Some(summarise(&one.values)?.median)
+        };
+        match self.against {
+            None => median(self.name),
+            Some(other) => Some(median(self.name)? / median(other)?),
+        }
+    }
+
+    fn word(&self, number: f64) -> &'static str {
+        let is_met = match self.wanted {
+            Wanted::AtLeast(limit) => number >= limit,
+            Wanted::AtMost(limit) => number <= limit,
+        };
+        if is_met { "met" } else { "missed" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_met_missed_or_not_measured() {
+        let all = [
+            ("durable append", vec![2.0, 3.0, 4.0]),
+            ("bare write and fdatasync", vec![2.0]),
+            ("events verified", vec![1.0]),
+        ];
+        let all = all.map(|(name, values)| Measured {
+            name: name.to_owned(),
+            unit: "µs".to_owned(),
+            values,
+        });
+        let table = table(&all);
+        for line in [
+            "| durable append | 3.00 | 2.00 | 4.00 | µs |",
+            "| durable append / bare write and fdatasync ≤ 1.5 | 1.50 | met |",
+            "| events verified ≥ 400000 | 1.00 | missed |",
+            "| search by run ≤ 1000 |  | not measured |",
+        ] {
+            assert!(table.contains(line), "{table}");
+        }
+    }
+}
