@@ -15,6 +15,7 @@ use atoll_model::network::{
 
 use self::command::WrittenCommand;
 use crate::document::{Complaint, Document, Section};
+use crate::grant::Notice;
 use crate::network::rule::{parse_destination, parse_scheme, said, texts};
 use crate::origin::{Origin, Sourced};
 use crate::places::{Place, parse_place};
@@ -563,15 +564,31 @@ impl Rules {
         }
     }
 
-    /// Tells of credentials that are never put in, though somebody wants them to be.
+    /// Tells of credentials that are never put in, though somebody wants them to be. One that
+    /// need not be there is told of when it is ([`Self::unused_optional`]).
     pub(crate) fn tell_credentials(&mut self) {
+        let wanted = self.credentials.values().filter(|one| !one.value.optional);
+        let notices = self.unused(wanted);
+        self.notices.extend(notices);
+    }
+
+    /// The same for the optional ones whose values were there to be read.
+    pub(crate) fn unused_optional(&self, placeholders: &[Placeholder]) -> Vec<Notice> {
+        let read = self.credentials_of(placeholders);
+        self.unused(read.filter(|one| one.value.optional))
+    }
+
+    /// The same for all of them: for whoever checks a profile, where nothing is read.
+    #[must_use]
+    pub fn unusable_optional(&self) -> Vec<Notice> {
+        let all = self.credentials.values();
+        self.unused(all.filter(|one| one.value.optional))
+    }
+
+    fn unused<'a>(&self, all: impl Iterator<Item = &'a Sourced<Credential>>) -> Vec<Notice> {
         let network = self.network.boundary();
         let mut notices = Vec::new();
-        for Sourced { value, origin } in self.credentials.values() {
-            // One that need not be there need not be used either.
-            if value.optional {
-                continue;
-            }
+        for Sourced { value, origin } in all {
             let name = &value.binding.name;
             for to in &value.binding.to {
                 let text = match network.reach_of(to) {
@@ -584,12 +601,11 @@ impl Rules {
                          looks into; write carry = \"requests\" for that rule"
                     ),
                 };
-                notices.push((text, origin.clone()));
+                let origin = origin.clone();
+                notices.push(Notice { text, origin });
             }
         }
-        for (text, origin) in notices {
-            self.notice(text, origin);
-        }
+        notices
     }
 
     /// Why these cannot be used, if they cannot.

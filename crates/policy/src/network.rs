@@ -4,7 +4,7 @@ mod likely;
 mod limits;
 mod packages;
 pub(crate) mod preset;
-mod repositories;
+pub(crate) mod repositories;
 pub(crate) mod rule;
 pub(crate) mod upstream;
 

@@ -493,3 +493,27 @@ fn what_is_never_put_in_and_what_cannot_be_narrowed_is_said() {
     );
     assert_eq!(remarks(b"description = 'a'", "p.toml"), Vec::new());
 }
+
+#[test]
+fn an_optional_credential_that_is_there_and_reaches_nothing_is_told_of() {
+    let nowhere = GITHUB.replace("allow = [\"api.github.com\"]", "allow = [\"example.com\"]")
+        + "optional = true\n";
+    let never = "credential github is never used at api.github.com:443: no rule";
+    let told = |text: &str, placeholders: &[(&str, &str)]| {
+        let world = world()
+            .profile("p", text)
+            .with("p")
+            .variable("GITHUB_TOKEN", "real");
+        let Verdict::Allow(grant) = decided(&world, placeholders) else {
+            panic!("denied");
+        };
+        let notices = grant.notices().iter().map(ToString::to_string);
+        let told = notices.filter(|text| text.contains(never)).count();
+        (told, world.rules().unusable_optional().len())
+    };
+    assert_eq!(told(&nowhere, &[("github", "stands")]), (1, 1));
+    // One that is not there is not missed.
+    assert_eq!(told(&nowhere, &[]), (0, 1));
+    let reached = format!("{GITHUB}optional = true\n");
+    assert_eq!(told(&reached, &[("github", "stands")]), (0, 0));
+}
