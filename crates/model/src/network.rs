@@ -44,7 +44,7 @@ pub use lock::{
     InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,
     Unlocked, normal_version,
 };
-pub use meant::{InvalidRule, Meant};
+pub use meant::{Denying, InvalidRule, Meant, Sense};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};

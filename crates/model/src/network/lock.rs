@@ -10,6 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::meant::Sense;
 use super::package::{About, about, is_name, is_version, readings};
 use super::{HostPart, Network, NetworkRule, Registry, ReleaseFile, Request, Target};
 pub use python::normal_version;
@@ -249,6 +250,7 @@ impl Locks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unlocked<'a> {
     rule: &'a NetworkRule,
+    sense: Sense,
     /// What was asked for.
     what: String,
     files: String,
@@ -261,14 +263,14 @@ impl Unlocked<'_> {
         format!(
             "{}; change that file outside to allow it: {}",
             self.said(),
-            self.rule.told()
+            self.rule.told_as(self.sense)
         )
     }
 
     /// The same for the program, which is not told where a rule is written.
     #[must_use]
     pub fn why_inside(&self) -> String {
-        format!("{}: {}", self.said(), self.rule)
+        format!("{}: {}", self.said(), self.rule.as_one_that(self.sense))
     }
 
     fn said(&self) -> String {
@@ -317,20 +319,20 @@ impl Network {
             let about = packages.and_then(|one| one.about(request));
             about.is_none_or(|about| !locks.hold(rule, &about))
         };
-        let unlocked = |rule| Unlocked::new(rule, request);
         if let Some(rule) = self.deny.iter().filter(asks).find(refuses) {
-            return unlocked(rule);
+            return Unlocked::new(rule, Sense::Denies, request);
         }
         let is_before = |rule: &&NetworkRule| !rule.frees(request);
         let mut allowing = self.allow.iter().take_while(is_before).filter(asks);
         let first = allowing.next()?;
         let is_named = !refuses(&first) || allowing.any(|rule| !refuses(&rule));
-        (!is_named).then(|| unlocked(first)).flatten()
+        let unlocked = || Unlocked::new(first, Sense::Allows, request);
+        (!is_named).then(unlocked).flatten()
     }
 }
 
 impl<'a> Unlocked<'a> {
-    fn new(rule: &'a NetworkRule, request: &Request<'_>) -> Option<Self> {
+    fn new(rule: &'a NetworkRule, sense: Sense, request: &Request<'_>) -> Option<Self> {
         let packages = rule.requests.packages.as_ref()?;
         let what = match packages.about(request) {
             Some(About::File(file)) => file.to_string(),
@@ -340,6 +342,7 @@ impl<'a> Unlocked<'a> {
         let files: Vec<&str> = packages.locks.iter().map(LockFile::as_str).collect();
         Some(Self {
             rule,
+            sense,
             what,
             files: format!("the lock file {}", files.join(" or ")),
         })

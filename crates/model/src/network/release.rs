@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::limits::exact;
+use super::meant::Sense;
 use super::package::About;
 use super::{Network, NetworkRule, Packages, Registry, Request, Unreachable};
 use crate::{civil_date, format_duration};
@@ -118,6 +119,8 @@ impl Project {
 pub struct Demand<'a> {
     /// The rule that asks for most.
     pub rule: &'a NetworkRule,
+    /// Whether that allows what is old enough, or denies what is not.
+    pub sense: Sense,
     /// How old the release has to be at least.
     pub minimum_age: Duration,
     /// The file.
@@ -154,13 +157,17 @@ impl Demand<'_> {
     /// Why not, for whoever owns the rules.
     #[must_use]
     pub fn why(&self, unaged: &Unaged) -> String {
-        format!("{}: {}", self.what(unaged), self.rule.told())
+        format!("{}: {}", self.what(unaged), self.rule.told_as(self.sense))
     }
 
     /// The same for the program, which is not told where a rule is written.
     #[must_use]
     pub fn why_inside(&self, unaged: &Unaged) -> String {
-        format!("{}: {}", self.what(unaged), self.rule)
+        format!(
+            "{}: {}",
+            self.what(unaged),
+            self.rule.as_one_that(self.sense)
+        )
     }
 
     fn what(&self, unaged: &Unaged) -> String {
@@ -214,10 +221,13 @@ impl Network {
             is_asked
         });
         let denying = self.deny.iter().filter(leads);
-        let demands = denying.chain(allowing).filter_map(|rule| {
+        let denying = denying.map(|rule| (Sense::Denies, rule));
+        let allowing = allowing.map(|rule| (Sense::Allows, rule));
+        let demands = denying.chain(allowing).filter_map(|(sense, rule)| {
             let (minimum_age, file) = asks(rule)?;
             Some(Demand {
                 rule,
+                sense,
                 minimum_age,
                 file,
             })

@@ -443,3 +443,21 @@ fn versions_of_python_are_equal_that_mean_the_same() {
         assert_eq!(normal_version(none), None, "{none:?}");
     }
 }
+
+#[test]
+fn a_rule_that_denies_is_told_as_one_that_denies_the_rest() {
+    let locks = Locks::from(Vec::new());
+    let mut locked = rule(Registry::Npm, &["*"], &["package-lock.json"]);
+    locked.origin = "p.toml:3".to_owned();
+    let learning = NetworkRule::learning();
+    let network = network(vec![learning], vec![locked]);
+    let why = judged(&network, &locks, NPM, "/b/-/b-2.0.0.tgz").unwrap_err();
+    let told = "*:* for packages * of npm, but for those that package-lock.json names";
+    assert!(why.ends_with(&format!("{told} (p.toml:3)")), "{why}");
+    assert_eq!(network.deny[0].denying().to_string(), told);
+    // What says nothing of releases is told as it is.
+    assert_eq!(
+        network.allow[0].denying().to_string(),
+        network.allow[0].to_string()
+    );
+}
