@@ -219,6 +219,7 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
             continue;
         }
         let options = DiffOptions {
+            place: changes::place_of(one),
             colour: output.paint.is_on(),
             ..DiffOptions::default()
         };
