@@ -57,6 +57,8 @@ pub struct Conclusion<'a> {
     pub json: Option<&'a File>,
     /// The limits that a file or an option has set.
     pub asked_for: &'a [LimitKey],
+    /// The credentials that it went without.
+    pub absent: Vec<&'a Credential>,
 }
 
 /// What no list of denials covers: the kernel refuses these without telling. With nesting
@@ -228,13 +230,20 @@ impl Conclusion<'_> {
             denied: &went.denied,
             attempts: &went.outcome.attempts,
             network: traffic(&went.flows),
-            credentials: &[used::lines(&went.flows.used), signed(&went.flows.signed)].concat(),
+            credentials: &self.credentials(&went.flows),
             failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
             afterwards,
         };
         render::summary(self.output.error_paint, &summary)
+    }
+
+    /// What was used, what was not accepted, and what was missing.
+    fn credentials(&self, flows: &Flows) -> Vec<String> {
+        let used = used::lines(&flows.used, &flows.unauthorised);
+        let missed = used::missed(&self.absent, &flows.used, &flows.unauthorised);
+        [used, missed, signed(&flows.signed)].concat()
     }
 
     fn tell_alert(&self, went: &Went) {

@@ -103,6 +103,7 @@ fn carry_out(
             output,
             json,
             asked_for: &rules.limits_asked_for(),
+            absent: rules.absent(request.facts.placeholders),
         }
         .draw(called)
         .map_err(|failure| failure.about(&asked.run, rules.profile())),

@@ -103,6 +103,19 @@ pub struct Credential {
     pub optional: bool,
 }
 
+impl Credential {
+    /// Why it is not there, where it is not.
+    #[must_use]
+    pub fn absence(&self) -> String {
+        let names = self.source.variables();
+        match self.source.file() {
+            Some(file) => format!("nothing usable is in {}", file.display()),
+            None if names.is_empty() => "its value was not read".to_owned(),
+            None => format!("{} is not usable or not set", names.join(", ")),
+        }
+    }
+}
+
 /// The same as written: a file's place may be in the home directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
@@ -576,6 +589,35 @@ impl Rules {
     pub(crate) fn unused_optional(&self, placeholders: &[Placeholder]) -> Vec<Notice> {
         let read = self.credentials_of(placeholders);
         self.unused(read.filter(|one| one.value.optional))
+    }
+
+    /// The credentials that a run goes without, since they were not there to be read.
+    #[must_use]
+    pub fn absent(&self, placeholders: &[Placeholder]) -> Vec<&Credential> {
+        let is_read = |one: &&Credential| {
+            let name = &one.binding.name;
+            placeholders.iter().any(|found| found.name == *name)
+        };
+        let optional = self.credentials().filter(|one| one.optional);
+        optional.filter(|one| !is_read(one)).collect()
+    }
+
+    /// Tells of optional credentials that are not there, where the person has written them:
+    /// of those of Atoll's own profiles one is enough.
+    pub(crate) fn tell_absent(&self, placeholders: &[Placeholder]) -> Vec<Notice> {
+        let absent = self.absent(placeholders);
+        let is_absent = |one: &&Sourced<Credential>| absent.contains(&&one.value);
+        let own = self.credentials.values().filter(is_absent);
+        let own = own.filter(|one| !one.origin.is_shipped());
+        own.map(|Sourced { value, origin }| Notice {
+            text: format!(
+                "the run goes without credential {}, which is optional: {}",
+                value.binding.name,
+                value.absence()
+            ),
+            origin: origin.clone(),
+        })
+        .collect()
     }
 
     /// The same for all of them: for whoever checks a profile, where nothing is read.

@@ -517,3 +517,25 @@ fn an_optional_credential_that_is_there_and_reaches_nothing_is_told_of() {
     let reached = format!("{GITHUB}optional = true\n");
     assert_eq!(told(&reached, &[("github", "stands")]), (0, 0));
 }
+
+#[test]
+fn an_optional_credential_of_ones_own_that_is_not_there_is_told_of() {
+    let text = format!("{GITHUB}optional = true\n");
+    let told = |profile: &str, placeholders: &[(&str, &str)]| {
+        let world = world().profile("p", &text).with(profile);
+        let Verdict::Allow(grant) = decided(&world, placeholders) else {
+            panic!("denied");
+        };
+        let notices = grant.notices().iter().map(ToString::to_string);
+        notices
+            .filter(|text| text.contains("the run goes without credential"))
+            .collect::<Vec<_>>()
+    };
+    let [line] = &told("p", &[])[..] else {
+        panic!("not one line");
+    };
+    assert!(line.contains("GITHUB_TOKEN is not usable or not set"), "{line}");
+    assert!(told("p", &[("github", "stands")]).is_empty());
+    // An agent has several keys, of which one is enough.
+    assert!(told("opencode", &[]).is_empty());
+}
