@@ -9,7 +9,7 @@ use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome, WorkspaceMode};
-use atoll_policy::Rules;
+use atoll_policy::{Credential, Rules};
 use atoll_sandbox::Flows;
 use atoll_store::{Event, Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;

@@ -183,7 +183,7 @@ mod tests {
         let some = "credential hub: api.example.com answered 2 of 3 requests with 401";
         assert!(told(2).starts_with(some), "{}", told(2));
         // Of what is in the ledger too.
-        let event = crate::why::tests::event;
+        let event = crate::why::event;
         let events = [
             event(
                 "flow.opened",

@@ -278,7 +278,7 @@ pub(super) enum About {
 
 impl About {
     /// The packages that it can be about; None where it is about all.
-    fn names(&self) -> Option<&[String]> {
+    pub(super) fn names(&self) -> Option<&[String]> {
         match self {
             Self::All => None,
             Self::One(names) => Some(names),

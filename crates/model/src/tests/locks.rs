@@ -461,3 +461,23 @@ fn a_rule_that_denies_is_told_as_one_that_denies_the_rest() {
         network.allow[0].to_string()
     );
 }
+
+#[test]
+fn a_line_that_leaves_a_release_open_is_named() {
+    let mut lock = lock(Registry::Pip, "requirements.txt", &[("six", "1.17.0")]);
+    lock.note_open("Requests", 4);
+    lock.note_open("requests", 9);
+    lock.note_open("$(id)", 1);
+    assert_eq!(lock.first_open(), Some(4));
+    let locks = Locks::from(vec![lock]);
+    // It is handed on with the rest.
+    let locks: Locks = serde_json::from_str(&serde_json::to_string(&locks).unwrap()).unwrap();
+    let locked = rule(Registry::Pip, &["*"], &["requirements.txt"]);
+    let network = network(vec![locked], Vec::new());
+    let why = judged(&network, &locks, "pypi.org", "/simple/requests/").unwrap_err();
+    let told = "started (requirements.txt: line 4 wants name==VERSION, as pip freeze prints it)";
+    assert!(why.contains(told), "{why}");
+    let other = judged(&network, &locks, "pypi.org", "/simple/other/").unwrap_err();
+    assert!(!other.contains("line"), "{other}");
+    assert_eq!(judged(&network, &locks, "pypi.org", "/simple/six/"), Ok(()));
+}
