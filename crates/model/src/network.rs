@@ -48,7 +48,7 @@ pub use meant::{Denying, InvalidRule, Meant, Sense};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
-pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words};
+pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words, audit_variable};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
 };

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use atoll_model::Call;
-use atoll_model::network::{Network, Part, TRUST_DIRECTORY, age_variables, trust_variables};
+use atoll_model::network::{Network, Part, TRUST_DIRECTORY, age_variables, audit_variable, trust_variables};
 
 use crate::Notice;
 use crate::credential::Credential;
@@ -61,9 +61,10 @@ pub(crate) fn build(
         let mut names = variables.keys();
         names.any(|one| one.eq_ignore_ascii_case(name))
     };
-    let mut ages = age_variables(network, facts.now);
-    ages.retain(|(name, _)| !is_chosen(name));
-    for (name, value) in trust.into_iter().flatten().chain(ages) {
+    let mut ways = age_variables(network, facts.now);
+    ways.extend(audit_variable(network));
+    ways.retain(|(name, _)| !is_chosen(name));
+    for (name, value) in trust.into_iter().flatten().chain(ways) {
         if !is_denied(OsStr::new(name)) {
             let chosen = variables.entry(OsString::from(name));
             chosen.or_insert_with(|| OsString::from(value));

@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 use super::limits::exact;
 use super::meant::Sense;
 use super::package::About;
-use super::{Network, NetworkRule, Packages, Registry, Request, Unreachable};
+use super::{
+    Look, Network, NetworkRule, Packages, Registry, Request, Scheme, Target, Unreachable,
+};
 use crate::{civil_date, format_duration};
 
 /// A file of one release of a package, as a request asks for it.
@@ -353,6 +355,30 @@ pub fn age_variables(network: &Network, now: SystemTime) -> Vec<(&'static str, S
         variables.extend(named.map(|name| (*name, written(before))));
     }
     variables
+}
+
+/// The registry of npm, and where it takes lists of what somebody has installed, to say what
+/// is known against that: npm sends one at every install.
+const AUDITED: (&str, &str) = ("registry.npmjs.org", "/-/npm/v1/security/advisories/bulk");
+
+/// The variable by which npm leaves out what it would only hear a refusal to: what it has
+/// installed is sent to the registry by POST, which the rules for packages do not allow, so
+/// that nothing goes out by them. Whoever asks by `npm audit` is told of the refusal.
+#[must_use]
+pub fn audit_variable(network: &Network) -> Option<(&'static str, String)> {
+    let (host, path) = AUDITED;
+    let host = host.parse().ok()?;
+    let target = Target::parse(path).ok()?;
+    let request = Request {
+        host: &host,
+        port: Scheme::Https.port(),
+        scheme: Scheme::Https,
+        method: "POST",
+        target: &target,
+    };
+    let (_, look) = network.connection(&host, request.port).ok()?;
+    let is_refused = look == Look::Into && network.request(&request).is_err();
+    is_refused.then(|| ("npm_config_audit", "false".to_owned()))
 }
 
 /// A time by RFC 3339, to the second before it. One before 1970 is written as 1970.
