@@ -286,8 +286,15 @@ impl Conclusion<'_> {
         let nests = could_nest.then(|| hints::nesting_hint(record));
         let reaches = could_reach.then(|| hints::network_hint(record));
         let network = self.rules.network();
-        let is_aged = has_failed.then(|| hints::age_hint(record, &network));
-        for hint in [nests, reaches, is_aged].into_iter().flatten().flatten() {
+        // What did not arrive says nothing of releases.
+        let has_arrived = has_failed && went.flows.failed.is_empty();
+        let is_aged = has_arrived.then(|| hints::age_hint(record, &network));
+        let names = Some(hints::names_hint(&went.flows));
+        for hint in [names, nests, reaches, is_aged]
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             self.output.warn(&hint);
         }
         if !went.planted.is_empty() && record.state != RunState::Discarded {

@@ -1,7 +1,8 @@
 //! What to say where a program that failed needs what its boundary has not: a sandbox of
 //! its own, or somebody outside.
 
-use atoll_model::network::{Network, Registry, age_words};
+use atoll_model::network::{NO_NAME_SERVER, Network, Registry, age_words};
+use atoll_sandbox::Flows;
 use atoll_store::RunRecord;
 
 /// Programs that make a sandbox of their own, or fail.
@@ -101,6 +102,17 @@ pub fn age_hint(record: &RunRecord, network: &Network) -> Option<String> {
     Some(format!(
         "{named} chooses among releases of at least {age} ago, by minimum-age in a rule for \
          {registry}; where it finds none ({message}) ask for an older release, or change that rule"
+    ))
+}
+
+/// That names lead nowhere since nobody answers for them: what programs say of it is seldom
+/// the reason.
+pub fn names_hint(flows: &Flows) -> Option<String> {
+    let mut failed = flows.failed.iter();
+    failed.find(|one| one.why.contains(NO_NAME_SERVER))?;
+    Some(format!(
+        "{NO_NAME_SERVER}, so nothing is reached by its name: look at /etc/resolv.conf and at \
+         this host's own connection (getent hosts example.com)"
     ))
 }
 
