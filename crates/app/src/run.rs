@@ -56,7 +56,7 @@ fn carry_out(
     let rules = compiled(arguments, &files, &host)?;
     tell(rules.notices(), output);
     let handover = credentials::read(&rules, &places, &workspace, output)?;
-    let signing = ssh::read(&rules, &places, &host.home, &workspace)?;
+    let signing = ssh::read(&rules, &places, &host.home, &workspace, output)?;
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);

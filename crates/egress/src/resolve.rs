@@ -277,7 +277,31 @@ fn unknown(error: &NetError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use hickory_resolver::Hosts;
+    use hickory_resolver::config::ResolverConfig;
+    use hickory_resolver::net::runtime::TokioRuntimeProvider;
+
     use super::*;
+
+    #[tokio::test]
+    async fn name_servers_that_are_silent_are_not_waited_for_as_long_again() {
+        let mut hosts = Hosts::default();
+        hosts.read_hosts_conf(&b"192.0.2.1 known.test\n"[..]).unwrap();
+        let nobody = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
+        let builder = TokioResolver::builder_with_config(nobody, TokioRuntimeProvider::default());
+        let mut servers = builder.build().unwrap();
+        servers.set_hosts(Arc::new(hosts));
+        let resolver = Resolver::from(servers);
+        let is_silent = || resolver.is_silent.load(Ordering::Relaxed);
+        let name = |text: &str| HostName::parse(text).unwrap();
+        let unknown = resolver.find(&name("unknown.test")).await;
+        assert_eq!(unknown.unwrap_err(), NO_NAME_SERVER);
+        assert!(is_silent());
+        assert!(resolver.find(&name("known.test")).await.is_ok());
+        assert!(!is_silent());
+    }
 
     #[test]
     fn names_that_no_rule_names_are_asked_for_so_often_and_no_more() {

@@ -5,7 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use atoll_model::Call;
-use atoll_model::network::{Network, Part, TRUST_DIRECTORY, age_variables, audit_variable, trust_variables};
+use atoll_model::network::{
+    Look, Network, Part, SshGrant, TRUST_DIRECTORY, age_variables, audit_variable, trust_variables,
+};
 
 use crate::Notice;
 use crate::credential::Credential;
@@ -85,7 +87,13 @@ pub(crate) fn build(
         }
     }
     if !network.ssh.is_empty() {
-        for (name, value) in ssh::variables() {
+        // Where no host of theirs is reached, git finds its own way to others.
+        let is_reached = |grant: &SshGrant| {
+            let look = network.connection(&grant.host, grant.port);
+            look.is_ok_and(|(_, look)| look == Look::Past)
+        };
+        let logs_in = network.ssh.iter().any(is_reached);
+        for (name, value) in ssh::variables(logs_in) {
             if !is_denied(OsStr::new(name)) && !rules.environment.set.contains_key(name) {
                 variables.insert(OsString::from(name), OsString::from(value));
             }

@@ -217,15 +217,15 @@ fn read_key(
     }
 }
 
-/// Variables by which ssh and git find what is in this directory.
-pub(crate) fn variables() -> [(&'static str, String); 2] {
-    [
-        ("SSH_AUTH_SOCK", format!("{SSH_DIRECTORY}/{SSH_AGENT}")),
-        (
-            "GIT_SSH_COMMAND",
-            format!("ssh -F '{SSH_DIRECTORY}/{SSH_CONFIGURATION}'"),
-        ),
-    ]
+/// Variables by which ssh and git find what is in this directory; that of git's connections
+/// only where one can be made.
+pub(crate) fn variables(logs_in: bool) -> impl Iterator<Item = (&'static str, String)> {
+    let agent = ("SSH_AUTH_SOCK", format!("{SSH_DIRECTORY}/{SSH_AGENT}"));
+    let connections = logs_in.then(|| {
+        let command = format!("ssh -F '{SSH_DIRECTORY}/{SSH_CONFIGURATION}'");
+        ("GIT_SSH_COMMAND", command)
+    });
+    std::iter::once(agent).chain(connections)
 }
 
 impl Rules {

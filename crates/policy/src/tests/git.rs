@@ -331,3 +331,21 @@ fn a_key_that_can_be_read_inside_signs_nothing() {
         assert_eq!(matches!(decided, Verdict::Deny(_)), is_shown, "{file}");
     }
 }
+
+#[test]
+fn git_is_led_to_keys_that_reach_a_host_alone() {
+    let variable = |text: &str, name: &str| {
+        let world = world().profile("p", text).with("p");
+        let boundary = granted(&world, atoll_model::Mode::Full);
+        boundary.environment.iter().any(|(one, _)| one == name)
+    };
+    assert!(variable(SSH, "GIT_SSH_COMMAND"));
+    for unused in [
+        SSH.replace("'hub.example:22'", "'other.example:22'"),
+        SSH.replace("'hub.example:22'", "{ to = 'hub.example:22', carry = 'requests' }"),
+    ] {
+        assert!(!variable(&unused, "GIT_SSH_COMMAND"), "{unused}");
+        // Commits are signed all the same.
+        assert!(variable(&unused, "SSH_AUTH_SOCK"), "{unused}");
+    }
+}
