@@ -1,6 +1,6 @@
 //! What a program may reach: `network` in files, `--allow`, `--deny` and the like.
 
-mod likely;
+pub(crate) mod likely;
 mod limits;
 mod packages;
 pub(crate) mod preset;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use atoll_model::network::{CERTIFICATE_REFUSED, Flow, FlowKind, FlowRequest, NO_NAME_SERVER};
+use atoll_model::network::{CERTIFICATE_REFUSED, Flow, FlowKind, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF};
 use atoll_sandbox::Refused;
 use serde_json::Value;
 
@@ -46,6 +46,15 @@ impl Story<'_> {
             return Some(
                 "look at /etc/resolv.conf and at this host's own connection: getent hosts \
                  example.com, outside",
+            );
+        }
+        if is_for(SIGNED_BY_ITSELF) {
+            return Some(
+                "have an authority of your own sign another certificate for that server, and name \
+                 the authority's under [network] upstream-roots: to name this one there does not \
+                 help, since no server may show one that signs others (openssl req -x509 makes such \
+                 ones, unless it is told -addext basicConstraints=critical,CA:FALSE); where the \
+                 program itself knows whom it trusts: --tunnel HOST:PORT",
             );
         }
         is_for(CERTIFICATE_REFUSED).then_some(

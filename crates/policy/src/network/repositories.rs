@@ -7,6 +7,7 @@ use atoll_model::network::{
 };
 
 use crate::document::{Complaint, Document, Section};
+use crate::network::likely::shown;
 use crate::network::rule::{Effect, parse_destination, texts};
 use crate::settings::among;
 use crate::show::quoted;
@@ -84,21 +85,67 @@ fn parse_use(text: &str) -> Result<Use, Complaint> {
 }
 
 fn parse_repository(text: &str) -> Result<Repository, Complaint> {
-    let wrong = || Complaint::new(format!("{text:?} is no repository"), FORM);
-    let (host, path) = text.split_once('/').ok_or_else(wrong)?;
-    let path = path.strip_suffix(".git").unwrap_or(path);
-    // Neither all repositories of somebody nor a query: each is named.
-    if path.is_empty() || path.ends_with('/') || path.contains(['*', '?', '#']) {
-        return Err(wrong());
-    }
-    let mut to = parse_destination(host)?;
-    if to.ports == Ports::Web {
-        to.ports = Ports::of(Scheme::Https);
-    }
-    Ok(Repository {
-        to,
-        path: path.to_owned(),
+    // A host that is none says itself what is wrong with it.
+    let named = match text.split_once('/').filter(|_| !is_remote(text)) {
+        Some((host, _)) => Repository::read(text).ok_or_else(|| parse_destination(host).err()),
+        None => Err(None),
+    };
+    named.map_err(|host| {
+        let what = format!("{:?} is no repository", shown(text));
+        match (meant(text), host) {
+            (Some(meant), _) => {
+                Complaint::new(what, format!("write {meant:?}: the host and the path alone"))
+            }
+            (None, Some(complaint)) => complaint,
+            (None, None) => Complaint::new(what, FORM),
+        }
     })
+}
+
+/// Whether something is written as git writes remotes.
+fn is_remote(text: &str) -> bool {
+    let first = text.split('/').next().unwrap_or_default();
+    text.contains("://") || first.contains('@')
+}
+
+impl Repository {
+    /// As a rule names it: neither all repositories of somebody nor a query.
+    fn read(text: &str) -> Option<Self> {
+        let (host, path) = text.split_once('/')?;
+        let path = path.strip_suffix(".git").unwrap_or(path);
+        let is_whole = path.is_empty() || path.ends_with('/') || path.contains(['*', '?', '#']);
+        if is_whole || is_remote(text) {
+            return None;
+        }
+        let mut to = parse_destination(host).ok()?;
+        if to.ports == Ports::Web {
+            to.ports = Ports::of(Scheme::Https);
+        }
+        Some(Self {
+            to,
+            path: path.to_owned(),
+        })
+    }
+}
+
+/// The repository that a remote is for, as git writes remotes: a URL of HTTPS or SSH, or
+/// `git@github.com:owner/name`.
+fn meant(text: &str) -> Option<String> {
+    let (rest, is_url) = match text.split_once("://") {
+        Some((_, rest)) => (rest, true),
+        None => (text, false),
+    };
+    let (authority, path) = match rest.split_once('/') {
+        Some((authority, path)) if is_url => (authority, path),
+        _ => rest.split_once(':')?,
+    };
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let path = path.trim_matches('/');
+    let path = path.strip_suffix(".git").unwrap_or(path);
+    let name = format!("{host}/{path}");
+    let is_plain = !name.contains(['@', '\\', ' ']);
+    Repository::read(&name).filter(|_| is_plain)?;
+    Some(name)
 }
 
 /// What git was to do with a repository, of one of its requests (gitprotocol-http(5)).
@@ -144,7 +191,7 @@ impl Remote {
             host,
             path: path.to_owned(),
         };
-        parse_repository(&remote.name()).ok().filter(|_| is_named)?;
+        Repository::read(&remote.name()).filter(|_| is_named)?;
         Some(remote)
     }
 

@@ -349,3 +349,44 @@ fn git_is_led_to_keys_that_reach_a_host_alone() {
         assert!(variable(&unused, "SSH_AUTH_SOCK"), "{unused}");
     }
 }
+
+#[test]
+fn a_remote_is_no_repository_and_what_is_meant_is_told() {
+    let told = |name: &str| {
+        let text = format!(
+            "[network]\nallow = [{{ preset = 'git-push', repositories = ['{name}'] }}]"
+        );
+        world().profile("p", &text).with("p").error()
+    };
+    for remote in [
+        "https://github.com/me/project",
+        "https://github.com/me/project.git",
+        "https://ada:password@github.com/me/project.git/",
+        "git@github.com:me/project.git",
+        "ssh://git@github.com/me/project",
+    ] {
+        let error = told(remote);
+        assert!(error.contains("write \"github.com/me/project\""), "{remote}: {error}");
+        assert!(!error.contains("password"), "{error}");
+    }
+    for other in ["github.com", "github.com/me/*", "git@github.com", &"a://".repeat(10_000)] {
+        let error = told(other);
+        assert!(error.contains("is no repository"), "{other}: {error}");
+        assert!(!error.contains("write \""), "{error}");
+    }
+    let error = world()
+        .profile("p", "git.https-for-ssh = ['192.0.2.1']")
+        .with("p")
+        .error();
+    assert!(error.contains("remotes by an address stay"), "{error}");
+    let error = world()
+        .profile("p", "[network]\npresets = ['git-push']")
+        .with("p")
+        .error();
+    assert!(error.contains("repositories = [\"github.com/owner/name\"]"), "{error}");
+    for (registry, name) in [("pypi", "pip"), ("npmjs", "npm"), ("crates.io", "cargo")] {
+        let text = format!("network.deny = [{{ registry = '{registry}', packages = ['a'] }}]");
+        let error = world().profile("p", &text).with("p").error();
+        assert!(error.contains(&format!("write registry = \"{name}\"")), "{error}");
+    }
+}
