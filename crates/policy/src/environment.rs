@@ -101,6 +101,7 @@ pub(crate) fn build(
     }
     git::tell(rules, &mut variables, &is_denied);
     notices.extend(denied_placeholders(rules, facts));
+    notices.extend(asked_for_and_stood_for(rules, facts));
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
     Environment {
@@ -203,6 +204,38 @@ fn asked_for_in_vain(rules: &Rules, variables: &BTreeMap<OsString, OsString>) ->
         })
     });
     in_vain.collect()
+}
+
+/// What was named on the command line and holds a credential's placeholder: a program that
+/// was to have the value does not.
+fn asked_for_and_stood_for(rules: &Rules, facts: &Facts<'_>) -> Vec<Notice> {
+    let environment = &rules.environment;
+    let is_asked_for = |origin: &Origin| matches!(origin, Origin::CommandLine(_));
+    let option = |name: &str| {
+        let set = environment.set.get(name).map(|one| &one.origin);
+        let mut pass = environment.pass.iter();
+        let passed = pass.find(|one| one.value.exact() == Some(name) && is_asked_for(&one.origin));
+        let origin = set.filter(|origin| is_asked_for(origin));
+        origin.or(passed.map(|one| &one.origin)).cloned()
+    };
+    let mut notices = Vec::new();
+    for credential in rules.credentials() {
+        for (part, name) in &credential.variables {
+            let (Some(_), Some(origin)) = (placeholder(credential, *part, facts), option(name))
+            else {
+                continue;
+            };
+            notices.push(Notice {
+                text: format!(
+                    "{name} holds what stands for credential {} inside, and not what --env says: a \
+                     value of its own goes in under another name",
+                    credential.binding.name
+                ),
+                origin,
+            });
+        }
+    }
+    notices
 }
 
 /// Who passes this variable on, if anybody does and nobody denies it. An exact

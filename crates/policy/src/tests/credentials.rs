@@ -539,3 +539,29 @@ fn an_optional_credential_of_ones_own_that_is_not_there_is_told_of() {
     // An agent has several keys, of which one is enough.
     assert!(told("opencode", &[]).is_empty());
 }
+
+#[test]
+fn a_variable_that_was_asked_for_and_is_stood_for_is_told_of() {
+    let told = |options: &[&str], placeholders: &[(&str, &str)]| {
+        let mut world = world()
+            .profile("p", &format!("{GITHUB}optional = true\n"))
+            .with("p")
+            .variable("GITHUB_TOKEN", "real");
+        for option in options {
+            world.requested.environment.push((*option).into());
+        }
+        let Verdict::Allow(grant) = decided(&world, placeholders) else {
+            panic!("denied");
+        };
+        let notices = grant.notices().iter().map(ToString::to_string);
+        notices
+            .filter(|text| text.contains("stands for credential github"))
+            .count()
+    };
+    let there = [("github", "stands")];
+    assert_eq!(told(&["GITHUB_TOKEN"], &there), 1);
+    assert_eq!(told(&["GITHUB_TOKEN=mine"], &there), 1);
+    assert_eq!(told(&[], &there), 0);
+    assert_eq!(told(&["OTHER=x"], &there), 0);
+    assert_eq!(told(&["GITHUB_TOKEN=mine"], &[]), 0);
+}
