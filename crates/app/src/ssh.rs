@@ -182,9 +182,7 @@ fn from_file(
     }
     let small = |facts: std::fs::Metadata| {
         let is_it = facts.is_file() && facts.len() <= CREDENTIAL_BYTES_MAX as u64;
-        is_it
-            .then_some(())
-            .ok_or(ErrorKind::InvalidInput.into())
+        is_it.then_some(()).ok_or(ErrorKind::InvalidInput.into())
     };
     let read = std::fs::metadata(path).and_then(small);
     let read = read.and_then(|()| std::fs::read(path));
@@ -209,7 +207,9 @@ fn from_file(
 
 /// Warns of a key that others can read: ssh itself would not take it.
 fn warn_of_open(rule: &SshRule, path: &Path, output: &Output) {
-    let mode = path.metadata().map_or(0, |facts| facts.permissions().mode());
+    let mode = path
+        .metadata()
+        .map_or(0, |facts| facts.permissions().mode());
     if mode & 0o077 != 0 {
         let (name, text) = (&rule.grant.name, path.display());
         output.warn(&format!(

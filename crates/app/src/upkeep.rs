@@ -21,9 +21,8 @@ use serde_json::json;
 
 use crate::advice;
 use crate::arguments::{
-    CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments,
-    PresetsArguments, ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments,
-    definition,
+    CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
+    ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
 use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::escape::printable;

@@ -189,9 +189,15 @@ mod tests {
                 "flow.opened",
                 serde_json::json!({ "flow": 1, "kind": "request", "host": "api.example.com", "credential": "hub" }),
             ),
-            event("flow.closed", serde_json::json!({ "flow": 1, "status": 401 })),
+            event(
+                "flow.closed",
+                serde_json::json!({ "flow": 1, "status": 401 }),
+            ),
         ];
         let lines = of_events(&events);
-        assert!(lines[1].contains("answered 1 request with 401"), "{lines:?}");
+        assert!(
+            lines[1].contains("answered 1 request with 401"),
+            "{lines:?}"
+        );
     }
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    Flow, FlowKind, HostName, HostPart, NO_NAME_SERVER, NetworkRule, Request, THIS_HOST_ADDRESSES, Unreachable,
+    Flow, FlowKind, HostName, HostPart, NO_NAME_SERVER, NetworkRule, Request, THIS_HOST_ADDRESSES,
+    Unreachable,
 };
 use hickory_resolver::TokioResolver;
 use hickory_resolver::lookup_ip::LookupIp;
@@ -288,7 +289,9 @@ mod tests {
     #[tokio::test]
     async fn name_servers_that_are_silent_are_not_waited_for_as_long_again() {
         let mut hosts = Hosts::default();
-        hosts.read_hosts_conf(&b"192.0.2.1 known.test\n"[..]).unwrap();
+        hosts
+            .read_hosts_conf(&b"192.0.2.1 known.test\n"[..])
+            .unwrap();
         let nobody = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
         let builder = TokioResolver::builder_with_config(nobody, TokioRuntimeProvider::default());
         let mut servers = builder.build().unwrap();

@@ -35,7 +35,8 @@ pub use fetched::{
 };
 pub use flow::{
     Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow,
-    FlowEnd, FlowKind, FlowOrder, FlowReport, FlowRequest, NO_NAME_SERVER, NO_RULE, SIGNED_BY_ITSELF, UNNAMED,
+    FlowEnd, FlowKind, FlowOrder, FlowReport, FlowRequest, NO_NAME_SERVER, NO_RULE,
+    SIGNED_BY_ITSELF, UNNAMED,
 };
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};

@@ -210,16 +210,29 @@ mod tests {
         let key = ("one".to_owned(), "example.com".to_owned());
         assert_eq!(flows.used, BTreeMap::from([(key.clone(), 2)]));
         assert!(flows.unauthorised.is_empty());
-        for (credentials, status) in [(vec!["one".parse().unwrap()], 401), (vec![], 401), (vec![], 403)] {
+        for (credentials, status) in [
+            (vec!["one".parse().unwrap()], 401),
+            (vec![], 401),
+            (vec![], 403),
+        ] {
             let one = Flow {
                 credentials,
                 ..flow(FlowKind::Request)
             };
             let status = Some(status);
-            flows.closed(one, FlowEnd { status, ..FlowEnd::default() });
+            flows.closed(
+                one,
+                FlowEnd {
+                    status,
+                    ..FlowEnd::default()
+                },
+            );
         }
         let none = (String::new(), "example.com".to_owned());
-        assert_eq!(flows.unauthorised, BTreeMap::from([(key.clone(), 1), (none, 1)]));
+        assert_eq!(
+            flows.unauthorised,
+            BTreeMap::from([(key.clone(), 1), (none, 1)])
+        );
         assert_eq!(flows.used, BTreeMap::from([(key, 3)]));
         let failed = flows.failed.iter().map(|one| (one.flow.kind, one.count));
         let told = [

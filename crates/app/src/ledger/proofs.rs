@@ -203,7 +203,7 @@ fn of_consistency(proof: &ConsistencyProof) -> Value {
 fn tell_written(what: &str, directory: &Path, output: &Output) {
     let shown = printable(directory.as_os_str().as_encoded_bytes());
     output.say(&format!(
-        "{what} in {shown}: atoll ledger check-proof FILE checks one with the key alone\n"
+        "{what} in {shown}: atoll ledger check-proof FILE --key KEY checks one anywhere\n"
     ));
 }
 

@@ -128,7 +128,7 @@ fn said(body: &Value) -> String {
     let members = body.as_object().into_iter().flatten();
     let words = members.filter_map(|(name, value)| Some(format!("{name} {}", word(value)?)));
     let all = words.collect::<Vec<_>>().join("; ");
-    shortened(&all, SAID_CHARS_MAX).into_owned()
+    shortened(&all, SAID_CHARS_MAX)
 }
 
 /// A value in a line; nothing of what is empty.
@@ -137,11 +137,11 @@ fn word(value: &Value) -> Option<String> {
         Value::Null => None,
         Value::Bool(flag) => Some(flag.to_string()),
         Value::Number(number) => Some(number.to_string()),
-        Value::String(text) => Some(shortened(text, WORD_CHARS_MAX).into_owned()),
+        Value::String(text) => Some(shortened(text, WORD_CHARS_MAX)),
         Value::Array(all) => {
             let words: Vec<String> = all.iter().filter_map(word).collect();
             let words = words.join(" ");
-            (!words.is_empty()).then(|| shortened(&words, WORD_CHARS_MAX).into_owned())
+            (!words.is_empty()).then(|| shortened(&words, WORD_CHARS_MAX))
         }
         Value::Object(members) => {
             let of = |(name, value): (&String, &Value)| Some(format!("{name} {}", word(value)?));
@@ -168,7 +168,10 @@ mod tests {
             "command make all; decision (profile default); exit 0; flag true"
         );
         let long = said(&json!({ "a": "x".repeat(1_000), "b": "y" }));
-        assert!(long.ends_with("; b y") && long.chars().count() < 100, "{long}");
+        assert!(
+            long.ends_with("; b y") && long.chars().count() < 100,
+            "{long}"
+        );
         assert_eq!(said(&json!({})), "");
     }
 

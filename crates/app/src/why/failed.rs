@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use atoll_model::network::{CERTIFICATE_REFUSED, Flow, FlowKind, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF};
+use atoll_model::network::{
+    CERTIFICATE_REFUSED, Flow, FlowKind, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF,
+};
 use atoll_sandbox::Refused;
 use serde_json::Value;
 

@@ -289,12 +289,14 @@ impl Missing {
             method,
             target: &target,
         };
-        Some(match (Remote::of(&request, is_push()), preset_for(&request)) {
-            // One repository is less than all that a preset reads.
-            (Some(remote), _) => Self::Remote(remote),
-            (None, Some(preset)) => Self::Preset(preset),
-            (None, None) => Self::Rule(request.as_rule()),
-        })
+        Some(
+            match (Remote::of(&request, is_push()), preset_for(&request)) {
+                // One repository is less than all that a preset reads.
+                (Some(remote), _) => Self::Remote(remote),
+                (None, Some(preset)) => Self::Preset(preset),
+                (None, None) => Self::Rule(request.as_rule()),
+            },
+        )
     }
 }
 

@@ -122,7 +122,8 @@ const HOST_UNKNOWN: &str = "the host has shown a key that is not among those by 
                             known (`host-keys`, or known_hosts): it is another host, or its key has \
                             changed";
 /// Where a login is for somebody else.
-const USER_UNKNOWN: &str = "the login is for another user or host than `user` and `to` of [ssh] say";
+const USER_UNKNOWN: &str =
+    "the login is for another user or host than `user` and `to` of [ssh] say";
 
 fn refuse(granted: Option<usize>, why: &'static str) -> Verdict {
     Verdict::Refuse { granted, why }

@@ -243,7 +243,11 @@ fn git_can_apply_it() {
 #[test]
 fn changes_of_another_directory_are_told_with_where_they_are() {
     let (stand, _) = Stand::copy(
-        &[write("settings", "one\n"), write("tree/a", "1"), write("s", "")],
+        &[
+            write("settings", "one\n"),
+            write("tree/a", "1"),
+            write("s", ""),
+        ],
         &[
             write("settings", "two\n"),
             remove("tree"),
@@ -269,7 +273,10 @@ fn changes_of_another_directory_are_told_with_where_they_are() {
         "+++ /dev/null",
         "# /home/ann/.agent/s: mode 4755, was 0644",
     ] {
-        assert!(text.lines().any(|one| one == line), "{line:?} is not in\n{text}");
+        assert!(
+            text.lines().any(|one| one == line),
+            "{line:?} is not in\n{text}"
+        );
     }
     // No line leads to the workspace, where this is not.
     assert!(!text.contains("a/settings b/settings"), "{text}");

@@ -276,8 +276,7 @@ impl Locks {
     fn open(&self, packages: &Packages, about: &About) -> Option<String> {
         let names = about.names()?;
         self.0.iter().find_map(|lock| {
-            let is_its =
-                lock.registry == packages.registry && packages.locks.contains(&lock.file);
+            let is_its = lock.registry == packages.registry && packages.locks.contains(&lock.file);
             let name = lock.registry.normal(names.first().filter(|_| is_its)?);
             let line = *lock.open.get(&name)?;
             Some(format!("{}: {}", lock.file, Lock::told_open(line)))
@@ -318,7 +317,9 @@ impl Unlocked<'_> {
         let Self {
             what, files, open, ..
         } = self;
-        let open = open.as_ref().map_or(String::new(), |open| format!(" ({open})"));
+        let open = open
+            .as_ref()
+            .map_or(String::new(), |open| format!(" ({open})"));
         format!("{what} is not named by {files} as it was when this run started{open}")
     }
 

@@ -9,9 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::limits::exact;
 use super::meant::Sense;
 use super::package::About;
-use super::{
-    Look, Network, NetworkRule, Packages, Registry, Request, Scheme, Target, Unreachable,
-};
+use super::{Look, Network, NetworkRule, Packages, Registry, Request, Scheme, Target, Unreachable};
 use crate::{civil_date, format_duration};
 
 /// A file of one release of a package, as a request asks for it.

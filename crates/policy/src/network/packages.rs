@@ -11,8 +11,8 @@ use atoll_model::network::{
 use atoll_model::parse_duration;
 
 use crate::document::{Complaint, Document, Section};
-use crate::network::{likely, limits};
 use crate::network::rule::{Effect, texts};
+use crate::network::{likely, limits};
 use crate::origin::Sourced;
 use crate::settings::among;
 use crate::show::quoted;

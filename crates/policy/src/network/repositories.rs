@@ -93,9 +93,10 @@ fn parse_repository(text: &str) -> Result<Repository, Complaint> {
     named.map_err(|host| {
         let what = format!("{:?} is no repository", shown(text));
         match (meant(text), host) {
-            (Some(meant), _) => {
-                Complaint::new(what, format!("write {meant:?}: the host and the path alone"))
-            }
+            (Some(meant), _) => Complaint::new(
+                what,
+                format!("write {meant:?}: the host and the path alone"),
+            ),
             (None, Some(complaint)) => complaint,
             (None, None) => Complaint::new(what, FORM),
         }
@@ -139,7 +140,9 @@ fn meant(text: &str) -> Option<String> {
         Some((authority, path)) if is_url => (authority, path),
         _ => rest.split_once(':')?,
     };
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
     let path = path.trim_matches('/');
     let path = path.strip_suffix(".git").unwrap_or(path);
     let name = format!("{host}/{path}");

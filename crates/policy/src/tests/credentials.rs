@@ -534,7 +534,10 @@ fn an_optional_credential_of_ones_own_that_is_not_there_is_told_of() {
     let [line] = &told("p", &[])[..] else {
         panic!("not one line");
     };
-    assert!(line.contains("GITHUB_TOKEN is not usable or not set"), "{line}");
+    assert!(
+        line.contains("GITHUB_TOKEN is not usable or not set"),
+        "{line}"
+    );
     assert!(told("p", &[("github", "stands")]).is_empty());
     // An agent has several keys, of which one is enough.
     assert!(told("opencode", &[]).is_empty());

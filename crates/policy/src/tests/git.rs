@@ -342,7 +342,10 @@ fn git_is_led_to_keys_that_reach_a_host_alone() {
     assert!(variable(SSH, "GIT_SSH_COMMAND"));
     for unused in [
         SSH.replace("'hub.example:22'", "'other.example:22'"),
-        SSH.replace("'hub.example:22'", "{ to = 'hub.example:22', carry = 'requests' }"),
+        SSH.replace(
+            "'hub.example:22'",
+            "{ to = 'hub.example:22', carry = 'requests' }",
+        ),
     ] {
         assert!(!variable(&unused, "GIT_SSH_COMMAND"), "{unused}");
         // Commits are signed all the same.
@@ -353,9 +356,8 @@ fn git_is_led_to_keys_that_reach_a_host_alone() {
 #[test]
 fn a_remote_is_no_repository_and_what_is_meant_is_told() {
     let told = |name: &str| {
-        let text = format!(
-            "[network]\nallow = [{{ preset = 'git-push', repositories = ['{name}'] }}]"
-        );
+        let text =
+            format!("[network]\nallow = [{{ preset = 'git-push', repositories = ['{name}'] }}]");
         world().profile("p", &text).with("p").error()
     };
     for remote in [
@@ -366,10 +368,18 @@ fn a_remote_is_no_repository_and_what_is_meant_is_told() {
         "ssh://git@github.com/me/project",
     ] {
         let error = told(remote);
-        assert!(error.contains("write \"github.com/me/project\""), "{remote}: {error}");
+        assert!(
+            error.contains("write \"github.com/me/project\""),
+            "{remote}: {error}"
+        );
         assert!(!error.contains("password"), "{error}");
     }
-    for other in ["github.com", "github.com/me/*", "git@github.com", &"a://".repeat(10_000)] {
+    for other in [
+        "github.com",
+        "github.com/me/*",
+        "git@github.com",
+        &"a://".repeat(10_000),
+    ] {
         let error = told(other);
         assert!(error.contains("is no repository"), "{other}: {error}");
         assert!(!error.contains("write \""), "{error}");
@@ -383,10 +393,16 @@ fn a_remote_is_no_repository_and_what_is_meant_is_told() {
         .profile("p", "[network]\npresets = ['git-push']")
         .with("p")
         .error();
-    assert!(error.contains("repositories = [\"github.com/owner/name\"]"), "{error}");
+    assert!(
+        error.contains("repositories = [\"github.com/owner/name\"]"),
+        "{error}"
+    );
     for (registry, name) in [("pypi", "pip"), ("npmjs", "npm"), ("crates.io", "cargo")] {
         let text = format!("network.deny = [{{ registry = '{registry}', packages = ['a'] }}]");
         let error = world().profile("p", &text).with("p").error();
-        assert!(error.contains(&format!("write registry = \"{name}\"")), "{error}");
+        assert!(
+            error.contains(&format!("write registry = \"{name}\"")),
+            "{error}"
+        );
     }
 }
