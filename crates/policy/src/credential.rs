@@ -16,6 +16,7 @@ use atoll_model::network::{
 use self::command::WrittenCommand;
 use crate::document::{Complaint, Document, Section};
 use crate::grant::Notice;
+use crate::named::Tables;
 use crate::network::rule::{parse_destination, parse_scheme, said, texts};
 use crate::origin::{Origin, Sourced};
 use crate::places::{Place, parse_place};
@@ -26,8 +27,10 @@ pub use signing::{KEY_PARTS, KeySource};
 
 pub use self::command::{CommandProgram, CommandSource};
 
-/// The table of one.
-const TABLE: &str = "credential.NAME";
+const TABLES: Tables = Tables {
+    key: "credential",
+    table: "credential.NAME",
+};
 const KEYS: [&str; 9] = [
     "source", "to", "methods", "paths", "scheme", "place", "variable", "shape", "optional",
 ];
@@ -176,17 +179,7 @@ impl Written {
 
 /// Reads all of them.
 pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Written>> {
-    let Some(section) = document.section(top, "credential", "credential") else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for (name, at, section) in document.tables(section, TABLE) {
-        match name.parse::<CredentialName>() {
-            Ok(name) => found.extend(read_one(document, section, &at, name)),
-            Err(error) => document.report(&at, format!("{name:?}: {error}"), None),
-        }
-    }
-    found
+    TABLES.read(document, top, read_one)
 }
 
 fn read_one(

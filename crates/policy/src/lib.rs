@@ -26,6 +26,7 @@ mod home;
 mod layers;
 mod load;
 mod merge;
+mod named;
 mod network;
 mod origin;
 mod places;

@@ -10,14 +10,17 @@ use atoll_model::network::{
 };
 
 use crate::document::{Complaint, Document, Section};
+use crate::named::Tables;
 use crate::network::rule::texts;
 use crate::origin::{Origin, Sourced};
 use crate::places::{Place, parse_place};
 use crate::rules::Rules;
 use crate::show::quoted;
 
-/// The table of one.
-const TABLE: &str = "ssh.NAME";
+const TABLES: Tables = Tables {
+    key: "ssh",
+    table: "ssh.NAME",
+};
 const KEYS: [&str; 5] = ["to", "user", "key", "host-keys", "sign-commits"];
 /// The port of SSH (RFC 4253, section 4.1).
 const PORT: u16 = 22;
@@ -58,17 +61,7 @@ pub(crate) struct Written {
 
 /// Reads all of them.
 pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Written>> {
-    let Some(section) = document.section(top, "ssh", "ssh") else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for (name, at, section) in document.tables(section, TABLE) {
-        match name.parse::<CredentialName>() {
-            Ok(name) => found.extend(read_one(document, section, &at, name)),
-            Err(error) => document.report(&at, format!("{name:?}: {error}"), None),
-        }
-    }
-    found
+    TABLES.read(document, top, read_one)
 }
 
 fn read_one(
