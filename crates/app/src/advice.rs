@@ -116,8 +116,8 @@ impl About<'_> {
                     Registry::Cargo => "cargo generate-lockfile",
                 };
                 format!(
-                    "make it outside ({by}), or name another one beneath the workspace with `lock` \
-                     of the rule for {registry} under [network]: {}",
+                    "make it with the package manager outside ({by}), or name another one beneath the \
+                     workspace with `lock` of the rule for {registry} under [network]: {}",
                     LockFile::understood(*registry)
                 )
             }

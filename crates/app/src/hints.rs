@@ -124,3 +124,37 @@ fn words(record: &RunRecord) -> impl Iterator<Item = String> {
         parts.map(str::to_owned).collect::<Vec<String>>()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use atoll_model::network::{Flow, FlowKind};
+    use atoll_sandbox::Refused;
+
+    use super::*;
+
+    #[test]
+    fn silent_name_servers_are_told_of() {
+        let failed = |why: &str| Flows {
+            failed: vec![Refused {
+                flow: Flow {
+                    kind: FlowKind::Request,
+                    host: "registry.npmjs.org".to_owned(),
+                    address: None,
+                    via: None,
+                    port: 443,
+                    rule: None,
+                    request: None,
+                    limit: None,
+                    credentials: Vec::new(),
+                },
+                why: why.to_owned(),
+                count: 1,
+            }],
+            ..Flows::default()
+        };
+        let hint = names_hint(&failed(NO_NAME_SERVER)).unwrap();
+        assert!(hint.contains("/etc/resolv.conf"), "{hint}");
+        assert_eq!(names_hint(&failed("there is no such name")), None);
+        assert_eq!(names_hint(&Flows::default()), None);
+    }
+}

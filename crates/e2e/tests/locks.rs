@@ -259,6 +259,7 @@ fn a_run_without_its_lock_file_does_not_start() {
         assert!(told.contains(said), "{said}: {told}");
         assert!(told.contains("web/package-lock.json"), "{told}");
         assert!(told.contains("with the package manager outside"), "{told}");
+        assert!(told.contains("nothing was started: a lock file"), "{told}");
     };
     refused("there is no such file");
     fs::create_dir(world.path("web")).unwrap();

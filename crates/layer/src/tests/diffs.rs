@@ -252,7 +252,7 @@ fn changes_of_another_directory_are_told_with_where_they_are() {
             write("settings", "two\n"),
             remove("tree"),
             directory("empty"),
-            mode("s", 0o4755),
+            mode("s", 0o600),
         ],
     );
     let text = shown(
@@ -271,7 +271,7 @@ fn changes_of_another_directory_are_told_with_where_they_are() {
         "# deleted directory /home/ann/.agent/tree mode 0755 (1 entry within)",
         "--- a/home/ann/.agent/tree/a",
         "+++ /dev/null",
-        "# /home/ann/.agent/s: mode 4755, was 0644",
+        "# /home/ann/.agent/s: mode 0600, was 0644",
     ] {
         assert!(
             text.lines().any(|one| one == line),
