@@ -7,7 +7,7 @@ use std::path::Path;
 use atoll_frame::Stage;
 use atoll_gateway::{CallError, PlaceError};
 use atoll_layer::{CheckpointError, SealError};
-use atoll_model::network::LockFile;
+use atoll_model::network::{LockFile, Registry};
 use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
@@ -109,11 +109,18 @@ impl About<'_> {
             SandboxError::Roots { .. } => {
                 "name files in PEM under [network] upstream-roots".to_owned()
             }
-            SandboxError::Lock { registry, .. } => format!(
-                "make it with the package manager outside, or name another one beneath the \
-                 workspace with `lock` of the rule for {registry} under [network]: {}",
-                LockFile::understood(*registry)
-            ),
+            SandboxError::Lock { registry, .. } => {
+                let by = match registry {
+                    Registry::Npm => "npm install --package-lock-only",
+                    Registry::Pip => "pip freeze > requirements.txt, or uv lock",
+                    Registry::Cargo => "cargo generate-lockfile",
+                };
+                format!(
+                    "make it with the package manager outside ({by}), or name another one beneath the \
+                     workspace with `lock` of the rule for {registry} under [network]: {}",
+                    LockFile::understood(*registry)
+                )
+            }
             SandboxError::Publish { port, inside, .. } => format!(
                 "--publish {}:{inside} takes another port of this host",
                 another_port(*port)

@@ -191,6 +191,14 @@ pub fn refusals(all: &[LayerChanges]) -> impl Iterator<Item = (Vec<u8>, &str)> {
     })
 }
 
+/// What stands before the paths of a layer in a diff: nothing where they are the workspace's.
+pub fn place_of(one: &LayerChanges) -> Vec<u8> {
+    match one.layer.kind {
+        LayerKind::Workspace => Vec::new(),
+        LayerKind::Home | LayerKind::Cache => shown_path(one, b""),
+    }
+}
+
 /// A path as people know it: below the workspace as it is, elsewhere in full.
 pub fn shown_path(one: &LayerChanges, path: &[u8]) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;

@@ -9,7 +9,7 @@ use atoll_gateway::Called;
 use atoll_layer::{Change, Class};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome, WorkspaceMode};
-use atoll_policy::Rules;
+use atoll_policy::{Credential, Rules};
 use atoll_sandbox::Flows;
 use atoll_store::{Event, Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
@@ -57,6 +57,8 @@ pub struct Conclusion<'a> {
     pub json: Option<&'a File>,
     /// The limits that a file or an option has set.
     pub asked_for: &'a [LimitKey],
+    /// The credentials that it went without.
+    pub absent: Vec<&'a Credential>,
 }
 
 /// What no list of denials covers: the kernel refuses these without telling. With nesting
@@ -228,13 +230,20 @@ impl Conclusion<'_> {
             denied: &went.denied,
             attempts: &went.outcome.attempts,
             network: traffic(&went.flows),
-            credentials: &[used::lines(&went.flows.used), signed(&went.flows.signed)].concat(),
+            credentials: &self.credentials(&went.flows),
             failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
             afterwards,
         };
         render::summary(self.output.error_paint, &summary)
+    }
+
+    /// What was used, what was not accepted, and what was missing.
+    fn credentials(&self, flows: &Flows) -> Vec<String> {
+        let used = used::lines(&flows.used, &flows.unauthorised);
+        let missed = used::missed(&self.absent, &flows.used, &flows.unauthorised);
+        [used, missed, signed(&flows.signed)].concat()
     }
 
     fn tell_alert(&self, went: &Went) {
@@ -277,8 +286,15 @@ impl Conclusion<'_> {
         let nests = could_nest.then(|| hints::nesting_hint(record));
         let reaches = could_reach.then(|| hints::network_hint(record));
         let network = self.rules.network();
-        let is_aged = has_failed.then(|| hints::age_hint(record, &network));
-        for hint in [nests, reaches, is_aged].into_iter().flatten().flatten() {
+        // What did not arrive says nothing of releases.
+        let has_arrived = has_failed && went.flows.failed.is_empty();
+        let is_aged = has_arrived.then(|| hints::age_hint(record, &network));
+        let names = Some(hints::names_hint(&went.flows));
+        for hint in [names, nests, reaches, is_aged]
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             self.output.warn(&hint);
         }
         if !went.planted.is_empty() && record.state != RunState::Discarded {

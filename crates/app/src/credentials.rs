@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use atoll_model::network::{CredentialName, Part, Shape};
 use atoll_policy::{CommandProgram, Credential, CredentialSource, KEY_PARTS, KeySource, Rules};
 use atoll_sandbox::{
-    CredentialCommand, Handover, SourceError, argument_inside, resolved, search_places,
+    CredentialCommand, Handover, SourceError, WrittenInside, argument_inside, program_outside,
+    search_places,
 };
 
 use crate::configuration::Places;
+use crate::errands;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -31,6 +33,7 @@ pub fn read(
     }
     let mut handover = Handover::new().doing("credentials cannot be handed on")?;
     let mut taken: Vec<&str> = Vec::new();
+    let mut written = None;
     for credential in rules.credentials() {
         let read = match &credential.source {
             // Once, for all that it is for: afterwards it is empty.
@@ -60,14 +63,16 @@ pub fn read(
             }
             CredentialSource::Command(command) => {
                 let name = &credential.binding.name;
-                let (called, program) = program_of(name, &command.program, workspace)?;
-                refuse_inside(name, &command.arguments, workspace)?;
+                let written =
+                    written.get_or_insert_with(|| errands::written(places, Some(workspace)));
+                let (called, program) = program_of(name, &command.program, written)?;
+                refuse_inside(name, &command.arguments, written)?;
                 let command = CredentialCommand {
                     program,
                     name: called,
                     arguments: command.arguments.clone(),
                     patience: command.patience,
-                    workspace: workspace.to_owned(),
+                    written: written.clone(),
                 };
                 handover.promise(name, standing(credential)?, command);
                 Ok(())
@@ -162,13 +167,13 @@ fn standing(credential: &Credential) -> Result<String, Failure> {
 fn program_of(
     name: &CredentialName,
     program: &CommandProgram,
-    workspace: &Path,
+    written: &WrittenInside,
 ) -> Result<(PathBuf, PathBuf), Failure> {
     let found = match program {
         CommandProgram::At(path) => Some(path.clone()).filter(|path| is_program(path)),
         CommandProgram::Named(named) => {
             let places = std::env::var_os("PATH").unwrap_or_default();
-            let mut places = search_places(&places, Some(workspace));
+            let mut places = search_places(&places, written);
             places.find_map(|place| Some(place.join(named)).filter(|path| is_program(path)))
         }
     };
@@ -180,17 +185,12 @@ fn program_of(
         return Err(Failure::new(format!(
             "credential {name} cannot be fetched: {shown} is no program here"
         ))
-        .because("its command is looked for before anything starts, and not in the workspace")
+        .because("its command is looked for before anything starts, and not in a workspace")
         .advise("name it by its path, as command = [\"/usr/bin/…\"]"));
     };
-    match resolved(&found, Some(workspace)) {
-        Some(real) if is_program(&real) => Ok((found, real)),
-        Some(_) | None => Err(Failure::new(format!(
-            "credential {name}: {} is in the workspace, or a link to it is",
-            found.display()
-        ))
-        .because("it runs outside, and a program inside may have written it")
-        .advise("name a program that nobody inside has written")),
+    match program_outside(&found, written) {
+        Ok(real) => Ok((found, real)),
+        Err(unfit) => Err(errands::refused(&format!("credential {name}"), &unfit)),
     }
 }
 
@@ -204,14 +204,14 @@ pub fn is_program(path: &Path) -> bool {
 fn refuse_inside(
     name: &CredentialName,
     arguments: &[String],
-    workspace: &Path,
+    written: &WrittenInside,
 ) -> Result<(), Failure> {
     let home = std::env::var_os("HOME").unwrap_or_default();
     let arguments = arguments.iter().map(OsStr::new);
-    match argument_inside(arguments, workspace, Path::new(&home)) {
+    match argument_inside(arguments, written, Path::new(&home)) {
         None => Ok(()),
         Some(inside) => Err(Failure::new(format!(
-            "credential {name}: the argument {} of its command is in the workspace",
+            "credential {name}: the argument {} of its command is in the workspace, or in another one",
             printable(inside.as_encoded_bytes())
         ))
         .because("it runs outside, and a program inside may have written that")

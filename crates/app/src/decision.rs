@@ -184,6 +184,19 @@ impl Work<'_> {
                 names.join(", ")
             ));
         }
+        // A clone without these is none: git finds no repository there.
+        let mut held = plan.held_control.iter().map(ToString::to_string);
+        if let Some(of_git) = held.find(|name| name.ends_with(".git/config")) {
+            let clone = of_git.trim_end_matches(".git/config").trim_end_matches('/');
+            let clone = match clone {
+                "" => "this repository",
+                name => name,
+            };
+            self.output.warn(&format!(
+                "{clone} is not whole without {of_git}, which can name programs for git to run: look at \
+                 it, then apply with --control"
+            ));
+        }
     }
 
     /// Ends an apply that was cut short, forwards or backwards.

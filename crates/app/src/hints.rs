@@ -1,7 +1,8 @@
 //! What to say where a program that failed needs what its boundary has not: a sandbox of
 //! its own, or somebody outside.
 
-use atoll_model::network::{Network, Registry, age_words};
+use atoll_model::network::{NO_NAME_SERVER, Network, Registry, age_words};
+use atoll_sandbox::Flows;
 use atoll_store::RunRecord;
 
 /// Programs that make a sandbox of their own, or fail.
@@ -104,6 +105,17 @@ pub fn age_hint(record: &RunRecord, network: &Network) -> Option<String> {
     ))
 }
 
+/// That names lead nowhere since nobody answers for them: what programs say of it is seldom
+/// the reason.
+pub fn names_hint(flows: &Flows) -> Option<String> {
+    let mut failed = flows.failed.iter();
+    failed.find(|one| one.why.contains(NO_NAME_SERVER))?;
+    Some(format!(
+        "{NO_NAME_SERVER}, so nothing is reached by its name: look at /etc/resolv.conf and at \
+         this host's own connection (getent hosts example.com)"
+    ))
+}
+
 /// The words of a command, also those of a script within it.
 fn words(record: &RunRecord) -> impl Iterator<Item = String> {
     let words = record.command.iter().map(|word| word.to_string_lossy());
@@ -111,4 +123,38 @@ fn words(record: &RunRecord) -> impl Iterator<Item = String> {
         let parts = word.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
         parts.map(str::to_owned).collect::<Vec<String>>()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_model::network::{Flow, FlowKind};
+    use atoll_sandbox::Refused;
+
+    use super::*;
+
+    #[test]
+    fn silent_name_servers_are_told_of() {
+        let failed = |why: &str| Flows {
+            failed: vec![Refused {
+                flow: Flow {
+                    kind: FlowKind::Request,
+                    host: "registry.npmjs.org".to_owned(),
+                    address: None,
+                    via: None,
+                    port: 443,
+                    rule: None,
+                    request: None,
+                    limit: None,
+                    credentials: Vec::new(),
+                },
+                why: why.to_owned(),
+                count: 1,
+            }],
+            ..Flows::default()
+        };
+        let hint = names_hint(&failed(NO_NAME_SERVER)).unwrap();
+        assert!(hint.contains("/etc/resolv.conf"), "{hint}");
+        assert_eq!(names_hint(&failed("there is no such name")), None);
+        assert_eq!(names_hint(&Flows::default()), None);
+    }
 }

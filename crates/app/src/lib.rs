@@ -16,6 +16,7 @@ mod credentials;
 mod decision;
 mod delegation;
 mod denied;
+mod errands;
 pub mod escape;
 mod failure;
 mod finding;
@@ -109,7 +110,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Secret(arguments) => secret::secret(arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
-        Command::Completions(arguments) => upkeep::completions(&arguments),
+        Command::Completions(arguments) => Ok(upkeep::completions(&arguments, output)),
         Command::Man(arguments) => upkeep::man(&arguments, output),
     }
 }

@@ -146,6 +146,7 @@ fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
     let mut text = Vec::new();
     for one in all.iter().filter(|one| one.layer.kind != LayerKind::Cache) {
         let options = DiffOptions {
+            place: crate::changes::place_of(one),
             colour: output.is_terminal,
             ..DiffOptions::default()
         };

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
 use atoll_model::{WorkspaceMode, format_duration};
+use atoll_sandbox::environment_outside;
 use atoll_store::{
     LayerKind, Ledger, RunRecord, RunState, StateDir, list_runs, load_run, settle_run,
 };
@@ -17,6 +18,7 @@ use crate::arguments::{
 use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
 use crate::decision::{Work, selected_paths};
+use crate::errands;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::finding;
@@ -219,6 +221,7 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
             continue;
         }
         let options = DiffOptions {
+            place: changes::place_of(one),
             colour: output.paint.is_on(),
             ..DiffOptions::default()
         };
@@ -366,11 +369,16 @@ fn diff_json(record: &RunRecord, all: &[LayerChanges]) -> Value {
 /// Shows a long text through the person's pager, or directly without one.
 pub fn page(text: &[u8], output: &Output) {
     let pager = std::env::var_os("PAGER").unwrap_or_else(|| "less".into());
-    let mut command = Command::new("sh");
+    // Of PATH no place of a workspace: a program inside may have written a `less` there.
+    let written = Places::read().map(|places| errands::written(&places, None));
+    let written = written.unwrap_or_default();
+    let mut command = Command::new("/bin/sh");
     // The pager is the person's own setting, and may hold arguments.
     command
         .arg("-c")
         .arg(pager)
+        .env_clear()
+        .envs(environment_outside(&written))
         .env("LESS", "FRX")
         .stdin(Stdio::piped());
     let shown = output

@@ -13,7 +13,7 @@ use atoll_model::{
     Call, InvalidLimit, LimitKey, Mode, Reason, RunId, WorkspaceMode, parse_duration, parse_limit,
 };
 use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, compile, nearest};
-use atoll_sandbox::{Handover, Host, RunGroup, Signals, Starting, run_groups};
+use atoll_sandbox::{Handover, Host, RunGroup, SandboxError, Signals, Starting, run_groups};
 use atoll_store::{Ledger, Refused, RunRecord, RunState, StateDir, list_runs, settle_run};
 
 use crate::LAUNCHER;
@@ -56,7 +56,7 @@ fn carry_out(
     let rules = compiled(arguments, &files, &host)?;
     tell(rules.notices(), output);
     let handover = credentials::read(&rules, &places, &workspace, output)?;
-    let signing = ssh::read(&rules, &places, &host.home, &workspace)?;
+    let signing = ssh::read(&rules, &places, &host.home, &workspace, output)?;
     let terminal = wants_terminal(arguments)?;
     let ledger = open_ledger(&state)?;
     tell_interrupted(&ledger, output);
@@ -103,6 +103,7 @@ fn carry_out(
             output,
             json,
             asked_for: &rules.limits_asked_for(),
+            absent: rules.absent(request.facts.placeholders),
         }
         .draw(called)
         .map_err(|failure| failure.about(&asked.run, rules.profile())),
@@ -438,7 +439,17 @@ fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
                 limits: &rules.limits_of_options(),
             };
             let advice = about.advices(&other);
-            let failure = Failure::new("the run failed").because(other);
+            let what = match &other {
+                CallError::Sandbox(SandboxError::Lock { .. }) => {
+                    "nothing was started: a lock file that a rule of [network] names cannot be used"
+                }
+                CallError::Sandbox(_)
+                | CallError::Refused(_)
+                | CallError::Ledger(_)
+                | CallError::Run(_)
+                | CallError::Place(_) => "the run failed",
+            };
+            let failure = Failure::new(what).because(other);
             advice.into_iter().fold(failure, Failure::advise)
         }
     }

@@ -1,5 +1,7 @@
 //! Keys of SSH of a run: found where its rules say they are, and handed on to who signs.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use atoll_egress::ssh::{
@@ -13,6 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
+use crate::output::Output;
 use crate::secret;
 
 /// Finds them; nothing where the rules name none.
@@ -21,6 +24,7 @@ pub fn read(
     places: &Places,
     home: &Path,
     workspace: &Path,
+    output: &Output,
 ) -> Result<Option<SshHandover>, Failure> {
     if rules.ssh().next().is_none() {
         return Ok(None);
@@ -48,6 +52,7 @@ pub fn read(
             }
             SshKeySource::File(path) => {
                 let text = from_file(rule, path, rules, workspace)?;
+                warn_of_open(rule, path, output);
                 let key = own(rule, &text, &path.display().to_string())?;
                 add_own(&mut handover, with(vec![key]), &text)?;
             }
@@ -177,14 +182,40 @@ fn from_file(
     }
     let small = |facts: std::fs::Metadata| {
         let is_it = facts.is_file() && facts.len() <= CREDENTIAL_BYTES_MAX as u64;
-        is_it
-            .then_some(())
-            .ok_or(std::io::ErrorKind::InvalidInput.into())
+        is_it.then_some(()).ok_or(ErrorKind::InvalidInput.into())
     };
     let read = std::fs::metadata(path).and_then(small);
     let read = read.and_then(|()| std::fs::read(path));
-    let text = read.map_err(|error| unusable(rule).because(format!("{shown}: {error}")))?;
+    let text = read.map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::NotFound => format!(
+                "name the file of your key (ls ~/.ssh), make one (ssh-keygen -t ed25519 -N '' -f \
+                 {shown}), or write key = \"agent\""
+            ),
+            ErrorKind::InvalidInput => format!("name a private key's file: ls -l {shown}"),
+            _ => format!("ls -l {shown} shows whether you may read it"),
+        };
+        let why = match error.kind() {
+            ErrorKind::NotFound => format!("there is no {shown}"),
+            ErrorKind::InvalidInput => format!("{shown} is no file of a key"),
+            _ => format!("{shown}: {error}"),
+        };
+        unusable(rule).because(why).advise(advice)
+    })?;
     Ok(Zeroizing::new(text))
+}
+
+/// Warns of a key that others can read: ssh itself would not take it.
+fn warn_of_open(rule: &SshRule, path: &Path, output: &Output) {
+    let mode = path
+        .metadata()
+        .map_or(0, |facts| facts.permissions().mode());
+    if mode & 0o077 != 0 {
+        let (name, text) = (&rule.grant.name, path.display());
+        output.warn(&format!(
+            "[ssh.{name}]: others than its owner can read {text}: `chmod go-rwx {text}` keeps it"
+        ));
+    }
 }
 
 /// The public key of one that signs.

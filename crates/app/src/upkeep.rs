@@ -1,6 +1,7 @@
 //! Commands about Atoll itself: `gc`, `profile`, `trust`, `doctor`,
 //! `completions`, `man`.
 
+mod checking;
 mod doctor;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
     PresetSummary, ProfileSummary, Requested, RequestedProfile, TrustList, check, compile, digest,
-    list, nearest, presets, remarks,
+    list, nearest, presets,
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
@@ -20,9 +21,8 @@ use serde_json::json;
 
 use crate::advice;
 use crate::arguments::{
-    CheckProfileArguments, CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments,
-    PresetsArguments, ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments,
-    definition,
+    CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
+    ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
 use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::escape::printable;
@@ -30,6 +30,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{self, Style};
 
+use checking::check_profile;
 pub use doctor::doctor;
 
 /// For how long an applied run can be undone, unless told otherwise.
@@ -256,29 +257,6 @@ pub fn requested_profile(text: &std::ffi::OsStr) -> Result<RequestedProfile, Fai
         })
 }
 
-fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u8, Failure> {
-    let name = arguments.file.display().to_string();
-    let content = std::fs::read(&arguments.file)
-        .doing(&format!("{name} cannot be read"))
-        .map_err(|failure| failure.advise("atoll profile list names the files of your profiles"))?;
-    let problems = check(&content, &name);
-    for problem in &problems {
-        for line in problem.to_string().lines() {
-            output.result(&format!("{}\n", printable(line.as_bytes())));
-        }
-    }
-    if problems.is_empty() {
-        output.say(&format!("{name}: no problems\n"));
-        for (line, remark) in remarks(&content, &name) {
-            output.say(&format!(
-                "{name}:{line}: {}\n",
-                printable(remark.as_bytes())
-            ));
-        }
-    }
-    Ok(u8::from(!problems.is_empty()))
-}
-
 fn list_trusted(trusted: &TrustList, output: &Output) {
     if trusted.entries().is_empty() {
         output.say("No project's file is trusted.\n");
@@ -368,14 +346,11 @@ fn write_trust(places: &Places, text: &str) -> Result<(), Failure> {
 }
 
 /// Writes what a shell needs to complete commands.
-pub fn completions(arguments: &CompletionsArguments) -> Result<u8, Failure> {
+pub fn completions(arguments: &CompletionsArguments, output: &Output) -> u8 {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut definition(), "atoll", &mut text);
-    use std::io::Write;
-    std::io::stdout()
-        .write_all(&text)
-        .doing("the completions cannot be written")?;
-    Ok(0)
+    output.result(&String::from_utf8_lossy(&text));
+    0
 }
 
 /// Writes the manual pages: to a directory, or the first to standard output.

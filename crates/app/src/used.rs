@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use atoll_model::network::FlowKind;
+use atoll_model::network::{FlowKind, HostPart};
+use atoll_policy::Credential;
 use atoll_store::Event;
 use serde_json::Value;
 
@@ -14,8 +15,64 @@ use crate::render;
 /// How many hosts a line names.
 const HOSTS_SHOWN_MAX: usize = 4;
 
-/// A line for each credential, of how often it was put into requests to each host.
-pub(crate) fn lines(used: &BTreeMap<(String, String), u64>) -> Vec<String> {
+/// How often something was done of a credential at a host.
+type Counts = BTreeMap<(String, String), u64>;
+
+/// A line for each credential, of how often it was put into requests to each host, and one
+/// for each host that did not accept it.
+pub(crate) fn lines(used: &Counts, unauthorised: &Counts) -> Vec<String> {
+    let mut lines = put_in(used);
+    for ((name, host), times) in unauthorised {
+        let Some(all) = used.get(&(name.clone(), host.clone())) else {
+            continue;
+        };
+        let of = match times == all {
+            true => render::counted(*all, "request", "requests"),
+            false => format!("{} of {all} requests", render::grouped(*times)),
+        };
+        let line = format!(
+            "credential {name}: {host} answered {of} with 401, so it was not accepted: it may have \
+             expired, or be of another place or account"
+        );
+        lines.push(printable(line.as_bytes()));
+    }
+    lines
+}
+
+/// What was missing where a host has answered with 401 and nothing was put in: credentials
+/// for it that the run went without.
+pub(crate) fn missed(absent: &[&Credential], used: &Counts, unauthorised: &Counts) -> Vec<String> {
+    let mut lines = Vec::new();
+    let nameless = unauthorised.iter().filter(|((name, _), _)| name.is_empty());
+    for ((_, host), times) in nameless {
+        let is_used = used.keys().any(|(_, at)| at == host);
+        let Ok(part) = host.parse::<HostPart>() else {
+            continue;
+        };
+        let is_for = |one: &&&Credential| one.binding.to.iter().any(|to| to.is_for(&part));
+        let meant: Vec<String> = absent
+            .iter()
+            .filter(is_for)
+            .map(|one| format!("{} ({} outside)", one.binding.name, one.absence()))
+            .collect();
+        if is_used || meant.is_empty() {
+            continue;
+        }
+        let times = match times {
+            1 => "once".to_owned(),
+            times => format!("{} times", render::grouped(*times)),
+        };
+        let line = format!(
+            "credentials: {host} answered {times} with 401, and the run went without what is for \
+             it: {}",
+            meant.join(", ")
+        );
+        lines.push(printable(line.as_bytes()));
+    }
+    lines
+}
+
+fn put_in(used: &Counts) -> Vec<String> {
     let mut of_each: BTreeMap<&str, Vec<(&str, u64)>> = BTreeMap::new();
     for ((name, host), times) in used {
         of_each.entry(name).or_default().push((host, *times));
@@ -43,7 +100,7 @@ pub(crate) fn lines(used: &BTreeMap<(String, String), u64>) -> Vec<String> {
 /// were answered, and what keys of SSH have signed.
 pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     let mut opened: HashMap<u64, &Value> = HashMap::new();
-    let mut used = BTreeMap::new();
+    let (mut used, mut unauthorised) = (BTreeMap::new(), BTreeMap::new());
     let mut signatures: Vec<(FlowKind, String, u64)> = Vec::new();
     for event in events {
         let id = event.body.get("flow").and_then(Value::as_u64);
@@ -75,13 +132,16 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
                 let names = said("credential").split(',');
                 for name in names.filter(|name| !name.is_empty()) {
                     let key = (name.to_owned(), said("host").to_owned());
+                    if event.body.get("status").and_then(Value::as_u64) == Some(401) {
+                        *unauthorised.entry(key.clone()).or_default() += 1;
+                    }
                     *used.entry(key).or_default() += 1;
                 }
             }
             Some(_) | None => {}
         }
     }
-    [lines(&used), signed(&signatures)].concat()
+    [lines(&used, &unauthorised), signed(&signatures)].concat()
 }
 
 #[cfg(test)]
@@ -102,12 +162,42 @@ mod tests {
             "credential git: put into 1 request to example.com",
             "credential hub: put into 7 requests to b.example, a.example",
         ];
-        assert_eq!(lines(&used), told);
+        assert_eq!(lines(&used, &BTreeMap::new()), told);
         for number in 0..9 {
             used.insert(("git".to_owned(), format!("{number}.example")), 1);
         }
         let told = "credential git: put into 10 requests to 0.example, 1.example, 2.example, 3.example and 6 others";
-        assert_eq!(lines(&used)[0], told);
-        assert!(lines(&BTreeMap::new()).is_empty());
+        assert_eq!(lines(&used, &BTreeMap::new())[0], told);
+        assert!(lines(&BTreeMap::new(), &BTreeMap::new()).is_empty());
+    }
+
+    #[test]
+    fn a_host_that_does_not_accept_a_credential_is_told() {
+        let at = |name: &str, times| {
+            let key = (name.to_owned(), "api.example.com".to_owned());
+            BTreeMap::from([(key, times)])
+        };
+        let told = |times| lines(&at("hub", 3), &at("hub", times))[1].clone();
+        let all = "credential hub: api.example.com answered 3 requests with 401, so it was not";
+        assert!(told(3).starts_with(all), "{}", told(3));
+        let some = "credential hub: api.example.com answered 2 of 3 requests with 401";
+        assert!(told(2).starts_with(some), "{}", told(2));
+        // Of what is in the ledger too.
+        let event = crate::why::event;
+        let events = [
+            event(
+                "flow.opened",
+                serde_json::json!({ "flow": 1, "kind": "request", "host": "api.example.com", "credential": "hub" }),
+            ),
+            event(
+                "flow.closed",
+                serde_json::json!({ "flow": 1, "status": 401 }),
+            ),
+        ];
+        let lines = of_events(&events);
+        assert!(
+            lines[1].contains("answered 1 request with 401"),
+            "{lines:?}"
+        );
     }
 }

@@ -20,6 +20,7 @@ pub mod internet;
 mod invocation;
 mod outcome;
 mod processes;
+pub mod registries;
 pub mod remains;
 mod terminal;
 pub mod traces;

@@ -8,25 +8,9 @@
     clippy::indexing_slicing
 )]
 
-use std::fs;
-use std::time::Duration;
-
-use e2e::internet::{events, is_possible, on_servers};
-use e2e::{Avoidable, Outcome, World, program_exists};
-
-const LONG: Duration = Duration::from_secs(180);
-const SERVERS: &str = include_str!("ages/servers.py");
-/// Their certificates.
-const NAMES: &[&str] = &[
-    "registry.npmjs.org",
-    "registry.yarnpkg.com",
-    "pypi.org",
-    "files.pythonhosted.org",
-    "index.crates.io",
-    "static.crates.io",
-];
-const CURL: &str = "curl -sS --noproxy '*' --path-as-is -o /dev/null -w '%{http_code} '";
-const NPM: &str = "https://registry.npmjs.org";
+use e2e::internet::{events, is_possible};
+use e2e::registries::{CURL, NPM, PRESETS, online, requests};
+use e2e::{Avoidable, World, program_exists};
 
 /// The rules of a run: presets that allow everything, and the age that is denied whatever
 /// allows it; or only what is of an age.
@@ -35,25 +19,6 @@ const DENIED: &str = "presets = ['npm', 'pip', 'cargo']\n\
 const ALLOWED: &str = "allow = [{ registry = 'npm', minimum-age = '7d' }, { registry = 'pip', minimum-age = '7d' }, { registry = 'cargo', minimum-age = '7d' }]";
 const BOTH: &str = "presets = ['npm', 'pip', 'cargo']\n\
      allow = [{ registry = 'npm', minimum-age = '7d' }, { registry = 'pip', minimum-age = '7d' }, { registry = 'cargo', minimum-age = '7d' }]";
-/// The control.
-const FREE: &str = "presets = ['npm', 'pip', 'cargo']";
-
-/// Runs a shell script inside where these registries are, by these rules.
-fn online(world: &World, network: &str, options: &[&str], script: &str) -> Outcome {
-    world.profile("registries", &format!("[network]\n{network}\n"));
-    let command = "\"$ATOLL\" run --discard --profile registries \"$@\"";
-    let run = on_servers(world, SERVERS, NAMES, command);
-    let run = run.within(LONG).arg("sh").args(options);
-    run.args(["--", "sh", "-c", script]).run()
-}
-
-/// What has reached the registries, a line each.
-fn requests(world: &World) -> Vec<String> {
-    let path = world.top().join("internet/requests");
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
-}
-
 /// The requests of Atoll's own among them.
 fn asked(world: &World) -> Vec<String> {
     let own = |line: &String| line.contains(" atoll/");
@@ -183,7 +148,7 @@ fn a_release_that_is_too_young_is_not_fetched_in_any_form() {
             assert_eq!(came.iter().find(same), None, "{line}");
         }
     }
-    let outcome = online(&world, FREE, &[], &fetch(&urls));
+    let outcome = online(&world, PRESETS, &[], &fetch(&urls));
     assert_eq!(outcome.out().trim(), expected(|row| row.2), "{outcome}");
     assert_eq!(asked(&world), Vec::<String>::new());
 }
@@ -284,7 +249,7 @@ fn a_registry_that_says_no_date_lets_nothing_be_fetched() {
         &fetch(&[urls[10].clone(), aged.clone()]),
     );
     assert_eq!(outcome.out().trim(), "403 200", "{outcome}");
-    let outcome = online(&world, FREE, &[], &fetch(&urls));
+    let outcome = online(&world, PRESETS, &[], &fetch(&urls));
     assert_eq!(outcome.out().trim(), ["200"; 11].join(" "), "{outcome}");
     // Where the registry of the dates may not be asked, nothing is fetched.
     let closed = format!("{DENIED}\n").replace("deny = [", "deny = ['pypi.org', ");
@@ -334,7 +299,7 @@ fn npm_takes_a_release_that_is_old_enough() {
     for (network, expected) in [
         (DENIED, "1.0.0 none none 1.0.0"),
         (ALLOWED, "1.0.0 none none 1.0.0"),
-        (FREE, "1.1.0 1.1.0 1.1.0 1.0.0"),
+        (PRESETS, "1.1.0 1.1.0 1.1.0 1.0.0"),
     ] {
         let outcome = online(&world, network, &[], NPM_SCRIPT);
         let versions: Vec<String> = outcome.out().lines().map(str::to_owned).collect();
@@ -346,7 +311,7 @@ fn npm_takes_a_release_that_is_old_enough() {
     assert_ne!(outcome.code(), 0, "{outcome}");
     assert!(outcome.err().contains("ETARGET"), "{outcome}");
     let _ = outcome.says(["npm chooses among releases of at least 7 days ago"]);
-    let outcome = online(&world, FREE, &[], install).success();
+    let outcome = online(&world, PRESETS, &[], install).success();
     assert!(!outcome.err().contains("npm chooses"), "{outcome}");
 }
 
@@ -368,7 +333,7 @@ fn pip_takes_a_release_that_is_old_enough() {
     for (network, expected) in [
         (DENIED, "1.0.0 none none"),
         (ALLOWED, "1.0.0 none none"),
-        (FREE, "1.0.0 1.1.0 1.1.0"),
+        (PRESETS, "1.0.0 1.1.0 1.1.0"),
     ] {
         let outcome = online(&world, network, &[], script);
         let versions: Vec<String> = outcome.out().lines().map(str::to_owned).collect();
@@ -398,7 +363,7 @@ fn cargo_takes_a_release_that_is_old_enough() {
     for (network, expected) in [
         (DENIED, "1.0.0 none none 1"),
         (ALLOWED, "1.0.0 none none 1"),
-        (FREE, "1.0.0 1.1.0 1.1.0 0"),
+        (PRESETS, "1.0.0 1.1.0 1.1.0 0"),
     ] {
         let outcome = online(&world, network, &["--ro", &toolchain], &script);
         let versions: Vec<String> = outcome.out().lines().map(str::to_owned).collect();

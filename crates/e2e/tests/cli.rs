@@ -562,6 +562,31 @@ fn profiles_are_listed_shown_and_checked() {
     assert!(shown.contains("1024"), "{shown}");
     world.write("good.toml", "description = \"good\"\n");
     let _ = fine(&world, &["profile", "check", "good.toml"]);
+    for name in ["mine", "strict"] {
+        fine(&world, &["profile", "check", name]).says([name, "no problems"]);
+    }
+    world
+        .atoll(["profile", "check", "strct"])
+        .run()
+        .is_clear_error(["there is no profile", "strict"]);
+    // What its rules make of it counts too.
+    world.write(
+        "unused.toml",
+        "[credential.a]\nsource = { environment = \"A_TOKEN\" }\nto = \"a.example\"\n\
+         place = { header = \"x-key\" }\noptional = true\n",
+    );
+    fine(&world, &["profile", "check", "unused.toml"])
+        .says(["note: credential a is never used at a.example:443"]);
+    world.write("orphan.toml", "extends = [\"nobody\"]\n");
+    let orphan = world.atoll(["profile", "check", "orphan.toml"]).run();
+    assert!(orphan.expect_status(1).out().contains("nobody"));
+    let presets = fine(&world, &["profile", "presets"]).out();
+    assert!(presets.contains("git-push"), "{presets}");
+    // A reader that has seen enough is no mistake.
+    let head = world
+        .host_shell("\"$ATOLL\" completions bash | head -n 1")
+        .run();
+    assert_eq!((head.out().lines().count(), head.err().as_str()), (1, ""));
     world.write(
         "bad.toml",
         "description = \"bad\"\n\n[limits]\nmemry = \"1GiB\"\n",

@@ -574,3 +574,37 @@ fn a_credential_that_is_not_there_lets_nothing_start() {
         "{outcome}"
     );
 }
+
+#[test]
+fn a_credential_that_is_missing_or_not_accepted_is_told() {
+    let name = "a_credential_that_is_missing_or_not_accepted_is_told";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let folded = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let script =
+        format!("{CURL} -H \"Authorization: Bearer $GITHUB_TOKEN\" https://example.com/v1/one");
+    let refused = "credential github: example.com answered 1 request with 401";
+    // The control.
+    let outcome = online(&world, &script);
+    assert!(outcome.out().contains("welcome"), "{outcome}");
+    assert!(!folded(outcome.err()).contains("401"), "{outcome}");
+    world.write(
+        world.top().join("real"),
+        "ghp_0123456789abcdefghijABCDEFGHIJklmnop",
+    );
+    let outcome = online(&world, &script);
+    assert!(folded(outcome.err()).contains(refused), "{outcome}");
+    let told = world.atoll(["why", "last"]).run().success().out();
+    assert!(folded(told.clone()).contains(refused), "{told}");
+    // One that need not be there is told of where it is missed.
+    world.profile("bound", &format!("{NETWORK}{HEADER}optional = true\n"));
+    world.write(world.top().join("real"), "");
+    let outcome = online(&world, &script);
+    for words in [
+        "the run goes without credential github, which is optional: GITHUB_TOKEN is not",
+        "example.com answered once with 401, and the run went without what is for it: github",
+    ] {
+        assert!(folded(outcome.err()).contains(words), "{words}: {outcome}");
+    }
+}

@@ -9,6 +9,7 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use e2e::internet::{events, is_possible, on_servers};
 use e2e::{Outcome, World, write_program};
@@ -286,6 +287,20 @@ fn a_program_that_is_not_there_or_could_be_written_inside_lets_nothing_start() {
         assert!(!refused.out().contains("started"), "{refused}");
         refused.is_clear_error([why]);
     }
+    // Nor one of the workspace of another run, or one that others can write.
+    let other = world.top().join("other");
+    world.write(other.join("file"), "");
+    let keep = ["run", "--workspace", other.to_str().unwrap(), "--", "true"];
+    let tool = other.join("tool");
+    write_program(&tool, "#!/bin/sh\necho 0123456789abcdefghijkl\n");
+    let started = start(tool.to_str().unwrap()).success();
+    assert_eq!(started.out(), "started 40\n", "{started}");
+    let _ = world.atoll(keep).run().success();
+    start(tool.to_str().unwrap()).is_clear_error(["in that of another run"]);
+    let by_all = world.top().join("by-all");
+    write_program(&by_all, "#!/bin/sh\necho 0123456789abcdefghijkl\n");
+    fs::set_permissions(&by_all, fs::Permissions::from_mode(0o777)).unwrap();
+    start(by_all.to_str().unwrap()).is_clear_error(["others than you can write"]);
     // The control, of links as well.
     let fine = world.top().join("fine");
     std::os::unix::fs::symlink("/bin/true", &fine).unwrap();

@@ -292,8 +292,9 @@ fn an_agent_inside_signs_nothing_else() {
             .filter_map(|one| one["why"].as_str())
             .collect();
         for wanted in [
-            "the host has shown a key of none that is granted",
-            "the login is for another user or host",
+            "the host has shown a key that is not among those by which a host of [ssh] is known \
+             (`host-keys`, or known_hosts): it is another host, or its key has changed",
+            "the login is for another user or host than `user` and `to` of [ssh] say",
             "the agent is not forwarded to another host",
             "no `sign-commits` lets this key sign commits",
             "it is no login that was to be signed",

@@ -415,6 +415,9 @@ fn what_is_asked_for_is_found_in_the_ledger() {
     assert_eq!(found(&["--since", "2999-01-01"]).len(), 0);
     let told = fine(&world, &["ledger", "query", "--type", "run.closed"]);
     assert_eq!(told.out().lines().count(), 2, "{told}");
+    // For people words, which --json has as they are.
+    assert!(told.out().contains("ending (how exited"), "{told}");
+    assert!(!told.out().contains('{'), "{told}");
     let refused = world
         .atoll(["ledger", "query", "--since", "yesterday"])
         .run();

@@ -10,29 +10,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::time::Duration;
 
 use e2e::internet::{events, is_possible, on_servers};
+use e2e::registries::{CURL, LONG, NAMES, NPM, PRESETS, SERVERS, online, requests};
 use e2e::{Avoidable, Outcome, World, program_exists};
 
-const LONG: Duration = Duration::from_secs(180);
-/// Registries where `aged` has the releases 1.0.0 and, of yesterday, 1.1.0; that of npm has
-/// the same of every other name.
-const SERVERS: &str = include_str!("ages/servers.py");
-/// Their certificates.
-const NAMES: &[&str] = &[
-    "registry.npmjs.org",
-    "registry.yarnpkg.com",
-    "pypi.org",
-    "files.pythonhosted.org",
-    "index.crates.io",
-    "static.crates.io",
-];
-const CURL: &str = "curl -sS --noproxy '*' --path-as-is -o /dev/null -w '%{http_code} '";
-const NPM: &str = "https://registry.npmjs.org";
-
 const LOCKS: &str = "[{ registry = 'npm', lock = 'package-lock.json' }, { registry = 'pip', lock = 'requirements.txt' }, { registry = 'cargo', lock = 'Cargo.lock' }]";
-const PRESETS: &str = "presets = ['npm', 'pip', 'cargo']";
 
 /// The rules of a run: what a lock file names alone; the same with presets that allow all;
 /// and denied whatever allows it.
@@ -42,22 +25,6 @@ fn locked() -> [String; 3] {
         format!("{PRESETS}\nallow = {LOCKS}"),
         format!("{PRESETS}\ndeny = {LOCKS}"),
     ]
-}
-
-/// Runs a shell script inside where these registries are, by these rules.
-fn online(world: &World, network: &str, options: &[&str], script: &str) -> Outcome {
-    world.profile("registries", &format!("[network]\n{network}\n"));
-    let command = "\"$ATOLL\" run --discard --profile registries \"$@\"";
-    let run = on_servers(world, SERVERS, NAMES, command);
-    let run = run.within(LONG).arg("sh").args(options);
-    run.args(["--", "sh", "-c", script]).run()
-}
-
-/// What has reached the registries, a line each.
-fn requests(world: &World) -> Vec<String> {
-    let path = world.top().join("internet/requests");
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
 }
 
 /// A lock file of npm that names these.
@@ -292,6 +259,7 @@ fn a_run_without_its_lock_file_does_not_start() {
         assert!(told.contains(said), "{said}: {told}");
         assert!(told.contains("web/package-lock.json"), "{told}");
         assert!(told.contains("with the package manager outside"), "{told}");
+        assert!(told.contains("nothing was started: a lock file"), "{told}");
     };
     refused("there is no such file");
     fs::create_dir(world.path("web")).unwrap();

@@ -10,7 +10,7 @@
 
 use std::fs;
 
-use e2e::{World, fine, is_root};
+use e2e::{Avoidable, World, fine, is_root, program_exists};
 use serde_json::Value;
 
 const NONE: [&str; 0] = [];
@@ -547,4 +547,26 @@ fn programs_within(bytes: &[u8]) -> usize {
 fn the_program_holds_its_launcher_once() {
     let program = std::env::var_os("ATOLL_BIN").unwrap();
     assert_eq!(programs_within(&fs::read(program).unwrap()), 2);
+}
+
+#[test]
+fn a_clone_that_lacks_its_configuration_is_told_of() {
+    let world = World::new("a_clone_that_lacks_its_configuration_is_told_of");
+    if !program_exists("git") {
+        return world.skip("there is no git", Avoidable::Yes);
+    }
+    let _ = world
+        .run_inside("git init -q made && echo x >made/file")
+        .success();
+    let said = fine(&world, &["apply", "last"]).err();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("made is not whole without made/.git/config"),
+        "{said}"
+    );
+    assert!(world.exists("made/file") && !world.exists("made/.git/config"));
+    // The control.
+    let whole = fine(&world, &["apply", "last", "--control"]);
+    assert!(!whole.err().contains("not whole"), "{whole}");
+    assert!(world.exists("made/.git/config"), "{whole}");
 }

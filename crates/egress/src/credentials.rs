@@ -315,10 +315,11 @@ impl Masked {
             let secret = Secret::new(one.secret.expose().to_vec())?;
             pairs.push((secret, one.standing.clone()));
         }
-        self.masks = match pairs.is_empty() {
-            true => None,
-            false => Some(Masks::new(pairs)?),
-        };
+        // Answers that come already are masked for a new one too; also the first of all.
+        match &self.masks {
+            Some(masks) => masks.renew(pairs)?,
+            None => self.masks = Some(Masks::new(pairs)?),
+        }
         Ok(())
     }
 

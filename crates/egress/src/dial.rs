@@ -142,9 +142,8 @@ async fn connect(egress: &Egress, proxy: &UpstreamProxy) -> io::Result<Dialled> 
     let addresses: Vec<IpAddr> = match &proxy.host {
         HostPart::Address(address) => vec![*address],
         HostPart::Name(name) => {
-            let found = egress.resolver.lookup_ip(format!("{name}.")).await;
-            let found = found.map_err(|error| {
-                io::Error::other(format!("the upstream proxy's name leads nowhere: {error}"))
+            let found = egress.resolver.find(name).await.map_err(|why| {
+                io::Error::other(format!("the upstream proxy's name leads nowhere: {why}"))
             })?;
             found.iter().collect()
         }

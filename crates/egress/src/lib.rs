@@ -67,7 +67,7 @@ use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Up
 use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
-use crate::resolve::Unnamed;
+use crate::resolve::{Resolver, Unnamed};
 use crate::ssh::agent::Asked;
 use crate::visitors::Visitors;
 
@@ -125,7 +125,7 @@ struct Egress {
     line: Line,
     names: Mutex<Names>,
     unnamed: tokio::sync::Mutex<Unnamed>,
-    resolver: TokioResolver,
+    resolver: Resolver,
     /// What stands for servers within TLS, where the sandbox trusts it.
     certificates: Option<Certificates>,
     /// Connections to servers that are spoken to.
@@ -311,7 +311,7 @@ async fn serve(
     line: OwnedFd,
     (listeners, signing): (Vec<OwnedFd>, Option<Asked>),
 ) -> Result<(), EgressError> {
-    let resolver = known.resolver()?;
+    let resolver = known.resolver()?.into();
     let (end, over) = watch::channel(false);
     let egress = Arc::new(Egress {
         budgets: Budgets::new(&network),

@@ -2,11 +2,15 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    Flow, FlowKind, HostName, HostPart, NetworkRule, Request, THIS_HOST_ADDRESSES, Unreachable,
+    Flow, FlowKind, HostName, HostPart, NO_NAME_SERVER, NetworkRule, Request, THIS_HOST_ADDRESSES,
+    Unreachable,
 };
+use hickory_resolver::TokioResolver;
+use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::NetError;
 
 use crate::Egress;
@@ -15,6 +19,9 @@ use crate::line::{Carried, Opened};
 
 /// How long a name may take, in all.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same while no name server has answered the question before: programs try again, each
+/// time for all of it.
+const PATIENCE_IN_SILENCE: Duration = Duration::from_secs(2);
 
 /// How many addresses of one name are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -25,6 +32,42 @@ const UNNAMED_MAX: f64 = 512.0;
 const UNNAMED_PER_SECOND: f64 = 4.0;
 /// How many of them are known to have been asked for.
 const KNOWN_MAX: usize = 16 * 1024;
+
+/// The name servers of this host.
+#[derive(Debug)]
+pub(crate) struct Resolver {
+    servers: TokioResolver,
+    /// Whether none of them has answered the last question.
+    is_silent: AtomicBool,
+}
+
+impl From<TokioResolver> for Resolver {
+    fn from(servers: TokioResolver) -> Self {
+        Self {
+            servers,
+            is_silent: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Resolver {
+    /// The addresses of a name, or why there are none, in words.
+    pub(crate) async fn find(&self, name: &HostName) -> Result<LookupIp, String> {
+        let patience = match self.is_silent.load(Ordering::Relaxed) {
+            true => PATIENCE_IN_SILENCE,
+            false => PATIENCE,
+        };
+        // With a dot at its end nothing is added to it.
+        let asked = self.servers.lookup_ip(format!("{name}."));
+        let found = match tokio::time::timeout(patience, asked).await {
+            Ok(found) => found,
+            Err(_) => Err(NetError::Timeout),
+        };
+        let is_silent = found.as_ref().err().is_some_and(is_silence);
+        self.is_silent.store(is_silent, Ordering::Relaxed);
+        found.map_err(|error| unknown(&error))
+    }
+}
 
 /// The names that were asked for though no rule names them itself.
 #[derive(Debug)]
@@ -150,13 +193,7 @@ async fn resolve(
     request: Option<&Request<'_>>,
 ) -> Result<Vec<IpAddr>, Nowhere> {
     let recorded = recorded(egress, name).await?;
-    // With a dot at its end nothing is added to it.
-    let asked = egress.resolver.lookup_ip(format!("{name}."));
-    let found = match tokio::time::timeout(PATIENCE, asked).await {
-        Ok(Ok(found)) => Ok(found),
-        Ok(Err(error)) => Err(unknown(&error)),
-        Err(_) => Err("no name server answers".to_owned()),
-    };
+    let found = egress.resolver.find(name).await;
     if let Some(opened) = recorded {
         let failure = found.as_ref().err().cloned();
         let carried = Carried {
@@ -218,12 +255,22 @@ async fn recorded(egress: &Egress, name: &HostName) -> Result<Option<Opened>, No
     Ok(Some(opened))
 }
 
+/// Whether an error is that nobody has answered.
+fn is_silence(error: &NetError) -> bool {
+    matches!(
+        error,
+        NetError::Timeout | NetError::NoConnections | NetError::Io(_)
+    )
+}
+
 /// Why a name has no address, in words.
 fn unknown(error: &NetError) -> String {
     if error.is_nx_domain() {
         "there is no such name".to_owned()
     } else if error.is_no_records_found() {
         "it has no address".to_owned()
+    } else if is_silence(error) {
+        NO_NAME_SERVER.to_owned()
     } else {
         error.to_string()
     }
@@ -231,7 +278,33 @@ fn unknown(error: &NetError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use hickory_resolver::Hosts;
+    use hickory_resolver::config::ResolverConfig;
+    use hickory_resolver::net::runtime::TokioRuntimeProvider;
+
     use super::*;
+
+    #[tokio::test]
+    async fn name_servers_that_are_silent_are_not_waited_for_as_long_again() {
+        let mut hosts = Hosts::default();
+        hosts
+            .read_hosts_conf(&b"192.0.2.1 known.test\n"[..])
+            .unwrap();
+        let nobody = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
+        let builder = TokioResolver::builder_with_config(nobody, TokioRuntimeProvider::default());
+        let mut servers = builder.build().unwrap();
+        servers.set_hosts(Arc::new(hosts));
+        let resolver = Resolver::from(servers);
+        let is_silent = || resolver.is_silent.load(Ordering::Relaxed);
+        let name = |text: &str| HostName::parse(text).unwrap();
+        let unknown = resolver.find(&name("unknown.test")).await;
+        assert_eq!(unknown.unwrap_err(), NO_NAME_SERVER);
+        assert!(is_silent());
+        assert!(resolver.find(&name("known.test")).await.is_ok());
+        assert!(!is_silent());
+    }
 
     #[test]
     fn names_that_no_rule_names_are_asked_for_so_often_and_no_more() {

@@ -19,8 +19,11 @@ use crate::{
 const ENTRIES_WITHIN_MAX: usize = 10_000;
 
 /// How a diff is shown.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DiffOptions {
+    /// What stands before every path: the directory that the changes are of, absolute with a
+    /// `/` at its end, so that nobody takes them for others. Nothing for the workspace.
+    pub place: Vec<u8>,
     /// With colours for a terminal.
     pub colour: bool,
     /// Unchanged lines around a change.
@@ -34,6 +37,7 @@ pub struct DiffOptions {
 impl Default for DiffOptions {
     fn default() -> Self {
         Self {
+            place: Vec::new(),
             colour: false,
             context: 3,
             file_bytes_max: 1 << 20,
@@ -137,6 +141,18 @@ impl Page<'_> {
         }
     }
 
+    /// A path for a person.
+    fn shown(&self, path: &RelativePath) -> String {
+        escape::quoted_name("", &[&self.options.place, path.as_bytes()].concat())
+    }
+
+    /// A path in a patch, after one of its prefixes or none.
+    fn name(&self, prefix: &str, path: &RelativePath) -> String {
+        let place = &self.options.place;
+        let place = place.strip_prefix(b"/").unwrap_or(place);
+        escape::quoted_name(prefix, &[place, path.as_bytes()].concat())
+    }
+
     fn note(&mut self, colour: &str, text: &str) -> io::Result<()> {
         self.line(colour, &format!("# {text}"))
     }
@@ -160,7 +176,7 @@ struct Entry<'a> {
 /// Writes one change. What a patch cannot say goes into comments before the
 /// heads of files, where `git apply` and `patch` pass over it.
 fn write_change(reader: &Reader, change: &Change, page: &mut Page<'_>) -> io::Result<()> {
-    let name = escape::quoted_name("b/", change.path.as_bytes());
+    let name = page.name("b/", &change.path);
     if change.class == Class::Control {
         let reason = change.reason.unwrap_or("others trust it");
         page.note(YELLOW, &format!("control file: {name}: {reason}"))?;
@@ -213,7 +229,7 @@ fn write_sides(
         EntryKind::Directory => "directory",
         EntryKind::Special => "special file",
     };
-    let name = escape::quoted_name("", change.path.as_bytes());
+    let name = page.shown(&change.path);
     let mode = entry.facts.mode;
     let entries = entries_within(change.within);
     if verb == "new" {
@@ -241,10 +257,7 @@ fn write_moved(
     change: &Change,
     page: &mut Page<'_>,
 ) -> io::Result<()> {
-    let (old, new) = (
-        escape::quoted_name("", from.as_bytes()),
-        escape::quoted_name("", change.path.as_bytes()),
-    );
+    let (old, new) = (page.shown(from), page.shown(&change.path));
     let entries = entries_within(change.within);
     page.note(CYAN, &format!("renamed {old} to {new}{entries}"))?;
     for (path, _) in files_within(reader, from, page)? {
@@ -252,11 +265,10 @@ fn write_moved(
             continue;
         };
         let to = change.path.concat(&rest);
-        let (a, b) = (path.as_bytes(), to.as_bytes());
-        let (old, new) = (escape::quoted_name("a/", a), escape::quoted_name("b/", b));
+        let (old, new) = (page.name("a/", &path), page.name("b/", &to));
         page.line(BOLD, &format!("diff --git {old} {new}"))?;
         page.line(CYAN, "similarity index 100%")?;
-        let (old, new) = (escape::quoted_name("", a), escape::quoted_name("", b));
+        let (old, new) = (page.name("", &path), page.name("", &to));
         page.line(CYAN, &format!("rename from {old}"))?;
         page.line(CYAN, &format!("rename to {new}"))?;
     }
@@ -309,7 +321,7 @@ fn write_mode(change: &Change, page: &mut Page<'_>) -> io::Result<()> {
     let (Some(before), Some(after)) = (&change.before, &change.after) else {
         return Ok(());
     };
-    let name = escape::quoted_name("", change.path.as_bytes());
+    let name = page.shown(&change.path);
     if before.mode == after.mode {
         let text = format!("{name}: owner or extended attributes differ");
         return page.note(CYAN, &text);
@@ -331,7 +343,7 @@ fn write_exact_mode(
     let Some(after) = after.filter(|after| !matches!(after.kind, EntryKind::Symlink { .. })) else {
         return Ok(());
     };
-    let name = escape::quoted_name("", path.as_bytes());
+    let name = page.shown(path);
     let usual =
         |facts: &EntryFacts| facts.kind == EntryKind::File && matches!(facts.mode, 0o644 | 0o755);
     match before {
@@ -353,8 +365,7 @@ fn write_head(
     after: Option<&EntryFacts>,
     page: &mut Page<'_>,
 ) -> io::Result<()> {
-    let old = escape::quoted_name("a/", path.as_bytes());
-    let new = escape::quoted_name("b/", path.as_bytes());
+    let (old, new) = (page.name("a/", path), page.name("b/", path));
     page.line(BOLD, &format!("diff --git {old} {new}"))?;
     match (before.map(git_mode), after.map(git_mode)) {
         (None, Some(mode)) => page.line(GREEN, &format!("new file mode {mode}")),
@@ -376,7 +387,7 @@ fn write_file(
     let (before, after) = (old.map(|old| &old.facts), new.map(|new| &new.facts));
     write_exact_mode(path, before, after, page)?;
     let label = |prefix: &str, facts: Option<&EntryFacts>| match facts {
-        Some(_) => escape::quoted_name(prefix, path.as_bytes()),
+        Some(_) => page.name(prefix, path),
         None => "/dev/null".into(),
     };
     let (old_label, new_label) = (label("a/", before), label("b/", after));

@@ -35,7 +35,8 @@ pub use fetched::{
 };
 pub use flow::{
     Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow,
-    FlowEnd, FlowKind, FlowOrder, FlowReport, FlowRequest, NO_RULE, UNNAMED,
+    FlowEnd, FlowKind, FlowOrder, FlowReport, FlowRequest, NO_NAME_SERVER, NO_RULE,
+    SIGNED_BY_ITSELF, UNNAMED,
 };
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};
@@ -44,11 +45,11 @@ pub use lock::{
     InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,
     Unlocked, normal_version,
 };
-pub use meant::{InvalidRule, Meant};
+pub use meant::{Denying, InvalidRule, Meant, Sense};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
-pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words};
+pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words, audit_variable};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
 };

@@ -15,6 +15,8 @@ use atoll_model::network::{
 
 use self::command::WrittenCommand;
 use crate::document::{Complaint, Document, Section};
+use crate::grant::Notice;
+use crate::named::Tables;
 use crate::network::rule::{parse_destination, parse_scheme, said, texts};
 use crate::origin::{Origin, Sourced};
 use crate::places::{Place, parse_place};
@@ -25,8 +27,10 @@ pub use signing::{KEY_PARTS, KeySource};
 
 pub use self::command::{CommandProgram, CommandSource};
 
-/// The table of one.
-const TABLE: &str = "credential.NAME";
+const TABLES: Tables = Tables {
+    key: "credential",
+    table: "credential.NAME",
+};
 const KEYS: [&str; 9] = [
     "source", "to", "methods", "paths", "scheme", "place", "variable", "shape", "optional",
 ];
@@ -102,6 +106,19 @@ pub struct Credential {
     pub optional: bool,
 }
 
+impl Credential {
+    /// Why it is not there, where it is not.
+    #[must_use]
+    pub fn absence(&self) -> String {
+        let names = self.source.variables();
+        match self.source.file() {
+            Some(file) => format!("nothing usable is in {}", file.display()),
+            None if names.is_empty() => "its value was not read".to_owned(),
+            None => format!("{} is not usable or not set", names.join(", ")),
+        }
+    }
+}
+
 /// The same as written: a file's place may be in the home directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
@@ -162,17 +179,7 @@ impl Written {
 
 /// Reads all of them.
 pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Written>> {
-    let Some(section) = document.section(top, "credential", "credential") else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for (name, at, section) in document.tables(section, TABLE) {
-        match name.parse::<CredentialName>() {
-            Ok(name) => found.extend(read_one(document, section, &at, name)),
-            Err(error) => document.report(&at, format!("{name:?}: {error}"), None),
-        }
-    }
-    found
+    TABLES.read(document, top, read_one)
 }
 
 fn read_one(
@@ -563,15 +570,60 @@ impl Rules {
         }
     }
 
-    /// Tells of credentials that are never put in, though somebody wants them to be.
+    /// Tells of credentials that are never put in, though somebody wants them to be. One that
+    /// need not be there is told of when it is ([`Self::unused_optional`]).
     pub(crate) fn tell_credentials(&mut self) {
+        let wanted = self.credentials.values().filter(|one| !one.value.optional);
+        let notices = self.unused(wanted);
+        self.notices.extend(notices);
+    }
+
+    /// The same for the optional ones whose values were there to be read.
+    pub(crate) fn unused_optional(&self, placeholders: &[Placeholder]) -> Vec<Notice> {
+        let read = self.credentials_of(placeholders);
+        self.unused(read.filter(|one| one.value.optional))
+    }
+
+    /// The credentials that a run goes without, since they were not there to be read.
+    #[must_use]
+    pub fn absent(&self, placeholders: &[Placeholder]) -> Vec<&Credential> {
+        let is_read = |one: &&Credential| {
+            let name = &one.binding.name;
+            placeholders.iter().any(|found| found.name == *name)
+        };
+        let optional = self.credentials().filter(|one| one.optional);
+        optional.filter(|one| !is_read(one)).collect()
+    }
+
+    /// Tells of optional credentials that are not there, where the person has written them:
+    /// of those of Atoll's own profiles one is enough.
+    pub(crate) fn tell_absent(&self, placeholders: &[Placeholder]) -> Vec<Notice> {
+        let absent = self.absent(placeholders);
+        let is_absent = |one: &&Sourced<Credential>| absent.contains(&&one.value);
+        let own = self.credentials.values().filter(is_absent);
+        let own = own.filter(|one| !one.origin.is_shipped());
+        own.map(|Sourced { value, origin }| Notice {
+            text: format!(
+                "the run goes without credential {}, which is optional: {}",
+                value.binding.name,
+                value.absence()
+            ),
+            origin: origin.clone(),
+        })
+        .collect()
+    }
+
+    /// The same for all of them: for whoever checks a profile, where nothing is read.
+    #[must_use]
+    pub fn unusable_optional(&self) -> Vec<Notice> {
+        let all = self.credentials.values();
+        self.unused(all.filter(|one| one.value.optional))
+    }
+
+    fn unused<'a>(&self, all: impl Iterator<Item = &'a Sourced<Credential>>) -> Vec<Notice> {
         let network = self.network.boundary();
         let mut notices = Vec::new();
-        for Sourced { value, origin } in self.credentials.values() {
-            // One that need not be there need not be used either.
-            if value.optional {
-                continue;
-            }
+        for Sourced { value, origin } in all {
             let name = &value.binding.name;
             for to in &value.binding.to {
                 let text = match network.reach_of(to) {
@@ -584,12 +636,11 @@ impl Rules {
                          looks into; write carry = \"requests\" for that rule"
                     ),
                 };
-                notices.push((text, origin.clone()));
+                let origin = origin.clone();
+                notices.push(Notice { text, origin });
             }
         }
-        for (text, origin) in notices {
-            self.notice(text, origin);
-        }
+        notices
     }
 
     /// Why these cannot be used, if they cannot.

@@ -72,6 +72,8 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     }
     let mut notices = rules.notices.clone();
     notices.extend(fenced);
+    notices.extend(rules.tell_absent(facts.placeholders));
+    notices.extend(rules.unused_optional(facts.placeholders));
     notices.extend(environment.notices);
     Verdict::Allow(Grant::new(boundary, rules.digest.clone(), notices))
 }

@@ -5,7 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use atoll_model::Call;
-use atoll_model::network::{Network, Part, TRUST_DIRECTORY, age_variables, trust_variables};
+use atoll_model::network::{
+    Look, Network, Part, SshGrant, TRUST_DIRECTORY, age_variables, audit_variable, trust_variables,
+};
 
 use crate::Notice;
 use crate::credential::Credential;
@@ -61,9 +63,10 @@ pub(crate) fn build(
         let mut names = variables.keys();
         names.any(|one| one.eq_ignore_ascii_case(name))
     };
-    let mut ages = age_variables(network, facts.now);
-    ages.retain(|(name, _)| !is_chosen(name));
-    for (name, value) in trust.into_iter().flatten().chain(ages) {
+    let mut ways = age_variables(network, facts.now);
+    ways.extend(audit_variable(network));
+    ways.retain(|(name, _)| !is_chosen(name));
+    for (name, value) in trust.into_iter().flatten().chain(ways) {
         if !is_denied(OsStr::new(name)) {
             let chosen = variables.entry(OsString::from(name));
             chosen.or_insert_with(|| OsString::from(value));
@@ -84,7 +87,13 @@ pub(crate) fn build(
         }
     }
     if !network.ssh.is_empty() {
-        for (name, value) in ssh::variables() {
+        // Where no host of theirs is reached, git finds its own way to others.
+        let is_reached = |grant: &SshGrant| {
+            let look = network.connection(&grant.host, grant.port);
+            look.is_ok_and(|(_, look)| look == Look::Past)
+        };
+        let logs_in = network.ssh.iter().any(is_reached);
+        for (name, value) in ssh::variables(logs_in) {
             if !is_denied(OsStr::new(name)) && !rules.environment.set.contains_key(name) {
                 variables.insert(OsString::from(name), OsString::from(value));
             }
@@ -92,6 +101,7 @@ pub(crate) fn build(
     }
     git::tell(rules, &mut variables, &is_denied);
     notices.extend(denied_placeholders(rules, facts));
+    notices.extend(asked_for_and_stood_for(rules, facts));
     notices.extend(asked_for_in_vain(rules, &variables));
     variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
     Environment {
@@ -194,6 +204,38 @@ fn asked_for_in_vain(rules: &Rules, variables: &BTreeMap<OsString, OsString>) ->
         })
     });
     in_vain.collect()
+}
+
+/// What was named on the command line and holds a credential's placeholder: a program that
+/// was to have the value does not.
+fn asked_for_and_stood_for(rules: &Rules, facts: &Facts<'_>) -> Vec<Notice> {
+    let environment = &rules.environment;
+    let is_asked_for = |origin: &Origin| matches!(origin, Origin::CommandLine(_));
+    let option = |name: &str| {
+        let set = environment.set.get(name).map(|one| &one.origin);
+        let mut pass = environment.pass.iter();
+        let passed = pass.find(|one| one.value.exact() == Some(name) && is_asked_for(&one.origin));
+        let origin = set.filter(|origin| is_asked_for(origin));
+        origin.or(passed.map(|one| &one.origin)).cloned()
+    };
+    let mut notices = Vec::new();
+    for credential in rules.credentials() {
+        for (part, name) in &credential.variables {
+            let (Some(_), Some(origin)) = (placeholder(credential, *part, facts), option(name))
+            else {
+                continue;
+            };
+            notices.push(Notice {
+                text: format!(
+                    "{name} holds what stands for credential {} inside, and not what --env says: a \
+                     value of its own goes in under another name",
+                    credential.binding.name
+                ),
+                origin,
+            });
+        }
+    }
+    notices
 }
 
 /// Who passes this variable on, if anybody does and nobody denies it. An exact

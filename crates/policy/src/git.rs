@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use atoll_model::network::{
-    Destination, HostName, HostPattern, Place, Ports, SSH_DIRECTORY, Scheme,
+    Destination, HostName, HostPart, HostPattern, Place, Ports, SSH_DIRECTORY, Scheme,
 };
 
 use crate::credential::Credential;
 use crate::document::{Complaint, Document, Section};
+use crate::network::likely::shown;
 use crate::origin::Sourced;
 use crate::rules::Rules;
 
@@ -27,10 +28,16 @@ pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Source
     };
     let hosts = document.list(&mut section, "https-for-ssh", |text| {
         HostName::parse(text).map_err(|error| {
-            Complaint::new(
-                format!("{text:?} is no host: {error}"),
-                "name it as the remotes do, as \"github.com\"",
-            )
+            let hint = match text.parse::<HostPart>() {
+                Ok(HostPart::Address(_)) => {
+                    "remotes by an address stay as they are: name a host, or write its URL with https \
+                     in the remote (git remote set-url)"
+                }
+                Ok(HostPart::Name(_)) | Err(_) => {
+                    "name it as the remotes do, without a user and a path, as \"github.com\""
+                }
+            };
+            Complaint::new(format!("{:?} is no host's name: {error}", shown(text)), hint)
         })
     });
     document.end(section, &["https-for-ssh"]);

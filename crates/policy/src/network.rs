@@ -1,10 +1,10 @@
 //! What a program may reach: `network` in files, `--allow`, `--deny` and the like.
 
-mod likely;
+pub(crate) mod likely;
 mod limits;
 mod packages;
 pub(crate) mod preset;
-mod repositories;
+pub(crate) mod repositories;
 pub(crate) mod rule;
 pub(crate) mod upstream;
 

@@ -18,6 +18,15 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// Whether it is a file that comes with Atoll.
+    pub(crate) fn is_shipped(&self) -> bool {
+        match self {
+            Self::File { name, .. } => name.starts_with("shipped/"),
+            Self::BuiltIn => true,
+            Self::CommandLine(_) => false,
+        }
+    }
+
     /// The line in a file; 1 for what has no lines.
     pub(crate) fn line(&self) -> u32 {
         match self {

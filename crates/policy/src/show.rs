@@ -159,14 +159,12 @@ impl Rows {
     }
 
     fn network(&mut self, rules: &Rules) {
-        let lists = [
-            ("allow", &rules.network.allow),
-            ("deny", &rules.network.deny),
-        ];
-        for (key, list) in lists {
-            for one in list {
-                self.text("network", key, &one.value.to_string(), &one.origin);
-            }
+        for one in &rules.network.allow {
+            self.text("network", "allow", &one.value.to_string(), &one.origin);
+        }
+        for one in &rules.network.deny {
+            let said = one.value.denying().to_string();
+            self.text("network", "deny", &said, &one.origin);
         }
         for one in &rules.network.publish {
             self.text("network", "publish", &one.value.to_string(), &one.origin);

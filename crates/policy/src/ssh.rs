@@ -10,14 +10,17 @@ use atoll_model::network::{
 };
 
 use crate::document::{Complaint, Document, Section};
+use crate::named::Tables;
 use crate::network::rule::texts;
 use crate::origin::{Origin, Sourced};
 use crate::places::{Place, parse_place};
 use crate::rules::Rules;
 use crate::show::quoted;
 
-/// The table of one.
-const TABLE: &str = "ssh.NAME";
+const TABLES: Tables = Tables {
+    key: "ssh",
+    table: "ssh.NAME",
+};
 const KEYS: [&str; 5] = ["to", "user", "key", "host-keys", "sign-commits"];
 /// The port of SSH (RFC 4253, section 4.1).
 const PORT: u16 = 22;
@@ -58,17 +61,7 @@ pub(crate) struct Written {
 
 /// Reads all of them.
 pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Written>> {
-    let Some(section) = document.section(top, "ssh", "ssh") else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for (name, at, section) in document.tables(section, TABLE) {
-        match name.parse::<CredentialName>() {
-            Ok(name) => found.extend(read_one(document, section, &at, name)),
-            Err(error) => document.report(&at, format!("{name:?}: {error}"), None),
-        }
-    }
-    found
+    TABLES.read(document, top, read_one)
 }
 
 fn read_one(
@@ -217,15 +210,15 @@ fn read_key(
     }
 }
 
-/// Variables by which ssh and git find what is in this directory.
-pub(crate) fn variables() -> [(&'static str, String); 2] {
-    [
-        ("SSH_AUTH_SOCK", format!("{SSH_DIRECTORY}/{SSH_AGENT}")),
-        (
-            "GIT_SSH_COMMAND",
-            format!("ssh -F '{SSH_DIRECTORY}/{SSH_CONFIGURATION}'"),
-        ),
-    ]
+/// Variables by which ssh and git find what is in this directory; that of git's connections
+/// only where one can be made.
+pub(crate) fn variables(logs_in: bool) -> impl Iterator<Item = (&'static str, String)> {
+    let agent = ("SSH_AUTH_SOCK", format!("{SSH_DIRECTORY}/{SSH_AGENT}"));
+    let connections = logs_in.then(|| {
+        let command = format!("ssh -F '{SSH_DIRECTORY}/{SSH_CONFIGURATION}'");
+        ("GIT_SSH_COMMAND", command)
+    });
+    std::iter::once(agent).chain(connections)
 }
 
 impl Rules {

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::errand::environment_outside;
+use crate::errand::{WrittenInside, environment_outside};
 
 /// How soon after another start a command of the same credential begins. Who carries waits
 /// longer than that by itself.
@@ -49,7 +49,7 @@ pub struct CredentialCommand {
     /// How long it may take.
     pub patience: Duration,
     /// Where no code may come from.
-    pub workspace: PathBuf,
+    pub written: WrittenInside,
 }
 
 /// Those that run.
@@ -198,7 +198,7 @@ fn start(command: &CredentialCommand) -> io::Result<(Child, OwnedFd, [OwnedFd; 2
         .arg0(&command.name)
         .args(&command.arguments)
         .env_clear()
-        .envs(environment_outside(Some(&command.workspace)))
+        .envs(environment_outside(&command.written))
         .env(EXEC_INFO.0, EXEC_INFO.1)
         .current_dir("/")
         .stdin(Stdio::null())
@@ -232,7 +232,7 @@ mod tests {
             name: "sh".into(),
             arguments: vec!["-c".to_owned(), script.to_owned()],
             patience,
-            workspace: "/nowhere".into(),
+            written: WrittenInside::default(),
         }
     }
 

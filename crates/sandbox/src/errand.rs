@@ -2,12 +2,18 @@
 //! inside could have written is to be found by it.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// As many links as the kernel follows (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
+
+/// As many interpreters as the kernel goes through (fs/exec.c, `exec_binprm`).
+const INTERPRETERS_MAX: usize = 5;
+/// How much of a script the kernel looks at for its first line, bytes.
+const HEAD_BYTES_MAX: u64 = 256;
 
 /// Variables by whose values a loader, a shell or an interpreter runs further code.
 const LOADING: &[&str] = &[
@@ -43,23 +49,60 @@ const LOADING_PREFIXES: &[&str] = &["BASH_FUNC_", "DYLD_", "LD_", "LUA_", "PERL"
 /// Where this process is, and the program is not.
 const DIRECTORIES: &[&str] = &["OLDPWD", "PWD"];
 
+/// Where programs inside write, or did: workspaces, and what Atoll keeps of runs. No code
+/// from there runs outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenInside(Vec<(PathBuf, Option<Identity>)>);
+
+/// A directory's device and number, by whichever name it is known.
+type Identity = (u64, u64);
+
+impl FromIterator<PathBuf> for WrittenInside {
+    fn from_iter<I: IntoIterator<Item = PathBuf>>(places: I) -> Self {
+        let canonical = |place: PathBuf| place.canonicalize().unwrap_or(place);
+        let mut places: Vec<PathBuf> = places.into_iter().map(canonical).collect();
+        places.sort_unstable();
+        places.dedup();
+        let known = places.into_iter().map(|place| {
+            let identity = place
+                .metadata()
+                .ok()
+                .map(|facts| (facts.dev(), facts.ino()));
+            (place, identity)
+        });
+        Self(known.collect())
+    }
+}
+
+impl WrittenInside {
+    /// Whether a path is of one, or is one by another name that the directory is mounted at.
+    fn holds(&self, at: &Path) -> bool {
+        if self.0.iter().any(|(place, _)| at.starts_with(place)) {
+            return true;
+        }
+        let facts = at.symlink_metadata().ok().filter(|facts| facts.is_dir());
+        let identity = facts.map(|facts| (facts.dev(), facts.ino()));
+        identity.is_some() && self.0.iter().any(|(_, one)| *one == identity)
+    }
+}
+
 /// This process's environment for a program that it runs outside, at `/`: without variables
 /// by which an interpreter loads code, and with the places of `PATH` alone that are there,
-/// absolute and not in the workspace.
+/// absolute and not written inside.
 ///
 /// To be called after credentials were taken out of the environment.
 #[must_use]
-pub fn environment_outside(workspace: Option<&Path>) -> Vec<(OsString, OsString)> {
-    cleaned(std::env::vars_os(), workspace)
+pub fn environment_outside(written: &WrittenInside) -> Vec<(OsString, OsString)> {
+    cleaned(std::env::vars_os(), written)
 }
 
 fn cleaned(
     variables: impl Iterator<Item = (OsString, OsString)>,
-    workspace: Option<&Path>,
+    written: &WrittenInside,
 ) -> Vec<(OsString, OsString)> {
     let kept = variables.filter(|(name, _)| !loads(name));
     kept.filter_map(|(name, value)| match name == "PATH" {
-        true => Some((name, search_path(&value, workspace)?)),
+        true => Some((name, search_path(&value, written)?)),
         false => Some((name, value)),
     })
     .collect()
@@ -75,28 +118,27 @@ fn loads(name: &OsStr) -> bool {
 }
 
 /// Without any place there is no `PATH` at all: an empty one would name a directory.
-fn search_path(value: &OsStr, workspace: Option<&Path>) -> Option<OsString> {
-    let places = search_places(value, workspace);
+fn search_path(value: &OsStr, written: &WrittenInside) -> Option<OsString> {
+    let places = search_places(value, written);
     let fit = places.filter(|place| !place.as_os_str().as_bytes().contains(&b':'));
     let joined = std::env::join_paths(fit).ok()?;
     (!joined.is_empty()).then_some(joined)
 }
 
-/// The directories of a `PATH` that are absolute, there, and neither in the workspace nor
-/// reached through it, each by its canonical name.
-pub fn search_places(value: &OsStr, workspace: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+/// The directories of a `PATH` that are absolute, there, and neither written inside nor
+/// reached through what is, each by its canonical name.
+pub fn search_places(value: &OsStr, written: &WrittenInside) -> impl Iterator<Item = PathBuf> {
     std::env::split_paths(value)
         .filter(|place| place.is_absolute())
-        .filter_map(move |place| resolved(&place, workspace))
+        .filter_map(move |place| resolved(&place, written))
         .filter(|place| place.is_dir())
 }
 
-/// The canonical form of an absolute path. Nothing where it lies in the workspace, any link
-/// on its way does, or it has too many links: what a program inside can write decides
-/// then what it leads to. What is not there has the name that it would have.
+/// The canonical form of an absolute path. Nothing where it is written inside, any link on
+/// its way is, or it has too many links: what a program inside can write decides then what
+/// it leads to. What is not there has the name that it would have.
 #[must_use]
-pub fn resolved(path: &Path, workspace: Option<&Path>) -> Option<PathBuf> {
-    let workspace = workspace.map(|one| one.canonicalize().unwrap_or_else(|_| one.to_owned()));
+pub fn resolved(path: &Path, written: &WrittenInside) -> Option<PathBuf> {
     let mut at = PathBuf::from("/");
     let mut left: Vec<OsString> = parts(path);
     let mut links = 0;
@@ -110,7 +152,7 @@ pub fn resolved(path: &Path, workspace: Option<&Path>) -> Option<PathBuf> {
             continue;
         }
         at.push(&part);
-        if workspace.as_ref().is_some_and(|one| lies_in(&at, one)) {
+        if written.holds(&at) {
             return None;
         }
         if let Ok(target) = std::fs::read_link(&at) {
@@ -125,13 +167,79 @@ pub fn resolved(path: &Path, workspace: Option<&Path>) -> Option<PathBuf> {
     Some(at)
 }
 
-/// By its name, or by another that the same directory is mounted at.
-fn lies_in(at: &Path, workspace: &Path) -> bool {
-    let identity = |path: &Path| path.metadata().ok().map(|facts| (facts.dev(), facts.ino()));
-    at.starts_with(workspace)
-        || at.symlink_metadata().is_ok_and(|facts| {
-            facts.is_dir() && Some((facts.dev(), facts.ino())) == identity(workspace)
-        })
+/// Why a program does not run outside for a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// A program inside may have written this, or what leads to it.
+    Written(PathBuf),
+    /// Others than its user can write this.
+    Open(PathBuf),
+}
+
+/// The canonical path of a program that may run outside: nobody but root and this user can
+/// write it or what leads to it, and the same is so of the interpreters of a script.
+///
+/// # Errors
+/// [`Unfit`].
+pub fn program_outside(program: &Path, written: &WrittenInside) -> Result<PathBuf, Unfit> {
+    let mut found = program.to_owned();
+    let mut first = None;
+    for _ in 0..=INTERPRETERS_MAX {
+        let unfit = || Unfit::Written(found.clone());
+        let real = resolved(&found, written).ok_or_else(unfit)?;
+        if let Some(open) = open_part(&real) {
+            return Err(Unfit::Open(open));
+        }
+        let interpreter = interpreter(&real, written);
+        let whole = first.get_or_insert(real);
+        match interpreter {
+            Some(next) => found = next,
+            None => return Ok(whole.clone()),
+        }
+    }
+    Err(Unfit::Written(found))
+}
+
+/// The first part of a path that somebody else can write, or replace.
+fn open_part(path: &Path) -> Option<PathBuf> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let is_open = |part: &Path| {
+        let Ok(facts) = part.metadata() else {
+            return false;
+        };
+        // Of a directory as /tmp nobody renames what is another's.
+        let is_sticky = facts.is_dir() && facts.mode() & 0o1000 != 0;
+        let is_own_group = facts.gid() == 0 || facts.gid() == group.as_raw();
+        let by_all = facts.mode() & 0o002 != 0 || facts.mode() & 0o020 != 0 && !is_own_group;
+        let is_own = facts.uid() == 0 || facts.uid() == user.as_raw();
+        !is_own || by_all && !is_sticky
+    };
+    path.ancestors()
+        .find(|part| is_open(part))
+        .map(Path::to_owned)
+}
+
+/// What the first line of a script names (execve(2), "Interpreter scripts"); for `env` the
+/// program that it looks for.
+fn interpreter(program: &Path, written: &WrittenInside) -> Option<PathBuf> {
+    let mut head = Vec::new();
+    // What cannot be read no interpreter reads either.
+    let file = std::fs::File::open(program).ok()?;
+    file.take(HEAD_BYTES_MAX).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?;
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let words = line.split(|byte| byte.is_ascii_whitespace());
+    let mut words = words.filter(|word| !word.is_empty()).map(OsStr::from_bytes);
+    let named = PathBuf::from(words.next()?);
+    if named.file_name() != Some(OsStr::new("env")) {
+        return Some(named);
+    }
+    let is_program =
+        |word: &&OsStr| !word.as_bytes().starts_with(b"-") && !word.as_bytes().contains(&b'=');
+    let looked_for = words.find(is_program)?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut all = search_places(&path, written).map(|place| place.join(looked_for));
+    all.find(|one| one.is_file()).or(Some(named))
 }
 
 /// A path's parts, the last one first.
@@ -142,11 +250,11 @@ fn parts(path: &Path) -> Vec<OsString> {
     parts
 }
 
-/// The first of a command's arguments that names something in the workspace: an absolute
+/// The first of a command's arguments that names something written inside: an absolute
 /// path, or one beneath the home, by itself or after a `=`.
 pub fn argument_inside<'a>(
     arguments: impl IntoIterator<Item = &'a OsStr>,
-    workspace: &Path,
+    written: &WrittenInside,
     home: &Path,
 ) -> Option<&'a OsStr> {
     let is_inside = |text: &[u8]| {
@@ -155,7 +263,7 @@ pub fn argument_inside<'a>(
             None if text == b"~" => home.to_owned(),
             None => PathBuf::from(OsStr::from_bytes(text)),
         };
-        path.is_absolute() && resolved(&path, Some(workspace)).is_none()
+        path.is_absolute() && resolved(&path, written).is_none()
     };
     arguments.into_iter().find(|argument| {
         let text = argument.as_bytes();
@@ -188,14 +296,17 @@ mod tests {
         symlink(bin.join("real"), workspace.join("hop")).unwrap();
         symlink("../work/hop", bin.join("chain")).unwrap();
         symlink("loop", bin.join("loop")).unwrap();
-        let workspace = Some(workspace.as_path());
+        let workspace = &WrittenInside::from_iter([workspace]);
         let real = Some(bin.join("real"));
         assert_eq!(resolved(&bin.join("fine"), workspace), real);
         assert_eq!(resolved(&bin.join("../bin/./fine"), workspace), real);
         // Where it ends is no matter, nor how it is written.
         assert_eq!(bin.join("chain").canonicalize().ok(), real);
         assert_eq!(resolved(&bin.join("chain"), workspace), None);
-        assert_eq!(resolved(&bin.join("chain"), None), real);
+        assert_eq!(
+            resolved(&bin.join("chain"), &WrittenInside::default()),
+            real
+        );
         assert_eq!(
             resolved(&bin.join("../work/bin/../../bin/real"), workspace),
             None
@@ -212,6 +323,7 @@ mod tests {
     fn the_environment_outside_leads_to_no_code_of_the_workspace() {
         let (_directory, workspace, bin) = world();
         symlink(&workspace, bin.join("led")).unwrap();
+        let written = WrittenInside::from_iter([workspace.clone()]);
         let places = [
             workspace.join("bin"),
             "relative".into(),
@@ -230,7 +342,7 @@ mod tests {
             all.push(("PATH".into(), path));
             all.into_iter()
         };
-        let left = cleaned(variables(path), Some(&workspace));
+        let left = cleaned(variables(path), &written);
         let names: Vec<_> = left
             .iter()
             .map(|(name, _)| name.to_str().unwrap())
@@ -241,7 +353,7 @@ mod tests {
         );
         assert_eq!(left.last().unwrap().1, bin.as_os_str());
         // Nothing is left of this one.
-        let left = cleaned(variables(workspace.join("bin").into()), Some(&workspace));
+        let left = cleaned(variables(workspace.join("bin").into()), &written);
         assert!(left.iter().all(|(name, _)| name != "PATH"));
     }
 
@@ -249,15 +361,75 @@ mod tests {
     fn an_argument_that_names_what_is_in_the_workspace_is_found() {
         let (_directory, workspace, bin) = world();
         let home = workspace.parent().unwrap();
+        let written = WrittenInside::from_iter([workspace.clone()]);
         let inside = workspace.join("script").into_os_string();
         let mut option = OsString::from("--config=");
         option.push(&inside);
         for refused in [inside.as_os_str(), &option, OsStr::new("~/work/script")] {
-            let found = argument_inside([OsStr::new("one"), refused], &workspace, home);
+            let found = argument_inside([OsStr::new("one"), refused], &written, home);
             assert_eq!(found, Some(refused));
         }
         let fine = ["script", "~/bin/script", "a=b", "work", "~"].map(OsStr::new);
         let fine = fine.into_iter().chain([bin.as_os_str()]);
-        assert_eq!(argument_inside(fine, &workspace, home), None);
+        assert_eq!(argument_inside(fine, &written, home), None);
+    }
+
+    fn program(path: &Path, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(path, text).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path, mode).unwrap();
+    }
+
+    #[test]
+    fn a_program_of_any_workspace_does_not_run_outside() {
+        let (_directory, workspace, bin) = world();
+        let other = bin.join("../other");
+        std::fs::create_dir(&other).unwrap();
+        let written = WrittenInside::from_iter([workspace.clone(), other.clone()]);
+        let sh = Path::new("/bin/sh").canonicalize().unwrap();
+        program(&bin.join("fine"), "#!/bin/sh\n");
+        program(&bin.join("by-env"), "#!/usr/bin/env -S sh -e\n");
+        let fit = |name: &str| program_outside(&bin.join(name), &written);
+        assert_eq!(fit("fine"), Ok(bin.join("fine")));
+        assert_eq!(fit("by-env"), Ok(bin.join("by-env")));
+        assert_eq!(program_outside(&sh, &written), Ok(sh));
+        for place in [&workspace, &other] {
+            program(&place.join("tool"), "#!/bin/sh\n");
+            let link = bin.join("link");
+            symlink(place.join("tool"), &link).unwrap();
+            assert_eq!(fit("link"), Err(Unfit::Written(link.clone())));
+            std::fs::remove_file(link).unwrap();
+            // A script is what its interpreter makes of it.
+            let inside = place.join("tool").canonicalize().unwrap();
+            program(
+                &bin.join("script"),
+                &format!("#! {} -x\n", inside.display()),
+            );
+            assert_eq!(fit("script"), Err(Unfit::Written(inside)));
+        }
+        program(
+            &bin.join("loop"),
+            &format!("#!{}\n", bin.join("loop").display()),
+        );
+        assert!(fit("loop").is_err());
+    }
+
+    #[test]
+    fn a_program_that_others_can_write_does_not_run_outside() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_directory, _, bin) = world();
+        let tool = bin.join("tool");
+        program(&tool, "#!/bin/sh\n");
+        let written = WrittenInside::default();
+        let with = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            program_outside(&tool, &written)
+        };
+        assert_eq!(with(&tool, 0o775), Ok(tool.clone()));
+        assert_eq!(with(&tool, 0o757), Err(Unfit::Open(tool.clone())));
+        let _ = with(&tool, 0o755);
+        assert_eq!(with(&bin, 0o777), Err(Unfit::Open(bin.clone())));
+        assert_eq!(with(&bin, 0o1777), Ok(tool.clone()));
     }
 }

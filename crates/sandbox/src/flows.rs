@@ -13,6 +13,9 @@ const FAILED_MAX: usize = 256;
 /// Of how many credentials and hosts it is known how often they met.
 const USED_MAX: usize = 1024;
 
+/// The status of an answer to a request whose credentials are missing or not good.
+const UNAUTHORISED: u16 = 401;
+
 /// Something that a program did not reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -35,6 +38,9 @@ pub struct Flows {
     pub requests: u64,
     /// Into how many of them a credential was put, by its name and the host.
     pub used: BTreeMap<(String, String), u64>,
+    /// How many of those the host has answered with 401 (RFC 9110, 15.5.2); without a name
+    /// the requests into which nothing was put.
+    pub unauthorised: BTreeMap<(String, String), u64>,
     /// From the program, bytes.
     pub up_bytes: u64,
     /// To the program, bytes.
@@ -65,7 +71,17 @@ impl Flows {
             self.sign(&flow);
         }
         if flow.kind == FlowKind::Request && !end.is_unreached {
-            self.use_credentials(&flow);
+            let names: Vec<String> = flow.credentials.iter().map(ToString::to_string).collect();
+            let is_unauthorised = end.status == Some(UNAUTHORISED);
+            if is_unauthorised && names.is_empty() {
+                count_at(&mut self.unauthorised, String::new(), &flow.host);
+            }
+            for name in names {
+                if is_unauthorised {
+                    count_at(&mut self.unauthorised, name.clone(), &flow.host);
+                }
+                count_at(&mut self.used, name, &flow.host);
+            }
         }
         if let Some(why) = end.failure.filter(|_| end.is_unreached) {
             self.fail(flow, why);
@@ -80,17 +96,6 @@ impl Flows {
             .iter()
             .filter(|one| !one.flow.credentials.is_empty());
         alerts.fold(0, |sum, one| sum.saturating_add(one.count))
-    }
-
-    /// Counts what was put into a request that was answered.
-    fn use_credentials(&mut self, flow: &Flow) {
-        for name in &flow.credentials {
-            let key = (name.to_string(), flow.host.clone());
-            if self.used.len() < USED_MAX || self.used.contains_key(&key) {
-                let count = self.used.entry(key).or_default();
-                *count = count.saturating_add(1);
-            }
-        }
     }
 
     /// Counts a signature that was given. Its rule says where it counts.
@@ -130,6 +135,15 @@ impl Flows {
             // Those that were given are counted at their end.
             FlowKind::Name | FlowKind::SshLogin | FlowKind::CommitSignature => None,
         }
+    }
+}
+
+/// Counts a request of a credential to a host.
+fn count_at(counts: &mut BTreeMap<(String, String), u64>, name: String, host: &str) {
+    let key = (name, host.to_owned());
+    if counts.len() < USED_MAX || counts.contains_key(&key) {
+        let count = counts.entry(key).or_default();
+        *count = count.saturating_add(1);
     }
 }
 
@@ -194,7 +208,32 @@ mod tests {
             flows.closed(one, FlowEnd::default());
         }
         let key = ("one".to_owned(), "example.com".to_owned());
-        assert_eq!(flows.used, BTreeMap::from([(key, 2)]));
+        assert_eq!(flows.used, BTreeMap::from([(key.clone(), 2)]));
+        assert!(flows.unauthorised.is_empty());
+        for (credentials, status) in [
+            (vec!["one".parse().unwrap()], 401),
+            (vec![], 401),
+            (vec![], 403),
+        ] {
+            let one = Flow {
+                credentials,
+                ..flow(FlowKind::Request)
+            };
+            let status = Some(status);
+            flows.closed(
+                one,
+                FlowEnd {
+                    status,
+                    ..FlowEnd::default()
+                },
+            );
+        }
+        let none = (String::new(), "example.com".to_owned());
+        assert_eq!(
+            flows.unauthorised,
+            BTreeMap::from([(key.clone(), 1), (none, 1)])
+        );
+        assert_eq!(flows.used, BTreeMap::from([(key, 3)]));
         let failed = flows.failed.iter().map(|one| (one.flow.kind, one.count));
         let told = [
             (FlowKind::Tunnel, 2),

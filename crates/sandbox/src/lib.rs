@@ -50,7 +50,9 @@ pub use attachment::{Attachment, Carrier, Reaction, Stream};
 pub use commands::CredentialCommand;
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
-pub use errand::{argument_inside, environment_outside, resolved, search_places};
+pub use errand::{
+    Unfit, WrittenInside, argument_inside, environment_outside, program_outside, search_places,
+};
 pub use error::{SandboxError, explain};
 pub use flows::{Flows, Refused};
 pub use handover::{Disguise, Handover, SourceError};

@@ -73,9 +73,13 @@ fn read_one(workspace: &Path, registry: Registry, file: &LockFile) -> Result<Loc
         None => return Err(format!("it is no lock file of {registry} by its name")),
     }
     match lock.count() {
-        0 => Err(format!(
-            "it names no exact release of {registry}'s registry"
-        )),
+        0 => {
+            let open = lock.first_open().map(Lock::told_open);
+            let open = open.map_or(String::new(), |open| format!(": {open}"));
+            Err(format!(
+                "it names no exact release of {registry}'s registry{open}"
+            ))
+        }
         _ => Ok(lock),
     }
 }

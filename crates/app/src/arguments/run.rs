@@ -36,6 +36,11 @@ Examples:
   atoll run --resume last -- cargo test
       Go on where the last run stopped, with its changes in place.
 
+What a profile alone can say, a file that --profile names: credentials and keys that stay
+outside, repositories of git by name, packages by name, age or lock file, limits of a rule,
+proxies, what is denied. `atoll profile show NAME` prints one to start from, `atoll profile
+check FILE` reads yours; docs/profiles.md has every key.
+
 Afterwards: `atoll diff`, `atoll apply RUN`, `atoll discard RUN`, `atoll why`.";
 
 /// Run a program inside a boundary; what it writes is kept apart

@@ -92,14 +92,15 @@ pub struct ShowProfileArguments {
     pub json: bool,
 }
 
-/// Check a profile file: what is wrong, with line and suggestion
+/// Check a profile, by its name or its file: what is wrong, with line and suggestion
 ///
+/// Notes say what is right and worth knowing, as that a credential is never used.
 /// Example: atoll profile check ./atoll.toml
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct CheckProfileArguments {
-    /// The file to check.
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// The profile's name, or the file to check.
+    #[arg(value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 }
 

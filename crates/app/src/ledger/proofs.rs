@@ -62,6 +62,10 @@ pub fn inclusion(
             ));
         }
     }
+    if let Some(to) = &arguments.to {
+        let count = render::counted(proofs.len() as u64, "proof is", "proofs are");
+        tell_written(&count, to, output);
+    }
     match arguments.json {
         true => {
             let all: Vec<Value> = proofs
@@ -112,6 +116,7 @@ pub fn consistency(
     if let Some(to) = &arguments.to {
         let name = format!("{}-{}.consistency", proof.old_size, proof.checkpoint.size());
         write(to, &name, &proof.text())?;
+        tell_written(&format!("{name} is"), to, output);
     }
     match arguments.json {
         true => output.json(&of_consistency(&proof)),
@@ -193,6 +198,13 @@ fn of_consistency(proof: &ConsistencyProof) -> Value {
         "root": proof.checkpoint.root(),
         "checkpoint": proof.checkpoint.text(),
     })
+}
+
+fn tell_written(what: &str, directory: &Path, output: &Output) {
+    let shown = printable(directory.as_os_str().as_encoded_bytes());
+    output.say(&format!(
+        "{what} in {shown}: atoll ledger check-proof FILE --key KEY checks one anywhere\n"
+    ));
 }
 
 fn write(directory: &Path, name: &str, text: &str) -> Result<(), Failure> {

@@ -5,9 +5,13 @@ use crate::arguments::QueryLedgerArguments;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
+use crate::render::shortened;
 
 /// How a time is written in full.
 const TIME_SHAPE: &str = "0000-00-00T00:00:00.000000Z";
+/// How much of one member, and of a whole body, a line shows, characters.
+const WORD_CHARS_MAX: usize = 80;
+const SAID_CHARS_MAX: usize = 240;
 /// Members of bodies that name hosts.
 const HOSTS: [&str; 3] = ["host", "address", "via"];
 /// Members of bodies that name paths.
@@ -113,14 +117,65 @@ fn line(event: &Event) -> String {
     let run = event.run.as_ref().map_or("-", |run| run.as_str());
     let text = format!(
         "{:>6}  {}  {run:<18}  {:<16}  {}",
-        event.position.seq, event.time, event.kind, event.body
+        event.position.seq,
+        event.time,
+        event.kind,
+        said(&event.body)
     );
     format!("{}\n", printable(text.as_bytes()))
 }
 
+/// What a body says, a member after another; --json has all of it.
+fn said(body: &Value) -> String {
+    let members = body.as_object().into_iter().flatten();
+    let words = members.filter_map(|(name, value)| Some(format!("{name} {}", word(value)?)));
+    let all = words.collect::<Vec<_>>().join("; ");
+    shortened(&all, SAID_CHARS_MAX)
+}
+
+/// A value in a line; nothing of what is empty.
+fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(shortened(text, WORD_CHARS_MAX)),
+        Value::Array(all) => {
+            let words: Vec<String> = all.iter().filter_map(word).collect();
+            let words = words.join(" ");
+            (!words.is_empty()).then(|| shortened(&words, WORD_CHARS_MAX))
+        }
+        Value::Object(members) => {
+            let of = |(name, value): (&String, &Value)| Some(format!("{name} {}", word(value)?));
+            let words: Vec<String> = members.iter().filter_map(of).collect();
+            (!words.is_empty()).then(|| format!("({})", words.join(", ")))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::begins_a_time;
+    use serde_json::json;
+
+    use super::{begins_a_time, said};
+
+    #[test]
+    fn an_event_is_a_line_of_words() {
+        let body = json!({
+            "command": ["make", "all"], "decision": { "profile": "default", "extends": [] },
+            "exit": 0, "flag": true, "nothing": null,
+        });
+        assert_eq!(
+            said(&body),
+            "command make all; decision (profile default); exit 0; flag true"
+        );
+        let long = said(&json!({ "a": "x".repeat(1_000), "b": "y" }));
+        assert!(
+            long.ends_with("; b y") && long.chars().count() < 100,
+            "{long}"
+        );
+        assert_eq!(said(&json!({})), "");
+    }
 
     #[test]
     fn a_time_can_be_cut_short_and_has_to_be_one() {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use atoll_sandbox::{argument_inside, environment_outside, resolved, search_places};
+use atoll_sandbox::{
+    WrittenInside, argument_inside, environment_outside, program_outside, search_places,
+};
 use atoll_store::{Checkpoint, Durability, StateDir, Witness, add_to_witness, host_text};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
@@ -14,6 +16,7 @@ use crate::advice;
 use crate::arguments::WitnessLedgerArguments;
 use crate::configuration::Places;
 use crate::credentials::is_program;
+use crate::errands;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -143,7 +146,8 @@ fn found(command: &[OsString]) -> Result<Vec<OsString>, Failure> {
         true => std::path::absolute(path).ok(),
         false => {
             let places = std::env::var_os("PATH").unwrap_or_default();
-            let mut places = search_places(&places, None);
+            let anywhere = WrittenInside::default();
+            let mut places = search_places(&places, &anywhere);
             places.find_map(|place| Some(place.join(path)).filter(|path| is_program(path)))
         }
     };
@@ -159,14 +163,16 @@ fn found(command: &[OsString]) -> Result<Vec<OsString>, Failure> {
 }
 
 /// What a program inside may have written does not run outside.
-fn refuse_inside(program: &Path, arguments: &[OsString], workspace: &Path) -> Result<(), Failure> {
+fn refuse_inside(
+    program: &Path,
+    arguments: &[OsString],
+    written: &WrittenInside,
+) -> Result<(), Failure> {
+    let refused = |unfit| errands::refused("the witness's command was not run", &unfit);
+    program_outside(program, written).map_err(refused)?;
     let home = std::env::var_os("HOME").unwrap_or_default();
     let arguments = arguments.iter().map(OsString::as_os_str);
-    let inside = match resolved(program, Some(workspace)) {
-        None => Some(program.as_os_str()),
-        Some(_) => argument_inside(arguments, workspace, Path::new(&home)),
-    };
-    match inside {
+    match argument_inside(arguments, written, Path::new(&home)) {
         None => Ok(()),
         Some(inside) => Err(
             Failure::new("the witness's command was not run").because(format!(
@@ -184,17 +190,18 @@ fn hand_over(command: &[OsString], checkpoint: &Checkpoint, when: When<'_>) -> R
         return Err(Failure::new(FAILED).because("its program is named by no absolute path"));
     };
     let arguments = command.get(1..).unwrap_or_default();
-    let (workspace, longest, errors) = match when {
-        When::Asked => (None, COMMAND_TIME_MAX, Stdio::inherit()),
+    let (written, longest, errors) = match when {
+        When::Asked => (WrittenInside::default(), COMMAND_TIME_MAX, Stdio::inherit()),
         When::RunEnds { workspace } => {
-            refuse_inside(program, arguments, workspace)?;
-            (Some(workspace), COMMAND_TIME_AT_END_MAX, Stdio::null())
+            let written = errands::written(&Places::read()?, Some(workspace));
+            refuse_inside(program, arguments, &written)?;
+            (written, COMMAND_TIME_AT_END_MAX, Stdio::null())
         }
     };
     let mut child = Command::new(program)
         .args(arguments)
         .env_clear()
-        .envs(environment_outside(workspace))
+        .envs(environment_outside(&written))
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -268,9 +275,10 @@ mod tests {
     fn what_is_in_the_workspace_is_refused_at_the_end_of_a_run() {
         let directory = tempfile::tempdir().unwrap();
         let inside = directory.path().join("script");
+        let written = WrittenInside::from_iter([directory.path().to_owned()]);
         let refused = |program: &Path, argument: &Path| {
             let arguments = [argument.as_os_str().to_owned()];
-            refuse_inside(program, &arguments, directory.path()).is_err()
+            refuse_inside(program, &arguments, &written).is_err()
         };
         let sh = Path::new("/bin/sh");
         assert!(refused(&inside, sh) && refused(sh, &inside));

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use atoll_model::network::{CERTIFICATE_REFUSED, Flow, FlowKind, FlowRequest};
+use atoll_model::network::{
+    CERTIFICATE_REFUSED, Flow, FlowKind, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF,
+};
 use atoll_sandbox::Refused;
 use serde_json::Value;
 
@@ -38,11 +40,26 @@ impl Story<'_> {
         failed
     }
 
-    /// What a person can do where a certificate was the reason.
+    /// What a person can do where a certificate was the reason, or name servers were.
     pub(super) fn failed_advice(&self) -> Option<&'static str> {
         let failed = self.failed();
-        let is_one = |one: &Denied| one.what.contains(CERTIFICATE_REFUSED);
-        failed.iter().any(is_one).then_some(
+        let is_for = |words: &str| failed.iter().any(|one| one.what.contains(words));
+        if is_for(NO_NAME_SERVER) {
+            return Some(
+                "look at /etc/resolv.conf and at this host's own connection: getent hosts \
+                 example.com, outside",
+            );
+        }
+        if is_for(SIGNED_BY_ITSELF) {
+            return Some(
+                "have an authority of your own sign another certificate for that server, and name \
+                 the authority's under [network] upstream-roots: to name this one there does not \
+                 help, since no server may show one that signs others (openssl req -x509 makes such \
+                 ones, unless it is told -addext basicConstraints=critical,CA:FALSE); where the \
+                 program itself knows whom it trusts: --tunnel HOST:PORT",
+            );
+        }
+        is_for(CERTIFICATE_REFUSED).then_some(
             "where an authority of your own has signed a certificate, name it: upstream-roots = \
              [\"FILE.pem\"] under [network] of a profile; where the program itself knows whom it \
              trusts: --tunnel HOST:PORT; else that server may be another one than it says",

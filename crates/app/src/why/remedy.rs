@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use atoll_model::network::{Destination, HostPart, Meant, NO_RULE, Request, Target, UNNAMED};
 use atoll_model::{Ending, LimitKey};
-use atoll_policy::{network_entry, preset_for, preset_for_host};
+use atoll_policy::{Remote, network_entry, preset_for, preset_for_host};
 use atoll_store::{Event, read_host_text};
 use serde_json::Value;
 
@@ -56,17 +56,12 @@ impl Story<'_> {
     fn unreached(&self) -> Option<String> {
         let mut options: Vec<String> = Vec::new();
         for missing in self.missing() {
-            let option = match (missing.preset, missing.rule.as_text()) {
-                (Some(preset), _) => format!("--preset {preset}"),
-                (None, Some(rule)) => {
-                    format!("--allow {}", render::command_line(&[rule.into()]))
+            for option in missing.options() {
+                if !options.contains(&option) {
+                    options.push(option);
                 }
-                (None, None) => continue,
-            };
-            if !options.contains(&option) {
-                options.push(option);
             }
-            if options.len() == HOSTS_SHOWN_MAX {
+            if options.len() >= HOSTS_SHOWN_MAX {
                 break;
             }
         }
@@ -78,9 +73,10 @@ impl Story<'_> {
         let mut presets: Vec<String> = Vec::new();
         let mut allow: Vec<String> = Vec::new();
         for missing in self.missing() {
-            let (list, entry) = match missing.preset {
-                Some(preset) => (&mut presets, format!("{preset:?}")),
-                None => (&mut allow, network_entry(&missing.rule)),
+            let (list, entry) = match missing {
+                Missing::Preset(preset) => (&mut presets, format!("{preset:?}")),
+                Missing::Remote(remote) => (&mut allow, remote.entry()),
+                Missing::Rule(rule) => (&mut allow, network_entry(&rule)),
             };
             if list.len() < HOSTS_SHOWN_MAX && !list.contains(&entry) {
                 list.push(entry);
@@ -103,7 +99,8 @@ impl Story<'_> {
         let mut missing: Vec<Missing> = Vec::new();
         let of = |event: &Event| {
             let host = text(event.body.get("host")).unwrap_or_default();
-            Missing::of(&event.body, || self.port_in_command(&host))
+            let is_push = || self.is_push(&event.body);
+            Missing::of(&event.body, is_push, || self.port_in_command(&host))
         };
         for one in no_rule.filter_map(of) {
             if !missing.contains(&one) {
@@ -111,6 +108,24 @@ impl Story<'_> {
             }
         }
         missing
+    }
+
+    /// Whether git asked for what there is in order to push: the query that says so is not
+    /// recorded. It fetched where its command does not say otherwise and nothing lets it.
+    fn is_push(&self, refused: &Value) -> bool {
+        let command = self.command();
+        let words = command.iter().map(|word| word.to_string_lossy());
+        let mut words = words.flat_map(|word| {
+            let parts = word.split(|letter: char| !letter.is_alphanumeric());
+            parts.map(str::to_owned).collect::<Vec<_>>()
+        });
+        let is_same = |one: &Event| {
+            let same = |member: &str| one.body.get(member) == refused.get(member);
+            one.kind == "flow.opened" && ["host", "port", "method", "path"].into_iter().all(same)
+        };
+        words.any(|word| word == "push")
+            || self.options().any(|word| word == "--preset=git-read")
+            || self.events.iter().any(is_same)
     }
 
     /// The limits that the run came up against.
@@ -219,18 +234,35 @@ fn as_typed(word: &OsStr) -> String {
     render::command_line(&[name.to_owned(), value.to_owned()])
 }
 
-/// A rule that was missing.
+/// What was missing.
 #[derive(PartialEq, Eq)]
-struct Missing {
-    rule: Meant,
-    /// The preset that it is in.
-    preset: Option<&'static str>,
+enum Missing {
+    /// A preset that comes with Atoll.
+    Preset(&'static str),
+    /// A rule for a repository of git.
+    Remote(Remote),
+    /// Another rule.
+    Rule(Meant),
 }
 
 impl Missing {
+    /// The options that say it; none where no line does.
+    fn options(&self) -> Vec<String> {
+        let allow = |rule: String| format!("--allow {}", render::command_line(&[rule.into()]));
+        match self {
+            Self::Preset(preset) => vec![format!("--preset {preset}")],
+            Self::Remote(remote) => remote.options().map(allow).to_vec(),
+            Self::Rule(rule) => rule.as_text().map(allow).into_iter().collect(),
+        }
+    }
+
     /// For what was refused; what was asked for may be no host at all, and is told by a
     /// program.
-    fn of(refused: &Value, likely: impl FnOnce() -> Option<u16>) -> Option<Self> {
+    fn of(
+        refused: &Value,
+        is_push: impl FnOnce() -> bool,
+        likely: impl FnOnce() -> Option<u16>,
+    ) -> Option<Self> {
         let said = |member: &str| refused.get(member).and_then(Value::as_str);
         let host: HostPart = said("host")?.parse().ok()?;
         let port = refused.get("port").and_then(Value::as_u64);
@@ -243,9 +275,9 @@ impl Missing {
                 0 => likely().unwrap_or(443),
                 port => port,
             };
-            return Some(Self {
-                rule: Meant::from(Destination::of(&host, at)),
-                preset: preset_for_host(&host, at),
+            return Some(match preset_for_host(&host, at) {
+                Some(preset) => Self::Preset(preset),
+                None => Self::Rule(Meant::from(Destination::of(&host, at))),
             });
         };
         // Of a long path the beginning was told.
@@ -257,10 +289,14 @@ impl Missing {
             method,
             target: &target,
         };
-        Some(Self {
-            rule: request.as_rule(),
-            preset: preset_for(&request),
-        })
+        Some(
+            match (Remote::of(&request, is_push()), preset_for(&request)) {
+                // One repository is less than all that a preset reads.
+                (Some(remote), _) => Self::Remote(remote),
+                (None, Some(preset)) => Self::Preset(preset),
+                (None, None) => Self::Rule(request.as_rule()),
+            },
+        )
     }
 }
 

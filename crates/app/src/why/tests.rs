@@ -262,3 +262,60 @@ fn the_port_and_the_profile_are_those_of_the_command() {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
     }
 }
+
+#[test]
+fn a_remote_of_git_is_told_as_a_repository() {
+    let refused = |method: &str, host: &str, path: &str| {
+        event(
+            "flow.refused",
+            json!({
+                "kind": "request", "host": host, "port": 443, "scheme": "https", "method": method,
+                "path": path, "why": "no rule allows it", "count": 1,
+            }),
+        )
+    };
+    let run = |command: &[&str]| {
+        let mut run = opened(
+            "allow",
+            json!({ "profile": "default", "chosen-by": "built in" }),
+        );
+        run.body["command"] = json!(command);
+        run
+    };
+    let refs = "/team/app.git/info/refs";
+    let text = told(&[
+        run(&["git", "clone", "https://git.example.com/team/app.git"]),
+        refused("GET", "git.example.com", refs),
+    ]);
+    for line in [
+        "--allow 'GET https://git.example.com/team/app.git/info/refs?service=git-upload-pack' --allow \
+         https://git.example.com/team/app.git/git-upload-pack",
+        "allow = [{ preset = \"git-read\", repositories = [\"git.example.com/team/app\"] }]",
+    ] {
+        let line = line.replace("--allow https", "--allow 'POST https");
+        assert!(text.contains(&line), "{line:?} is not in\n{text}");
+    }
+    // A push asks at the same path: the command tells, or what was let pass before it.
+    let pushed = "allow = [{ preset = \"git-push\", repositories = [\"github.com/team/app\"] }]";
+    let text = told(&[
+        run(&["sh", "-c", "git add . && git push"]),
+        refused("GET", "github.com", refs),
+    ]);
+    assert!(text.contains(pushed), "{text}");
+    let fetched = json!({
+        "flow": 1, "kind": "request", "host": "github.com", "port": 443, "scheme": "https",
+        "method": "GET", "path": refs,
+    });
+    let text = told(&[
+        run(&["agent"]),
+        event("flow.opened", fetched),
+        refused("GET", "github.com", refs),
+    ]);
+    assert!(text.contains(pushed), "{text}");
+    // A page of a repository is none of git's requests.
+    let text = told(&[
+        run(&["curl"]),
+        refused("GET", "git.example.com", "/team/app/tree"),
+    ]);
+    assert!(!text.contains("repositories"), "{text}");
+}

@@ -83,8 +83,8 @@ async fn follow(
     let end = {
         let reading = async {
             let (output, errors) = tokio::join!(
-                read(output, &mut written.output),
-                read_last(errors, &mut written.errors)
+                read(output, &mut written.output, Excess::Refused),
+                read(errors, &mut written.errors, Excess::LetGo)
             );
             // What is said beside is of no consequence.
             let _ = errors;
@@ -119,8 +119,17 @@ async fn follow(
     Ok((written, end))
 }
 
-/// Reads all of an output, where that is not too much.
-async fn read(from: OwnedFd, to: &mut Vec<u8>) -> io::Result<()> {
+/// What becomes of an output that is too long.
+#[derive(Clone, Copy)]
+enum Excess {
+    /// All of it is needed: it is an error.
+    Refused,
+    /// The last is: the beginning is let go.
+    LetGo,
+}
+
+/// Reads an output, of which so much is kept.
+async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: Excess) -> io::Result<()> {
     // What it is could not be asked here.
     let mut from = pipe::Receiver::from_owned_fd_unchecked(from)?;
     let mut block = Zeroizing::new([0; BLOCK_BYTES]);
@@ -130,24 +139,13 @@ async fn read(from: OwnedFd, to: &mut Vec<u8>) -> io::Result<()> {
             return Ok(());
         }
         if to.len() + got > COMMAND_OUTPUT_BYTES_MAX {
-            let why = format!("it prints more than {COMMAND_OUTPUT_BYTES_MAX} bytes");
-            return Err(io::Error::other(why));
-        }
-        to.extend_from_slice(block.get(..got).unwrap_or_default());
-    }
-}
-
-/// Reads the last of an output, however much comes before it.
-async fn read_last(from: OwnedFd, to: &mut Vec<u8>) -> io::Result<()> {
-    let mut from = pipe::Receiver::from_owned_fd_unchecked(from)?;
-    let mut block = Zeroizing::new([0; BLOCK_BYTES]);
-    loop {
-        let got = from.read(&mut block[..]).await?;
-        if got == 0 {
-            return Ok(());
-        }
-        if to.len() + got > COMMAND_OUTPUT_BYTES_MAX {
-            to.drain(..to.len() / 2);
+            match excess {
+                Excess::Refused => {
+                    let why = format!("it prints more than {COMMAND_OUTPUT_BYTES_MAX} bytes");
+                    return Err(io::Error::other(why));
+                }
+                Excess::LetGo => drop(to.drain(..to.len() / 2)),
+            }
         }
         to.extend_from_slice(block.get(..got).unwrap_or_default());
     }

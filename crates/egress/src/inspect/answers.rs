@@ -71,7 +71,8 @@ impl Denial {
         unreachable: &Unreachable<'_>,
     ) -> Self {
         let rule = match unreachable {
-            Unreachable::Denied(rule) | Unreachable::Untold(rule) => Some(rule.to_string()),
+            Unreachable::Denied(rule) => Some(rule.denying().to_string()),
+            Unreachable::Untold(rule) => Some(rule.to_string()),
             Unreachable::NoRule
             | Unreachable::Unnamed
             | Unreachable::Special(_)

@@ -257,7 +257,7 @@ impl Outside {
             line: Line::new(line).unwrap(),
             names: Mutex::<Names>::default(),
             unnamed: tokio::sync::Mutex::default(),
-            resolver,
+            resolver: resolver.into(),
             certificates: trust.certificates,
             upstream: trust.upstream,
             releases: crate::inspect::Releases::default(),

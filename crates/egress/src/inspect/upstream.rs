@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{CERTIFICATE_REFUSED, HostPart, Scheme};
+use atoll_model::network::{CERTIFICATE_REFUSED, HostPart, SIGNED_BY_ITSELF, Scheme};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -353,9 +353,7 @@ pub(crate) fn why_not(error: &io::Error) -> String {
             "it is for another name".to_owned()
         }
         CertificateError::UnknownIssuer => "nobody that this host trusts has signed it".to_owned(),
-        CertificateError::Other(_) => {
-            "it is signed by itself, or a certificate for signing others".to_owned()
-        }
+        CertificateError::Other(_) => SIGNED_BY_ITSELF.to_owned(),
         other => other.to_string(),
     };
     format!("{CERTIFICATE_REFUSED}: {why}")

@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -14,9 +15,16 @@ use super::table::View;
 /// How much is gone through at once, bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Secrets, and what stands for each.
+/// Secrets, and what stands for each. What was made of them masks those too by which they
+/// are replaced later on.
 #[derive(Clone)]
-pub struct Masks(Arc<Inner>);
+pub struct Masks(Arc<Newest>);
+
+struct Newest {
+    /// How often they were replaced.
+    count: AtomicU64,
+    inner: RwLock<Arc<Inner>>,
+}
 
 struct Inner {
     patterns: Patterns,
@@ -30,50 +38,41 @@ impl Masks {
     /// # Errors
     /// [`Unfit`]: one is not, or one contains a secret.
     pub fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, Unfit> {
-        let is_mark = |byte: &u8| byte.is_ascii_punctuation() || byte.is_ascii_whitespace();
-        for (secret, placeholder) in &secrets {
-            let real = secret.expose();
-            let are_alike = |(own, other): (&u8, &u8)| {
-                own.is_ascii()
-                    && other.is_ascii()
-                    && (!is_escaped(*own) || own == other)
-                    && (is_mark(own) || !is_mark(other))
-            };
-            if real.len() != placeholder.len() || !real.iter().zip(placeholder).all(are_alike) {
-                return Err(Unfit::Unlike);
-            }
-        }
-        let (secrets, placeholders): (Vec<_>, Vec<_>) = secrets.into_iter().unzip();
-        let patterns = Patterns::new(secrets)?;
-        let masks = Self(Arc::new(Inner {
-            patterns,
-            placeholders,
-        }));
-        let tells = |placeholder: &Vec<u8>| masks.whole(placeholder).is_some();
-        if masks.0.placeholders.iter().any(tells) {
-            return Err(Unfit::Unlike);
-        }
-        Ok(masks)
+        let inner = Inner::new(secrets)?;
+        Ok(Self(Arc::new(Newest {
+            count: AtomicU64::new(0),
+            inner: RwLock::new(Arc::new(inner)),
+        })))
+    }
+
+    /// Replaces them, also in what comes already: what is handed on from here on is without
+    /// these.
+    ///
+    /// # Errors
+    /// [`Unfit`]: nothing is replaced then.
+    pub fn renew(&self, secrets: Vec<(Secret, Vec<u8>)>) -> Result<(), Unfit> {
+        let inner = Arc::new(Inner::new(secrets)?);
+        let mut newest = self.0.inner.write().unwrap_or_else(PoisonError::into_inner);
+        *newest = inner;
+        self.0.count.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn inner(&self) -> Arc<Inner> {
+        let newest = self.0.inner.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&newest)
     }
 
     /// Whether there is nothing to be masked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.placeholders.is_empty()
+        self.inner().placeholders.is_empty()
     }
 
     /// A text without secrets, as long as it was. None if there is none in it.
     #[must_use]
     pub fn whole(&self, text: &[u8]) -> Option<Vec<u8>> {
-        let mut found = Vec::new();
-        let patterns = &self.0.patterns;
-        patterns.search(text, &mut View::default(), |one| found.push(one));
-        if found.is_empty() {
-            return None;
-        }
-        let mut out = text.to_vec();
-        self.overlay(text, found, 0, &mut out);
-        Some(out)
+        self.inner().whole(text)
     }
 
     /// Headers or trailers without secrets in their values, nor any whose name has one.
@@ -95,12 +94,56 @@ impl Masks {
     /// For something that comes piece by piece.
     #[must_use]
     pub fn stream(&self) -> Mask {
+        let seen = self.0.count.load(Ordering::Acquire);
         Mask {
             masks: self.clone(),
+            seen,
+            inner: self.inner(),
             bytes: Vec::new(),
             sent: 0,
             view: View::default(),
         }
+    }
+}
+
+impl Inner {
+    fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, Unfit> {
+        let is_mark = |byte: &u8| byte.is_ascii_punctuation() || byte.is_ascii_whitespace();
+        for (secret, placeholder) in &secrets {
+            let real = secret.expose();
+            let are_alike = |(own, other): (&u8, &u8)| {
+                own.is_ascii()
+                    && other.is_ascii()
+                    && (!is_escaped(*own) || own == other)
+                    && (is_mark(own) || !is_mark(other))
+            };
+            if real.len() != placeholder.len() || !real.iter().zip(placeholder).all(are_alike) {
+                return Err(Unfit::Unlike);
+            }
+        }
+        let (secrets, placeholders): (Vec<_>, Vec<_>) = secrets.into_iter().unzip();
+        let patterns = Patterns::new(secrets)?;
+        let inner = Self {
+            patterns,
+            placeholders,
+        };
+        let tells = |placeholder: &Vec<u8>| inner.whole(placeholder).is_some();
+        if inner.placeholders.iter().any(tells) {
+            return Err(Unfit::Unlike);
+        }
+        Ok(inner)
+    }
+
+    fn whole(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let mut found = Vec::new();
+        let patterns = &self.patterns;
+        patterns.search(text, &mut View::default(), |one| found.push(one));
+        if found.is_empty() {
+            return None;
+        }
+        let mut out = text.to_vec();
+        self.overlay(text, found, 0, &mut out);
+        Some(out)
     }
 
     /// Replaces values found in these bytes in the copy of those from `from` on. Where two
@@ -128,10 +171,10 @@ impl Masks {
     }
 
     fn replaced(&self, bytes: &[u8], one: Match) -> Vec<u8> {
-        let patterns = &self.0.patterns;
+        let patterns = &self.patterns;
         let standing = patterns
             .origin(one.value)
-            .and_then(|(source, range)| self.0.placeholders.get(source)?.get(range));
+            .and_then(|(source, range)| self.placeholders.get(source)?.get(range));
         let written = bytes.get(one.start..one.end).unwrap_or_default();
         let own = patterns.written(one.value, one.form);
         own.replaced(one.first, written, standing.unwrap_or_default())
@@ -149,6 +192,9 @@ pub(super) fn is_escaped(byte: u8) -> bool {
 /// the last byte that cannot, at most as many as the longest form has.
 pub struct Mask {
     masks: Masks,
+    /// How often these had been replaced when they were taken up.
+    seen: u64,
+    inner: Arc<Inner>,
     /// What may be needed yet.
     bytes: Vec<u8>,
     /// How much of it has been handed on.
@@ -159,9 +205,10 @@ pub struct Mask {
 impl Mask {
     /// Takes what has come, and adds to `out` what can be handed on.
     pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+        self.take_up();
         for piece in chunk.chunks(PIECE_BYTES) {
             self.bytes.extend_from_slice(piece);
-            let open = self.masks.0.patterns.open_end(&self.bytes);
+            let open = self.inner.patterns.open_end(&self.bytes);
             self.hand_on(self.bytes.len() - open, out);
         }
     }
@@ -169,6 +216,7 @@ impl Mask {
     /// Adds all that has come to `out`, since nothing more comes for now. A secret of which
     /// a part is handed on so is masked in its rest.
     pub fn release(&mut self, out: &mut Vec<u8>) {
+        self.take_up();
         self.hand_on(self.bytes.len(), out);
     }
 
@@ -178,10 +226,20 @@ impl Mask {
         self.bytes.len() - self.sent
     }
 
+    /// Goes on by what the masks are now: of a value that is new here no more than what was
+    /// handed on before it was known is told.
+    fn take_up(&mut self) {
+        let count = self.masks.0.count.load(Ordering::Acquire);
+        if count != self.seen {
+            self.seen = count;
+            self.inner = self.masks.inner();
+        }
+    }
+
     fn hand_on(&mut self, until: usize, out: &mut Vec<u8>) {
         let until = until.max(self.sent);
         let mut found = Vec::new();
-        let patterns = &self.masks.0.patterns;
+        let patterns = &self.inner.patterns;
         let mut needed = patterns.search(&self.bytes, &mut self.view, |one| found.push(one));
         let rests = found.iter().filter(|one| one.end > until);
         needed = rests
@@ -191,7 +249,7 @@ impl Mask {
         out.extend_from_slice(self.bytes.get(self.sent..until).unwrap_or_default());
         if !found.is_empty() {
             let copy = out.get_mut(begin..).unwrap_or_default();
-            self.masks.overlay(&self.bytes, found, self.sent, copy);
+            self.inner.overlay(&self.bytes, found, self.sent, copy);
         }
         self.bytes.drain(..needed);
         self.sent = until - needed;

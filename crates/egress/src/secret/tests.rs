@@ -465,3 +465,29 @@ fn of_many_placeholders_in_a_text_two_are_located() {
     assert_eq!(ranges.len(), 1);
     assert_eq!(ranges.first(), Some(&(at..text.len())));
 }
+
+#[test]
+fn what_comes_already_is_masked_for_values_that_are_new() {
+    let masks = Masks::new(Vec::new()).unwrap();
+    let mut mask = masks.stream();
+    let mut out = Vec::new();
+    mask.feed(format!("before {REAL} ").as_bytes(), &mut out);
+    mask.release(&mut out);
+    // The control: nobody knew it yet.
+    assert!(String::from_utf8_lossy(&out).contains(REAL));
+    let pair = || (Secret::new(REAL.into()).unwrap(), stand_in(REAL));
+    masks.renew(vec![pair()]).unwrap();
+    assert_eq!(masks.whole(REAL.as_bytes()), Some(stand_in(REAL)));
+    let mut after = Vec::new();
+    mask.feed(format!("after {REAL} tail").as_bytes(), &mut after);
+    mask.release(&mut after);
+    let expected = [b"after ", &stand_in(REAL)[..], b" tail"].concat();
+    assert_eq!(after, expected);
+    // What cannot be masked changes nothing.
+    let unlike = (Secret::new(REAL.into()).unwrap(), b"short".to_vec());
+    assert!(masks.renew(vec![unlike]).is_err());
+    let mut last = Vec::new();
+    mask.feed(REAL.as_bytes(), &mut last);
+    mask.release(&mut last);
+    assert_eq!(last, stand_in(REAL));
+}

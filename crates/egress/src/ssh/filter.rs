@@ -117,6 +117,14 @@ pub(crate) fn response(signature: &[u8]) -> Vec<u8> {
     Writer::new().byte(SIGN_RESPONSE).string(signature).done()
 }
 
+/// Where a host shows another key than the one that is expected of it.
+const HOST_UNKNOWN: &str = "the host has shown a key that is not among those by which a host of [ssh] is \
+                            known (`host-keys`, or known_hosts): it is another host, or its key has \
+                            changed";
+/// Where a login is for somebody else.
+const USER_UNKNOWN: &str =
+    "the login is for another user or host than `user` and `to` of [ssh] say";
+
 fn refuse(granted: Option<usize>, why: &'static str) -> Verdict {
     Verdict::Refuse { granted, why }
 }
@@ -172,7 +180,7 @@ impl Session {
             return refuse(None, "one connection to the agent is for one session");
         }
         let Some(granted) = all.iter().position(|one| one.is_of_host(host_key)) else {
-            return refuse(None, "the host has shown a key of none that is granted");
+            return refuse(None, HOST_UNKNOWN);
         };
         if is_forwarding {
             return refuse(Some(granted), "the agent is not forwarded to another host");
@@ -234,7 +242,7 @@ impl Session {
                 && one.keys.iter().any(|(one, _)| one == key)
         };
         let Some(granted) = all.iter().position(is_its) else {
-            return refuse(Some(first), "the login is for another user or host");
+            return refuse(Some(first), USER_UNKNOWN);
         };
         let purpose = SigningPurpose::Login {
             session: encoded(session),

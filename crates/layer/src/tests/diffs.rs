@@ -239,3 +239,45 @@ fn git_can_apply_it() {
         (0o100, 0o100, 0)
     );
 }
+
+#[test]
+fn changes_of_another_directory_are_told_with_where_they_are() {
+    let (stand, _) = Stand::copy(
+        &[
+            write("settings", "one\n"),
+            write("tree/a", "1"),
+            write("s", ""),
+        ],
+        &[
+            write("settings", "two\n"),
+            remove("tree"),
+            directory("empty"),
+            mode("s", 0o600),
+        ],
+    );
+    let text = shown(
+        &stand,
+        &[],
+        &DiffOptions {
+            place: b"/home/ann/.agent/".to_vec(),
+            ..DiffOptions::default()
+        },
+    );
+    for line in [
+        "# new directory /home/ann/.agent/empty mode 0755",
+        "diff --git a/home/ann/.agent/settings b/home/ann/.agent/settings",
+        "--- a/home/ann/.agent/settings",
+        "+++ b/home/ann/.agent/settings",
+        "# deleted directory /home/ann/.agent/tree mode 0755 (1 entry within)",
+        "--- a/home/ann/.agent/tree/a",
+        "+++ /dev/null",
+        "# /home/ann/.agent/s: mode 0600, was 0644",
+    ] {
+        assert!(
+            text.lines().any(|one| one == line),
+            "{line:?} is not in\n{text}"
+        );
+    }
+    // No line leads to the workspace, where this is not.
+    assert!(!text.contains("a/settings b/settings"), "{text}");
+}

@@ -15,6 +15,10 @@ pub const CERTIFICATE_REFUSED: &str = "the host's certificate is not accepted";
 
 /// Why something is refused that a rule could allow.
 pub const NO_RULE: &str = "no rule allows it";
+/// Why a certificate is not accepted that an authority alone may have.
+pub const SIGNED_BY_ITSELF: &str = "it is signed by itself, or a certificate for signing others";
+/// Why a name leads nowhere of which nobody can be asked.
+pub const NO_NAME_SERVER: &str = "no name server of this host answers";
 
 /// Why something is refused that a rule which names the host could allow.
 pub const UNNAMED: &str =

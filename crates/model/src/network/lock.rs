@@ -10,8 +10,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::meant::Sense;
 use super::package::{About, about, is_name, is_version, readings};
-use super::{HostPart, Network, NetworkRule, Registry, ReleaseFile, Request, Target};
+use super::{HostPart, Network, NetworkRule, Packages, Registry, ReleaseFile, Request, Target};
 pub use python::normal_version;
 
 /// The longest path of a lock file, bytes.
@@ -20,6 +21,8 @@ const PATH_BYTES_MAX: usize = 512;
 pub const LOCKS_MAX: usize = 16;
 /// The most releases of all lock files of a run.
 pub const LOCKED_MAX: usize = 100_000;
+/// Of how many lines of one file it is known that they leave a release open.
+const OPEN_MAX: usize = 1_000;
 /// The longest description of them, bytes.
 pub const LOCKED_BYTES_MAX: usize = 16 << 20;
 
@@ -118,6 +121,9 @@ pub struct Lock {
     file: LockFile,
     /// Keys of releases by the names of their packages, as the registry tells these apart.
     releases: BTreeMap<String, BTreeSet<String>>,
+    /// The lines that are about a package and name no exact release of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    open: BTreeMap<String, u32>,
 }
 
 impl Lock {
@@ -128,7 +134,29 @@ impl Lock {
             registry,
             file,
             releases: BTreeMap::new(),
+            open: BTreeMap::new(),
         }
+    }
+
+    /// Takes up that a line, counted from 1, is about a package and leaves its release open.
+    /// What is no name of a package is passed over.
+    pub fn note_open(&mut self, name: &str, line: u32) {
+        if is_name(name) && self.open.len() < OPEN_MAX {
+            let name = self.registry.normal(name);
+            self.open.entry(name).or_insert(line);
+        }
+    }
+
+    /// The first line that leaves a release open.
+    #[must_use]
+    pub fn first_open(&self) -> Option<u32> {
+        self.open.values().min().copied()
+    }
+
+    /// What is to be done about a line that leaves a release open.
+    #[must_use]
+    pub fn told_open(line: u32) -> String {
+        format!("line {line} wants name==VERSION, as pip freeze prints it")
     }
 
     /// Takes up a release. One whose name or version could be read in more than one way is
@@ -243,15 +271,29 @@ impl Locks {
         };
         self.0.iter().filter(is_its).any(|lock| lock.holds(about))
     }
+
+    /// Why a file does not name a release though it is about its package.
+    fn open(&self, packages: &Packages, about: &About) -> Option<String> {
+        let names = about.names()?;
+        self.0.iter().find_map(|lock| {
+            let is_its = lock.registry == packages.registry && packages.locks.contains(&lock.file);
+            let name = lock.registry.normal(names.first().filter(|_| is_its)?);
+            let line = *lock.open.get(&name)?;
+            Some(format!("{}: {}", lock.file, Lock::told_open(line)))
+        })
+    }
 }
 
 /// What no lock file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unlocked<'a> {
     rule: &'a NetworkRule,
+    sense: Sense,
     /// What was asked for.
     what: String,
     files: String,
+    /// The line that is in the way, in words.
+    open: Option<String>,
 }
 
 impl Unlocked<'_> {
@@ -261,19 +303,24 @@ impl Unlocked<'_> {
         format!(
             "{}; change that file outside to allow it: {}",
             self.said(),
-            self.rule.told()
+            self.rule.told_as(self.sense)
         )
     }
 
     /// The same for the program, which is not told where a rule is written.
     #[must_use]
     pub fn why_inside(&self) -> String {
-        format!("{}: {}", self.said(), self.rule)
+        format!("{}: {}", self.said(), self.rule.as_one_that(self.sense))
     }
 
     fn said(&self) -> String {
-        let Self { what, files, .. } = self;
-        format!("{what} is not named by {files} as it was when this run started")
+        let Self {
+            what, files, open, ..
+        } = self;
+        let open = open
+            .as_ref()
+            .map_or(String::new(), |open| format!(" ({open})"));
+        format!("{what} is not named by {files} as it was when this run started{open}")
     }
 
     /// What a program, or the agent that it is, can do.
@@ -317,22 +364,28 @@ impl Network {
             let about = packages.and_then(|one| one.about(request));
             about.is_none_or(|about| !locks.hold(rule, &about))
         };
-        let unlocked = |rule| Unlocked::new(rule, request);
         if let Some(rule) = self.deny.iter().filter(asks).find(refuses) {
-            return unlocked(rule);
+            return Unlocked::new((rule, Sense::Denies), request, locks);
         }
         let is_before = |rule: &&NetworkRule| !rule.frees(request);
         let mut allowing = self.allow.iter().take_while(is_before).filter(asks);
         let first = allowing.next()?;
         let is_named = !refuses(&first) || allowing.any(|rule| !refuses(&rule));
-        (!is_named).then(|| unlocked(first)).flatten()
+        let unlocked = || Unlocked::new((first, Sense::Allows), request, locks);
+        (!is_named).then(unlocked).flatten()
     }
 }
 
 impl<'a> Unlocked<'a> {
-    fn new(rule: &'a NetworkRule, request: &Request<'_>) -> Option<Self> {
+    fn new(
+        (rule, sense): (&'a NetworkRule, Sense),
+        request: &Request<'_>,
+        locks: &Locks,
+    ) -> Option<Self> {
         let packages = rule.requests.packages.as_ref()?;
-        let what = match packages.about(request) {
+        let about = packages.about(request);
+        let open = about.as_ref().and_then(|about| locks.open(packages, about));
+        let what = match about {
             Some(About::File(file)) => file.to_string(),
             Some(About::One(names)) => format!("{} of {}", names.join(" or "), packages.registry),
             Some(About::All) | None => "what this path is about".to_owned(),
@@ -340,8 +393,10 @@ impl<'a> Unlocked<'a> {
         let files: Vec<&str> = packages.locks.iter().map(LockFile::as_str).collect();
         Some(Self {
             rule,
+            sense,
             what,
             files: format!("the lock file {}", files.join(" or ")),
+            open,
         })
     }
 }

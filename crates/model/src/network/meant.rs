@@ -153,15 +153,71 @@ impl Ports {
 
 impl fmt::Display for Meant {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write(&self.to, self.way, &self.requests, to)?;
+        write(Sense::Allows, (&self.to, self.way, &self.requests), to)?;
         write_limits(&self.limits, to)
     }
 }
 
 impl fmt::Display for NetworkRule {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write(&self.to, self.way, &self.requests, to)?;
+        write(Sense::Allows, (&self.to, self.way, &self.requests), to)?;
         write_limits(&self.limits, to)
+    }
+}
+
+/// What a rule that stands among denials does: one about releases denies all but those that
+/// it describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sense {
+    /// What is described can be reached.
+    Allows,
+    /// It cannot; of releases what is not described.
+    Denies,
+}
+
+/// A rule as it is told where it denies.
+#[derive(Clone, Copy, Debug)]
+pub struct Denying<'a> {
+    to: &'a Destination,
+    way: Way,
+    requests: &'a Conditions,
+}
+
+impl fmt::Display for Denying<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(Sense::Denies, (self.to, self.way, self.requests), to)
+    }
+}
+
+impl Meant {
+    /// As it is told where it denies.
+    #[must_use]
+    pub fn denying(&self) -> Denying<'_> {
+        Denying {
+            to: &self.to,
+            way: self.way,
+            requests: &self.requests,
+        }
+    }
+}
+
+impl NetworkRule {
+    /// As it is told where it denies.
+    #[must_use]
+    pub fn denying(&self) -> Denying<'_> {
+        Denying {
+            to: &self.to,
+            way: self.way,
+            requests: &self.requests,
+        }
+    }
+
+    /// As it is told where it does one or the other.
+    pub(super) fn as_one_that(&self, sense: Sense) -> String {
+        match sense {
+            Sense::Allows => self.to_string(),
+            Sense::Denies => self.denying().to_string(),
+        }
     }
 }
 
@@ -173,9 +229,8 @@ fn write_limits(limits: &RuleLimits, to: &mut fmt::Formatter<'_>) -> fmt::Result
 }
 
 fn write(
-    destination: &Destination,
-    way: Way,
-    requests: &Conditions,
+    sense: Sense,
+    (destination, way, requests): (&Destination, Way, &Conditions),
     to: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     if !requests.methods.is_empty() {
@@ -196,7 +251,7 @@ fn write(
         to.write_str(path.as_str())?;
     }
     if let Some(packages) = &requests.packages {
-        fmt::Display::fmt(packages, to)?;
+        packages.write(sense, to)?;
     }
     match way {
         Way::Usual => Ok(()),

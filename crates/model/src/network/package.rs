@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::meant::Sense;
 use super::pattern::Reading;
 use super::release::{age_text, age_words};
 use super::{HostPart, LockFile, ReleaseFile, Request};
@@ -238,8 +239,9 @@ impl Packages {
     }
 }
 
-impl fmt::Display for Packages {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Packages {
+    /// What a rule says of them, after where it leads.
+    pub(super) fn write(&self, sense: Sense, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.names.iter().map(PackagePattern::as_str).collect();
         write!(
             to,
@@ -247,6 +249,10 @@ impl fmt::Display for Packages {
             names.join(", "),
             self.registry
         )?;
+        match sense {
+            Sense::Denies if self.is_about_releases() => to.write_str(", but for those")?,
+            Sense::Allows | Sense::Denies => {}
+        }
         if !self.locks.is_empty() {
             let files: Vec<&str> = self.locks.iter().map(LockFile::as_str).collect();
             write!(to, " that {} names", files.join(" or "))?;
@@ -272,7 +278,7 @@ pub(super) enum About {
 
 impl About {
     /// The packages that it can be about; None where it is about all.
-    fn names(&self) -> Option<&[String]> {
+    pub(super) fn names(&self) -> Option<&[String]> {
         match self {
             Self::All => None,
             Self::One(names) => Some(names),

@@ -7,8 +7,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::limits::exact;
+use super::meant::Sense;
 use super::package::About;
-use super::{Network, NetworkRule, Packages, Registry, Request, Unreachable};
+use super::{Look, Network, NetworkRule, Packages, Registry, Request, Scheme, Target, Unreachable};
 use crate::{civil_date, format_duration};
 
 /// A file of one release of a package, as a request asks for it.
@@ -118,6 +119,8 @@ impl Project {
 pub struct Demand<'a> {
     /// The rule that asks for most.
     pub rule: &'a NetworkRule,
+    /// Whether that allows what is old enough, or denies what is not.
+    pub sense: Sense,
     /// How old the release has to be at least.
     pub minimum_age: Duration,
     /// The file.
@@ -154,13 +157,17 @@ impl Demand<'_> {
     /// Why not, for whoever owns the rules.
     #[must_use]
     pub fn why(&self, unaged: &Unaged) -> String {
-        format!("{}: {}", self.what(unaged), self.rule.told())
+        format!("{}: {}", self.what(unaged), self.rule.told_as(self.sense))
     }
 
     /// The same for the program, which is not told where a rule is written.
     #[must_use]
     pub fn why_inside(&self, unaged: &Unaged) -> String {
-        format!("{}: {}", self.what(unaged), self.rule)
+        format!(
+            "{}: {}",
+            self.what(unaged),
+            self.rule.as_one_that(self.sense)
+        )
     }
 
     fn what(&self, unaged: &Unaged) -> String {
@@ -214,10 +221,13 @@ impl Network {
             is_asked
         });
         let denying = self.deny.iter().filter(leads);
-        let demands = denying.chain(allowing).filter_map(|rule| {
+        let denying = denying.map(|rule| (Sense::Denies, rule));
+        let allowing = allowing.map(|rule| (Sense::Allows, rule));
+        let demands = denying.chain(allowing).filter_map(|(sense, rule)| {
             let (minimum_age, file) = asks(rule)?;
             Some(Demand {
                 rule,
+                sense,
                 minimum_age,
                 file,
             })
@@ -343,6 +353,30 @@ pub fn age_variables(network: &Network, now: SystemTime) -> Vec<(&'static str, S
         variables.extend(named.map(|name| (*name, written(before))));
     }
     variables
+}
+
+/// The registry of npm, and where it takes lists of what somebody has installed, to say what
+/// is known against that: npm sends one at every install.
+const AUDITED: (&str, &str) = ("registry.npmjs.org", "/-/npm/v1/security/advisories/bulk");
+
+/// The variable by which npm leaves out what it would only hear a refusal to: what it has
+/// installed is sent to the registry by POST, which the rules for packages do not allow, so
+/// that nothing goes out by them. Whoever asks by `npm audit` is told of the refusal.
+#[must_use]
+pub fn audit_variable(network: &Network) -> Option<(&'static str, String)> {
+    let (host, path) = AUDITED;
+    let host = host.parse().ok()?;
+    let target = Target::parse(path).ok()?;
+    let request = Request {
+        host: &host,
+        port: Scheme::Https.port(),
+        scheme: Scheme::Https,
+        method: "POST",
+        target: &target,
+    };
+    let (_, look) = network.connection(&host, request.port).ok()?;
+    let is_refused = look == Look::Into && network.request(&request).is_err();
+    is_refused.then(|| ("npm_config_audit", "false".to_owned()))
 }
 
 /// A time by RFC 3339, to the second before it. One before 1970 is written as 1970.

@@ -337,8 +337,9 @@ impl Destination {
         self.is_for(host) && self.ports.hold(port)
     }
 
-    /// The same at any port.
-    pub(super) fn is_for(&self, host: &HostPart) -> bool {
+    /// Whether it is about a host, at whichever port.
+    #[must_use]
+    pub fn is_for(&self, host: &HostPart) -> bool {
         match host {
             HostPart::Name(name) => self.host.names(name),
             HostPart::Address(address) => self.host.holds(*address),

@@ -1,6 +1,7 @@
 //! Why something is not reached, and how to ask for it, in words.
 
 use super::http::parse_method;
+use super::meant::Sense;
 use super::{
     Block, Conditions, Destination, HostPart, HostPattern, Meant, NO_RULE, NetworkRule,
     PathPattern, Ports, Request, RuleLimits, Scheme, Special, THIS_HOST, UNNAMED, Unreachable, Way,
@@ -18,6 +19,11 @@ impl NetworkRule {
     pub fn told(&self) -> String {
         format!("{self} ({})", self.origin)
     }
+
+    /// The same where it does one or the other.
+    pub(super) fn told_as(&self, sense: Sense) -> String {
+        format!("{} ({})", self.as_one_that(sense), self.origin)
+    }
 }
 
 impl Unreachable<'_> {
@@ -27,7 +33,7 @@ impl Unreachable<'_> {
         match self {
             Self::NoRule => NO_RULE.to_owned(),
             Self::Unnamed => UNNAMED.to_owned(),
-            Self::Denied(rule) => format!("{rule} is denied by {}", rule.origin),
+            Self::Denied(rule) => format!("{} is denied by {}", rule.denying(), rule.origin),
             Self::Special(special) if special.is_loopback() => loopback(special),
             Self::Special(Special { address, name }) => {
                 let rule = Destination::of(&HostPart::address(*address), Scheme::Https.port());
@@ -46,7 +52,7 @@ impl Unreachable<'_> {
     #[must_use]
     pub fn why_inside(&self) -> String {
         match self {
-            Self::Denied(rule) => format!("{rule} is denied"),
+            Self::Denied(rule) => format!("{} is denied", rule.denying()),
             Self::Special(special) if special.is_loopback() => loopback(special),
             Self::Special(Special { name, .. }) => {
                 format!("its address is {name}: only a rule for that very address allows it")
@@ -89,7 +95,8 @@ impl Unreachable<'_> {
             ),
             Self::Denied(rule) => format!(
                 "do without: a rule of the person who started this, or of their organisation, \
-                 denies {rule}, and only whoever wrote it can take it back"
+                 denies {}, and only whoever wrote it can take it back",
+                rule.denying()
             ),
             Self::Special(special) if special.is_loopback() => format!(
                 "what listens on the host's own loopback is reached by the name {THIS_HOST}: ask \

@@ -443,3 +443,41 @@ fn versions_of_python_are_equal_that_mean_the_same() {
         assert_eq!(normal_version(none), None, "{none:?}");
     }
 }
+
+#[test]
+fn a_rule_that_denies_is_told_as_one_that_denies_the_rest() {
+    let locks = Locks::from(Vec::new());
+    let mut locked = rule(Registry::Npm, &["*"], &["package-lock.json"]);
+    locked.origin = "p.toml:3".to_owned();
+    let learning = NetworkRule::learning();
+    let network = network(vec![learning], vec![locked]);
+    let why = judged(&network, &locks, NPM, "/b/-/b-2.0.0.tgz").unwrap_err();
+    let told = "*:* for packages * of npm, but for those that package-lock.json names";
+    assert!(why.ends_with(&format!("{told} (p.toml:3)")), "{why}");
+    assert_eq!(network.deny[0].denying().to_string(), told);
+    // What says nothing of releases is told as it is.
+    assert_eq!(
+        network.allow[0].denying().to_string(),
+        network.allow[0].to_string()
+    );
+}
+
+#[test]
+fn a_line_that_leaves_a_release_open_is_named() {
+    let mut lock = lock(Registry::Pip, "requirements.txt", &[("six", "1.17.0")]);
+    lock.note_open("Requests", 4);
+    lock.note_open("requests", 9);
+    lock.note_open("$(id)", 1);
+    assert_eq!(lock.first_open(), Some(4));
+    let locks = Locks::from(vec![lock]);
+    // It is handed on with the rest.
+    let locks: Locks = serde_json::from_str(&serde_json::to_string(&locks).unwrap()).unwrap();
+    let locked = rule(Registry::Pip, &["*"], &["requirements.txt"]);
+    let network = network(vec![locked], Vec::new());
+    let why = judged(&network, &locks, "pypi.org", "/simple/requests/").unwrap_err();
+    let told = "started (requirements.txt: line 4 wants name==VERSION, as pip freeze prints it)";
+    assert!(why.contains(told), "{why}");
+    let other = judged(&network, &locks, "pypi.org", "/simple/other/").unwrap_err();
+    assert!(!other.contains("line"), "{other}");
+    assert_eq!(judged(&network, &locks, "pypi.org", "/simple/six/"), Ok(()));
+}

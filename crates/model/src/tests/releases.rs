@@ -391,3 +391,23 @@ fn registries_are_asked_where_they_tell_dates() {
     };
     assert_eq!(file.projects()[0].name, "left-pad");
 }
+
+#[test]
+fn an_age_that_is_denied_beneath_is_told_so() {
+    let network = network(vec![whole("registry.npmjs.org")], vec![npm(&["*"], 7)]);
+    let host = "registry.npmjs.org".parse().unwrap();
+    let target = Target::parse("/left-pad/-/left-pad-1.3.0.tgz").unwrap();
+    let request = Request {
+        host: &host,
+        port: 443,
+        scheme: Scheme::Https,
+        method: "GET",
+        target: &target,
+    };
+    let demand = network.demand(&request).unwrap();
+    let told = "for packages * of npm, but for those released at least 7 days ago";
+    let young = Unaged::Young { age: DAY };
+    let why = demand.why(&young);
+    assert!(why.ends_with(&format!("{told} (--learn)")), "{why}");
+    assert!(demand.why_inside(&young).ends_with(told));
+}

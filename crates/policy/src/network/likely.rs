@@ -12,17 +12,25 @@ use crate::network::preset;
 use crate::origin::Sourced;
 
 /// Other names by which registries and hosts of code are known.
-const OTHER_NAMES: [(&str, &str); 9] = [
+const OTHER_NAMES: [(&str, &str); 11] = [
     ("pypi", "pip"),
     ("python", "pip"),
     ("npmjs", "npm"),
     ("node", "npm"),
+    ("yarn", "npm"),
     ("crates", "cargo"),
+    ("crates.io", "cargo"),
     ("rust", "cargo"),
     ("golang", "go"),
     ("git", "git-read"),
     ("github", "github-read"),
 ];
+
+/// The preset by whose other name something is meant.
+pub(crate) fn preset_of(text: &str) -> Option<&'static str> {
+    let other = OTHER_NAMES.iter().find(|(name, _)| *name == text);
+    other.map(|(_, preset)| *preset)
+}
 
 /// The part of a text that names a host and ports.
 fn destination(text: &str) -> &str {
@@ -42,8 +50,7 @@ pub(crate) fn instead(text: &str) -> Option<Complaint> {
             format!("write where to, as \"{method} example.com\""),
         ));
     }
-    let other = OTHER_NAMES.iter().find(|(name, _)| *name == text);
-    let name = other.map_or(text, |(_, preset)| preset);
+    let name = preset_of(text).unwrap_or(text);
     let preset = preset::ALL.iter().find(|preset| preset.name == name)?;
     Some(Complaint::new(
         format!("{text:?} alone is a host of your own network, and the name of a preset"),

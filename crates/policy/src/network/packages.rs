@@ -11,8 +11,8 @@ use atoll_model::network::{
 use atoll_model::parse_duration;
 
 use crate::document::{Complaint, Document, Section};
-use crate::network::limits;
 use crate::network::rule::{Effect, texts};
+use crate::network::{likely, limits};
 use crate::origin::Sourced;
 use crate::settings::among;
 use crate::show::quoted;
@@ -181,9 +181,16 @@ fn parse_age(text: &str) -> Result<NonZeroU64, Complaint> {
 
 fn parse_registry(text: &str) -> Result<Registry, Complaint> {
     let named = Registry::ALL.iter().find(|one| one.name() == text);
-    named
-        .copied()
-        .ok_or_else(|| among(text, &Registry::ALL.map(Registry::name)))
+    named.copied().ok_or_else(|| {
+        let known = Registry::ALL.map(Registry::name);
+        match likely::preset_of(text).filter(|name| known.contains(name)) {
+            Some(name) => Complaint::new(
+                format!("{text:?} is not known here"),
+                format!("write registry = {name:?}: registries have the names of their programs"),
+            ),
+            None => among(text, &known),
+        }
+    })
 }
 
 /// Such a rule as an entry of a list: for all hosts of its registry.

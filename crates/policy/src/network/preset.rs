@@ -54,10 +54,21 @@ pub struct PresetSummary {
     pub content: &'static str,
 }
 
+/// Those that are for what is named beside them, and for nothing without it.
+const WITH_PARAMETERS: [PresetSummary; 1] = [PresetSummary {
+    name: "git-push",
+    description: "Clone, fetch and push repositories that are named; in a list `allow` alone",
+    content: "description = \"Clone, fetch and push repositories that are named; in a list `allow` alone\"\n\
+              # A part of a profile. With preset = \"git-read\" they can be fetched, and not pushed.\n\
+              [network]\n\
+              allow = [{ preset = \"git-push\", repositories = [\"github.com/owner/name\"] }]\n",
+}];
+
 /// The presets, in the order in which they are listed.
 #[must_use]
 pub fn presets() -> Vec<PresetSummary> {
-    ALL.iter().map(Preset::summary).collect()
+    let all = ALL.iter().map(Preset::summary);
+    all.chain(WITH_PARAMETERS).collect()
 }
 
 /// The preset that allows a request, if one does.
@@ -91,7 +102,17 @@ impl Preset {
     pub(crate) fn parse(name: &str) -> Result<&'static Self, Complaint> {
         let named = ALL.iter().find(|preset| preset.name == name);
         named.ok_or_else(|| {
-            let names = || ALL.iter().map(|preset| preset.name);
+            if let Some(one) = WITH_PARAMETERS.iter().find(|one| one.name == name) {
+                return Complaint::new(
+                    format!("the preset {name:?} is for what is named beside it"),
+                    format!(
+                        "write allow = [{{ preset = {:?}, repositories = [\"github.com/owner/name\"] }}] \
+                         under [network] of a profile",
+                        one.name
+                    ),
+                );
+            }
+            let names = || presets().into_iter().map(|preset| preset.name);
             let meant = nearest(name, names().collect::<Vec<_>>())
                 .map(|word| format!("did you mean {word:?}? "))
                 .unwrap_or_default();

@@ -2,11 +2,15 @@
 
 use std::ops::Range;
 
-use atoll_model::network::{Conditions, Destination, Meant, PathPattern, Ports, Scheme, Way};
+use atoll_model::network::{
+    Conditions, Destination, Meant, PathPattern, Ports, Request, Scheme, Way,
+};
 
 use crate::document::{Complaint, Document, Section};
+use crate::network::likely::shown;
 use crate::network::rule::{Effect, parse_destination, texts};
 use crate::settings::among;
+use crate::show::quoted;
 
 /// How a repository is written, for those who wrote it otherwise.
 const FORM: &str = "as a host and a path, as in its URL: \"github.com/owner/name\"";
@@ -81,21 +85,150 @@ fn parse_use(text: &str) -> Result<Use, Complaint> {
 }
 
 fn parse_repository(text: &str) -> Result<Repository, Complaint> {
-    let wrong = || Complaint::new(format!("{text:?} is no repository"), FORM);
-    let (host, path) = text.split_once('/').ok_or_else(wrong)?;
-    let path = path.strip_suffix(".git").unwrap_or(path);
-    // Neither all repositories of somebody nor a query: each is named.
-    if path.is_empty() || path.ends_with('/') || path.contains(['*', '?', '#']) {
-        return Err(wrong());
-    }
-    let mut to = parse_destination(host)?;
-    if to.ports == Ports::Web {
-        to.ports = Ports::of(Scheme::Https);
-    }
-    Ok(Repository {
-        to,
-        path: path.to_owned(),
+    // A host that is none says itself what is wrong with it.
+    let named = match text.split_once('/').filter(|_| !is_remote(text)) {
+        Some((host, _)) => Repository::read(text).ok_or_else(|| parse_destination(host).err()),
+        None => Err(None),
+    };
+    named.map_err(|host| {
+        let what = format!("{:?} is no repository", shown(text));
+        match (meant(text), host) {
+            (Some(meant), _) => Complaint::new(
+                what,
+                format!("write {meant:?}: the host and the path alone"),
+            ),
+            (None, Some(complaint)) => complaint,
+            (None, None) => Complaint::new(what, FORM),
+        }
     })
+}
+
+/// Whether something is written as git writes remotes.
+fn is_remote(text: &str) -> bool {
+    let first = text.split('/').next().unwrap_or_default();
+    text.contains("://") || first.contains('@')
+}
+
+impl Repository {
+    /// As a rule names it: neither all repositories of somebody nor a query.
+    fn read(text: &str) -> Option<Self> {
+        let (host, path) = text.split_once('/')?;
+        let path = path.strip_suffix(".git").unwrap_or(path);
+        let is_whole = path.is_empty() || path.ends_with('/') || path.contains(['*', '?', '#']);
+        if is_whole || is_remote(text) {
+            return None;
+        }
+        let mut to = parse_destination(host).ok()?;
+        if to.ports == Ports::Web {
+            to.ports = Ports::of(Scheme::Https);
+        }
+        Some(Self {
+            to,
+            path: path.to_owned(),
+        })
+    }
+}
+
+/// The repository that a remote is for, as git writes remotes: a URL of HTTPS or SSH, or
+/// `git@github.com:owner/name`.
+fn meant(text: &str) -> Option<String> {
+    let (rest, is_url) = match text.split_once("://") {
+        Some((_, rest)) => (rest, true),
+        None => (text, false),
+    };
+    let (authority, path) = match rest.split_once('/') {
+        Some((authority, path)) if is_url => (authority, path),
+        _ => rest.split_once(':')?,
+    };
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    let path = path.trim_matches('/');
+    let path = path.strip_suffix(".git").unwrap_or(path);
+    let name = format!("{host}/{path}");
+    let is_plain = !name.contains(['@', '\\', ' ']);
+    Repository::read(&name).filter(|_| is_plain)?;
+    Some(name)
+}
+
+/// What git was to do with a repository, of one of its requests (gitprotocol-http(5)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    usage: Use,
+    /// The host, with its port where that is not 443.
+    host: String,
+    /// The path on it, as git asked for it, without a `/` before it.
+    path: String,
+}
+
+impl Remote {
+    /// What a request is for, where it is one of git's; `is_push` says what it began with
+    /// where its path does not, since queries are not recorded. A path that could be read in
+    /// several ways names no repository.
+    #[must_use]
+    pub fn of(request: &Request<'_>, is_push: bool) -> Option<Self> {
+        let target = request.target;
+        if request.scheme != Scheme::Https || target.unclear().is_some() {
+            return None;
+        }
+        let path = target.path().strip_prefix('/')?;
+        let (path, usage) = match path.strip_suffix("/info/refs") {
+            Some(path) if is_push => (path, Use::Push),
+            Some(path) => (path, Use::Read),
+            None => match path.rsplit_once('/')? {
+                (path, "git-upload-pack") => (path, Use::Read),
+                (path, "git-receive-pack") => (path, Use::Push),
+                (_, _) => return None,
+            },
+        };
+        let host = match request.port {
+            443 => request.host.to_string(),
+            port => format!("{}:{port}", request.host),
+        };
+        // What a rule could not say is none that it can propose, and nothing of it is more
+        // than a text to a shell.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/%+".contains(&byte);
+        let is_named = path.bytes().all(is_plain);
+        let remote = Self {
+            usage,
+            host,
+            path: path.to_owned(),
+        };
+        Repository::read(&remote.name()).filter(|_| is_named)?;
+        Some(remote)
+    }
+
+    /// `github.com/owner/name`, as a rule names it.
+    fn name(&self) -> String {
+        let path = self.path.strip_suffix(".git").unwrap_or(&self.path);
+        format!("{}/{path}", self.host)
+    }
+
+    /// As an entry of a profile's list.
+    #[must_use]
+    pub fn entry(&self) -> String {
+        let preset = match self.usage {
+            Use::Read => "git-read",
+            Use::Push => "git-push",
+        };
+        let name = quoted(&self.name());
+        format!("{{ preset = \"{preset}\", repositories = [{name}] }}")
+    }
+
+    /// The same as rules of the command line, which has no such entry: what git asks for
+    /// first, and what it sends then.
+    #[must_use]
+    pub fn options(&self) -> [String; 2] {
+        let service = match self.usage {
+            Use::Read => "git-upload-pack",
+            Use::Push => "git-receive-pack",
+        };
+        let at = format!("https://{}/{}", self.host, self.path);
+        [
+            format!("GET {at}/info/refs?service={service}"),
+            format!("POST {at}/{service}"),
+        ]
+    }
 }
 
 impl Repository {

@@ -493,3 +493,78 @@ fn what_is_never_put_in_and_what_cannot_be_narrowed_is_said() {
     );
     assert_eq!(remarks(b"description = 'a'", "p.toml"), Vec::new());
 }
+
+#[test]
+fn an_optional_credential_that_is_there_and_reaches_nothing_is_told_of() {
+    let nowhere = GITHUB.replace("allow = [\"api.github.com\"]", "allow = [\"example.com\"]")
+        + "optional = true\n";
+    let never = "credential github is never used at api.github.com:443: no rule";
+    let told = |text: &str, placeholders: &[(&str, &str)]| {
+        let world = world()
+            .profile("p", text)
+            .with("p")
+            .variable("GITHUB_TOKEN", "real");
+        let Verdict::Allow(grant) = decided(&world, placeholders) else {
+            panic!("denied");
+        };
+        let notices = grant.notices().iter().map(ToString::to_string);
+        let told = notices.filter(|text| text.contains(never)).count();
+        (told, world.rules().unusable_optional().len())
+    };
+    assert_eq!(told(&nowhere, &[("github", "stands")]), (1, 1));
+    // One that is not there is not missed.
+    assert_eq!(told(&nowhere, &[]), (0, 1));
+    let reached = format!("{GITHUB}optional = true\n");
+    assert_eq!(told(&reached, &[("github", "stands")]), (0, 0));
+}
+
+#[test]
+fn an_optional_credential_of_ones_own_that_is_not_there_is_told_of() {
+    let text = format!("{GITHUB}optional = true\n");
+    let told = |profile: &str, placeholders: &[(&str, &str)]| {
+        let world = world().profile("p", &text).with(profile);
+        let Verdict::Allow(grant) = decided(&world, placeholders) else {
+            panic!("denied");
+        };
+        let notices = grant.notices().iter().map(ToString::to_string);
+        notices
+            .filter(|text| text.contains("the run goes without credential"))
+            .collect::<Vec<_>>()
+    };
+    let [line] = &told("p", &[])[..] else {
+        panic!("not one line");
+    };
+    assert!(
+        line.contains("GITHUB_TOKEN is not usable or not set"),
+        "{line}"
+    );
+    assert!(told("p", &[("github", "stands")]).is_empty());
+    // An agent has several keys, of which one is enough.
+    assert!(told("opencode", &[]).is_empty());
+}
+
+#[test]
+fn a_variable_that_was_asked_for_and_is_stood_for_is_told_of() {
+    let told = |options: &[&str], placeholders: &[(&str, &str)]| {
+        let mut world = world()
+            .profile("p", &format!("{GITHUB}optional = true\n"))
+            .with("p")
+            .variable("GITHUB_TOKEN", "real");
+        for option in options {
+            world.requested.environment.push((*option).into());
+        }
+        let Verdict::Allow(grant) = decided(&world, placeholders) else {
+            panic!("denied");
+        };
+        let notices = grant.notices().iter().map(ToString::to_string);
+        notices
+            .filter(|text| text.contains("stands for credential github"))
+            .count()
+    };
+    let there = [("github", "stands")];
+    assert_eq!(told(&["GITHUB_TOKEN"], &there), 1);
+    assert_eq!(told(&["GITHUB_TOKEN=mine"], &there), 1);
+    assert_eq!(told(&[], &there), 0);
+    assert_eq!(told(&["OTHER=x"], &there), 0);
+    assert_eq!(told(&["GITHUB_TOKEN=mine"], &[]), 0);
+}

@@ -331,3 +331,78 @@ fn a_key_that_can_be_read_inside_signs_nothing() {
         assert_eq!(matches!(decided, Verdict::Deny(_)), is_shown, "{file}");
     }
 }
+
+#[test]
+fn git_is_led_to_keys_that_reach_a_host_alone() {
+    let variable = |text: &str, name: &str| {
+        let world = world().profile("p", text).with("p");
+        let boundary = granted(&world, atoll_model::Mode::Full);
+        boundary.environment.iter().any(|(one, _)| one == name)
+    };
+    assert!(variable(SSH, "GIT_SSH_COMMAND"));
+    for unused in [
+        SSH.replace("'hub.example:22'", "'other.example:22'"),
+        SSH.replace(
+            "'hub.example:22'",
+            "{ to = 'hub.example:22', carry = 'requests' }",
+        ),
+    ] {
+        assert!(!variable(&unused, "GIT_SSH_COMMAND"), "{unused}");
+        // Commits are signed all the same.
+        assert!(variable(&unused, "SSH_AUTH_SOCK"), "{unused}");
+    }
+}
+
+#[test]
+fn a_remote_is_no_repository_and_what_is_meant_is_told() {
+    let told = |name: &str| {
+        let text =
+            format!("[network]\nallow = [{{ preset = 'git-push', repositories = ['{name}'] }}]");
+        world().profile("p", &text).with("p").error()
+    };
+    for remote in [
+        "https://github.com/me/project",
+        "https://github.com/me/project.git",
+        "https://ada:password@github.com/me/project.git/",
+        "git@github.com:me/project.git",
+        "ssh://git@github.com/me/project",
+    ] {
+        let error = told(remote);
+        assert!(
+            error.contains("write \"github.com/me/project\""),
+            "{remote}: {error}"
+        );
+        assert!(!error.contains("password"), "{error}");
+    }
+    for other in [
+        "github.com",
+        "github.com/me/*",
+        "git@github.com",
+        &"a://".repeat(10_000),
+    ] {
+        let error = told(other);
+        assert!(error.contains("is no repository"), "{other}: {error}");
+        assert!(!error.contains("write \""), "{error}");
+    }
+    let error = world()
+        .profile("p", "git.https-for-ssh = ['192.0.2.1']")
+        .with("p")
+        .error();
+    assert!(error.contains("remotes by an address stay"), "{error}");
+    let error = world()
+        .profile("p", "[network]\npresets = ['git-push']")
+        .with("p")
+        .error();
+    assert!(
+        error.contains("repositories = [\"github.com/owner/name\"]"),
+        "{error}"
+    );
+    for (registry, name) in [("pypi", "pip"), ("npmjs", "npm"), ("crates.io", "cargo")] {
+        let text = format!("network.deny = [{{ registry = '{registry}', packages = ['a'] }}]");
+        let error = world().profile("p", &text).with("p").error();
+        assert!(
+            error.contains(&format!("write registry = \"{name}\"")),
+            "{error}"
+        );
+    }
+}

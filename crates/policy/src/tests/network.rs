@@ -1280,6 +1280,31 @@ fn releases_are_allowed_and_denied_by_their_age() {
 }
 
 #[test]
+fn npm_sends_no_list_that_would_be_refused() {
+    let audit = |profile: &str| {
+        let world = world().profile("p", profile).with("p");
+        world.value("npm_config_audit")
+    };
+    for refused in [
+        "network.presets = ['npm']",
+        "network.allow = [{ registry = 'npm', minimum-age = '7d' }]",
+        "network.allow = [{ registry = 'npm', lock = 'package-lock.json' }]",
+        "network.allow = [{ registry = 'npm', packages = ['left-*'] }]",
+    ] {
+        assert_eq!(audit(refused).as_deref(), Some("false"), "{refused}");
+    }
+    for other in [
+        "network = 'none'",
+        "network.presets = ['pip']",
+        "network.allow = ['registry.npmjs.org']",
+        "network.allow = [{ to = 'registry.npmjs.org', carry = 'tunnel' }]",
+        "environment.set.npm_config_audit = 'true'\n[network]\npresets = ['npm']",
+    ] {
+        assert_ne!(audit(other).as_deref(), Some("false"), "{other}");
+    }
+}
+
+#[test]
 fn what_lock_files_name_is_allowed_and_denied() {
     let profile = "[network]\nallow = [{ registry = 'pip', lock = ['requirements.txt', 'a/uv.lock', 'a/uv.lock'] }]\n\
                    deny = [{ registry = 'npm', packages = ['left-*'], minimum-age = '36h', lock = 'package-lock.json' }]";

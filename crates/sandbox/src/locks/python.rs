@@ -12,14 +12,39 @@ const SOURCES: [&str; 2] = ["https://pypi.org/simple", "https://pypi.org/simple/
 
 /// Takes up the lines that are one exact release: `name==version`, perhaps with `[extras]`,
 /// a marker after `;` and hashes. What any other line means is none: options, other files,
-/// ranges, `===`, `==1.*`, URLs.
+/// ranges, `===`, `==1.*`, URLs. Of a package that is named otherwise it is noted where.
 pub(super) fn read_requirements(text: &str, lock: &mut Lock) {
     // A `\` at the end of a line goes on in the next.
-    let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
-    for line in joined.lines() {
-        if let Some((name, version)) = exact(line) {
-            lock.add(name, version);
+    let mut lines = text.lines().zip(1_u32..);
+    while let Some((line, number)) = lines.next() {
+        let mut whole = line.to_owned();
+        while whole.ends_with('\\') {
+            let Some((next, _)) = lines.next() else {
+                break;
+            };
+            whole.pop();
+            whole.push(' ');
+            whole.push_str(next);
         }
+        match exact(&whole) {
+            Some((name, version)) => lock.add(name, version),
+            None => lock.note_open(named(&whole), number),
+        }
+    }
+}
+
+/// The package that a line is about which is no exact release: what stands at its beginning,
+/// where that is a name and something of a range or nothing follows.
+fn named(line: &str) -> &str {
+    let line = line.trim_start();
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let end = line.find(|letter: char| !is_of_name(letter));
+    let (name, rest) = line.split_at(end.unwrap_or(line.len()));
+    let rest = rest.trim_start();
+    let is_range = rest.is_empty() || rest.starts_with(['<', '>', '=', '!', '~', '[', ';', '#']);
+    match is_range && !name.starts_with('-') {
+        true => name,
+        false => "",
     }
 }
 

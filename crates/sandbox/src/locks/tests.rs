@@ -123,11 +123,17 @@ fn lock_files_of_python_are_read() {
     let read = |text: &str| named(Registry::Pip, "requirements.txt", text);
     let expected = ["hashed=0!2", "left-pad=0!1", "six=0!1.17", "windows=0!3"];
     assert_eq!(read(requirements).unwrap(), expected);
-    assert!(
-        read("six>=1\n")
-            .unwrap_err()
-            .contains("no exact release of pip")
+    let open = read("# a list\nsix>=1\n").unwrap_err();
+    assert_eq!(
+        open,
+        "it names no exact release of pip's registry: line 2 wants name==VERSION, as pip freeze \
+         prints it"
     );
+    // Of a continued line its first counts.
+    let open = read("-r a.txt\\\n b\nsix \\\n >=1\n").unwrap_err();
+    assert!(open.contains(": line 3 wants"), "{open}");
+    let none = read("--index-url https://a.example\n").unwrap_err();
+    assert!(none.ends_with("registry"), "{none}");
 
     let uv = "version = 1\n[[package]]\nname = 'own'\nversion = '1'\nsource = { editable = '.' }\n\
         [[package]]\nname = 'six'\nversion = '1.17.0'\nsource = { registry = 'https://pypi.org/simple' }\n\

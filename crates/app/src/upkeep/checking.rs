@@ -1,0 +1,121 @@
+//! `atoll profile check`: what is wrong with a file, and what its profile comes to here.
+
+use std::path::{Path, PathBuf};
+
+use atoll_policy::{
+    FileKind, Requested, RequestedProfile, Rules, SourceFile, check, compile, list, nearest,
+    remarks,
+};
+
+use crate::arguments::CheckProfileArguments;
+use crate::configuration::{self, Places, PolicyFiles};
+use crate::escape::printable;
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+
+/// What is to be checked: a file, or a profile by its name.
+struct Checked {
+    /// As it is told.
+    name: String,
+    /// None of what comes with Atoll.
+    content: Option<Vec<u8>>,
+    /// The profile, where it is one.
+    requested: Option<RequestedProfile>,
+}
+
+/// Checks a file of policy, or a profile by its name.
+pub fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let files = PolicyFiles::read(&places, None)?;
+    let checked = checked(&arguments.file, &files)?;
+    let name = &checked.name;
+    let content = checked.content.as_deref().unwrap_or_default();
+    let problems = check(content, name);
+    for problem in &problems {
+        tell(&problem.to_string(), output);
+    }
+    if !problems.is_empty() {
+        return Ok(1);
+    }
+    let mut notes: Vec<String> = Vec::new();
+    for (line, remark) in remarks(content, name) {
+        notes.push(format!("{name}:{line}: note: {remark}"));
+    }
+    if let Some(profile) = checked.requested {
+        let requested = Requested {
+            profile: Some(profile),
+            ..Requested::default()
+        };
+        let host = configuration::host_facts(&places)?;
+        match compile(&files.sources(), &requested, "".as_ref(), &host) {
+            Ok(rules) => notes.extend(notices(&rules)),
+            Err(error) => {
+                tell(&format!("{name}: {error}"), output);
+                return Ok(1);
+            }
+        }
+    }
+    output.say(&format!("{name}: no problems\n"));
+    for note in notes {
+        output.say(&format!("{}\n", printable(note.as_bytes())));
+    }
+    Ok(0)
+}
+
+/// What a run by these rules says at its start, or would if everything were there.
+fn notices(rules: &Rules) -> Vec<String> {
+    let optional = rules.unusable_optional();
+    let all = rules.notices().iter().chain(&optional);
+    all.map(|notice| format!("{}: note: {}", notice.origin, notice.text))
+        .collect()
+}
+
+fn tell(text: &str, output: &Output) {
+    for line in text.lines() {
+        output.result(&format!("{}\n", printable(line.as_bytes())));
+    }
+}
+
+/// A file, where there is one of that name or the name can be no profile's.
+fn checked(path: &Path, files: &PolicyFiles) -> Result<Checked, Failure> {
+    let name = path.display().to_string();
+    let is_named = !name.contains('/') && path.extension().is_none_or(|end| end != "toml");
+    if is_named && !path.exists() {
+        return by_name(name, files);
+    }
+    let content = std::fs::read(path)
+        .doing(&format!("{name} cannot be read"))
+        .map_err(|failure| failure.advise("atoll profile list names the files of your profiles"))?;
+    let file = || SourceFile::new(name.clone(), content.clone());
+    let requested = match FileKind::of(&name) {
+        FileKind::Profile => Some(RequestedProfile::File(file())),
+        FileKind::Project | FileKind::Organisation | FileKind::UserConfig => None,
+    };
+    Ok(Checked {
+        requested,
+        content: Some(content),
+        name,
+    })
+}
+
+fn by_name(name: String, files: &PolicyFiles) -> Result<Checked, Failure> {
+    let all = list(files.profiles()).doing("the profiles cannot be listed")?;
+    let Some(one) = all.iter().find(|one| one.name == name) else {
+        let failure = Failure::new(format!("there is no profile {name:?}, and no such file"));
+        let known: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        return Err(match nearest(&name, known) {
+            Some(meant) => failure.advise(format!("did you mean {meant}?")),
+            None => failure.advise("atoll profile list"),
+        });
+    };
+    let file = PathBuf::from(&one.file);
+    let content = match file.is_absolute() {
+        true => Some(std::fs::read(&file).doing(&format!("{} cannot be read", one.file))?),
+        false => None,
+    };
+    Ok(Checked {
+        name: one.file.clone(),
+        content,
+        requested: Some(RequestedProfile::Named(name)),
+    })
+}
