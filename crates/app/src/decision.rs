@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, Conflict, JournalState, Plan, RelativePath, Selection, apply, finish,
-    journal_state, plan_apply, take_back, undo, undo_conflicts,
+    ApplyError, ChangeKind, ChangeSet, Conflict, JournalState, Plan, RelativePath, Selection,
+    apply, finish, journal_state, plan_apply, take_back, undo, undo_conflicts,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
@@ -115,6 +115,7 @@ impl Work<'_> {
             let plan = plan_apply(&one.paths, &one.set, selection)
                 .doing("the changes cannot be applied")?;
             self.tell_refused(&plan);
+            self.tell_unwhole(&plan, &one.set);
             held |= !plan.held_control.is_empty();
             refuse_conflicts(&plan, record)?;
             if plan.is_empty() {
@@ -184,16 +185,28 @@ impl Work<'_> {
                 names.join(", ")
             ));
         }
-        // A clone without these is none: git finds no repository there.
-        let mut held = plan.held_control.iter().map(ToString::to_string);
-        if let Some(of_git) = held.find(|name| name.ends_with(".git/config")) {
-            let clone = of_git.trim_end_matches(".git/config").trim_end_matches('/');
-            let clone = match clone {
-                "" => "this repository",
-                name => name,
+    }
+
+    /// Tells of a repository that was made inside, where its configuration is held back: git
+    /// finds none there then.
+    fn tell_unwhole(&self, plan: &Plan, set: &ChangeSet) {
+        let is_new = |path: &RelativePath| {
+            let mut changes = set.changes.iter();
+            changes.any(|one| one.path == *path && one.kind == ChangeKind::Added)
+        };
+        let held = plan.held_control.iter().filter(|path| is_new(path));
+        let of_git = held.map(ToString::to_string).find_map(|path| {
+            let place = path.strip_suffix(".git/config")?;
+            let is_whole = place.is_empty() || place.ends_with('/');
+            is_whole.then(|| place.trim_end_matches('/').to_owned())
+        });
+        if let Some(place) = of_git {
+            let (name, config) = match place.as_str() {
+                "" => ("this repository", ".git/config".to_owned()),
+                name => (name, format!("{name}/.git/config")),
             };
             self.output.warn(&format!(
-                "{clone} is not whole without {of_git}, which can name programs for git to run: look at \
+                "{name} is not whole without {config}, which can name programs for git to run: look at \
                  it, then apply with --control"
             ));
         }

@@ -52,8 +52,7 @@ fn carry_out(
     let resume = resumed(arguments, &state)?;
     let (workspace, directory) = workspace_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
-    let files = PolicyFiles::read(&places, Some(&workspace))?;
-    let rules = compiled(arguments, &files, &host)?;
+    let rules = compiled(arguments, (&places, &workspace), &host)?;
     tell(rules.notices(), output);
     let handover = credentials::read(&rules, &places, &workspace, output)?;
     let signing = ssh::read(&rules, &places, &host.home, &workspace, output)?;
@@ -149,9 +148,10 @@ fn tell_granted(
 /// The rules of what was asked for.
 fn compiled(
     arguments: &RunArguments,
-    files: &PolicyFiles,
+    (places, workspace): (&Places, &Path),
     host: &HostFacts,
 ) -> Result<Rules, Failure> {
+    let files = PolicyFiles::read(places, Some(workspace))?;
     let requested = requested(arguments)?;
     let program = arguments.command.first().cloned().unwrap_or_default();
     compile(&files.sources(), &requested, &program, host).map_err(|error| no_rules(&error))

@@ -588,21 +588,27 @@ fn a_credential_that_is_missing_or_not_accepted_is_told() {
     // The control.
     let outcome = online(&world, &script);
     assert!(outcome.out().contains("welcome"), "{outcome}");
-    assert!(!folded(outcome.err()).contains("401"), "{outcome}");
-    world.write(
-        world.top().join("real"),
-        "ghp_0123456789abcdefghijABCDEFGHIJklmnop",
-    );
+    assert!(!folded(outcome.err()).contains("with 401"), "{outcome}");
+    let elsewhere = |source: &str| {
+        let source = HEADER.replace("{ environment = \"GITHUB_TOKEN\" }", source);
+        assert_ne!(source, HEADER);
+        world.profile(
+            "bound",
+            &format!("{NETWORK}{source}variable = \"GITHUB_TOKEN\"\noptional = true\n"),
+        );
+    };
+    let wrong = world.top().join("wrong");
+    world.write(&wrong, "ghp_0123456789abcdefghijABCDEFGHIJklmnop");
+    elsewhere(&format!("{{ file = {:?} }}", wrong.to_str().unwrap()));
     let outcome = online(&world, &script);
     assert!(folded(outcome.err()).contains(refused), "{outcome}");
     let told = world.atoll(["why", "last"]).run().success().out();
     assert!(folded(told.clone()).contains(refused), "{told}");
     // One that need not be there is told of where it is missed.
-    world.profile("bound", &format!("{NETWORK}{HEADER}optional = true\n"));
-    world.write(world.top().join("real"), "");
+    elsewhere("{ environment = \"OTHER_TOKEN\" }");
     let outcome = online(&world, &script);
     for words in [
-        "the run goes without credential github, which is optional: GITHUB_TOKEN is not",
+        "the run goes without credential github, which is optional: OTHER_TOKEN is not",
         "example.com answered once with 401, and the run went without what is for it: github",
     ] {
         assert!(folded(outcome.err()).contains(words), "{words}: {outcome}");

@@ -569,4 +569,10 @@ fn a_clone_that_lacks_its_configuration_is_told_of() {
     let whole = fine(&world, &["apply", "last", "--control"]);
     assert!(!whole.err().contains("not whole"), "{whole}");
     assert!(world.exists("made/.git/config"), "{whole}");
+    let _ = world
+        .run_inside("git -C made config a.b c && echo y >made/other")
+        .success();
+    let changed = fine(&world, &["apply", "last"]);
+    assert!(!changed.err().contains("not whole"), "{changed}");
+    assert!(world.exists("made/other"), "{changed}");
 }

@@ -86,17 +86,9 @@ pub(crate) fn build(
             };
         }
     }
-    if !network.ssh.is_empty() {
-        // Where no host of theirs is reached, git finds its own way to others.
-        let is_reached = |grant: &SshGrant| {
-            let look = network.connection(&grant.host, grant.port);
-            look.is_ok_and(|(_, look)| look == Look::Past)
-        };
-        let logs_in = network.ssh.iter().any(is_reached);
-        for (name, value) in ssh::variables(logs_in) {
-            if !is_denied(OsStr::new(name)) && !rules.environment.set.contains_key(name) {
-                variables.insert(OsString::from(name), OsString::from(value));
-            }
+    for (name, value) in logins(network) {
+        if !is_denied(OsStr::new(name)) && !rules.environment.set.contains_key(name) {
+            variables.insert(OsString::from(name), OsString::from(value));
         }
     }
     git::tell(rules, &mut variables, &is_denied);
@@ -108,6 +100,21 @@ pub(crate) fn build(
         variables: variables.into_iter().collect(),
         notices,
     }
+}
+
+/// By what ssh and git find keys that are granted.
+fn logins(network: &Network) -> impl Iterator<Item = (&'static str, String)> {
+    // Where no host of theirs is reached, git finds its own way to others.
+    let is_reached = |grant: &SshGrant| {
+        let look = network.connection(&grant.host, grant.port);
+        look.is_ok_and(|(_, look)| look == Look::Past)
+    };
+    let logs_in = network.ssh.iter().any(is_reached);
+    let is_any = !network.ssh.is_empty();
+    is_any
+        .then(|| ssh::variables(logs_in))
+        .into_iter()
+        .flatten()
 }
 
 /// What the rules pass of the caller's environment.

@@ -92,7 +92,7 @@ pub struct ShowProfileArguments {
     pub json: bool,
 }
 
-/// Check a profile, by its name or its file: what is wrong, with line and suggestion
+/// Check a profile or a file: what is wrong, with line and suggestion
 ///
 /// Notes say what is right and worth knowing, as that a credential is never used.
 /// Example: atoll profile check ./atoll.toml

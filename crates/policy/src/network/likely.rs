@@ -12,14 +12,13 @@ use crate::network::preset;
 use crate::origin::Sourced;
 
 /// Other names by which registries and hosts of code are known.
-const OTHER_NAMES: [(&str, &str); 11] = [
+const OTHER_NAMES: [(&str, &str); 10] = [
     ("pypi", "pip"),
     ("python", "pip"),
     ("npmjs", "npm"),
     ("node", "npm"),
     ("yarn", "npm"),
     ("crates", "cargo"),
-    ("crates.io", "cargo"),
     ("rust", "cargo"),
     ("golang", "go"),
     ("git", "git-read"),

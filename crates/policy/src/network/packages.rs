@@ -183,7 +183,9 @@ fn parse_registry(text: &str) -> Result<Registry, Complaint> {
     let named = Registry::ALL.iter().find(|one| one.name() == text);
     named.copied().ok_or_else(|| {
         let known = Registry::ALL.map(Registry::name);
-        match likely::preset_of(text).filter(|name| known.contains(name)) {
+        // Its host's name is meant for it too.
+        let word = text.split('.').next().unwrap_or(text);
+        match likely::preset_of(word).filter(|name| known.contains(name)) {
             Some(name) => Complaint::new(
                 format!("{text:?} is not known here"),
                 format!("write registry = {name:?}: registries have the names of their programs"),

@@ -397,7 +397,12 @@ fn a_remote_is_no_repository_and_what_is_meant_is_told() {
         error.contains("repositories = [\"github.com/owner/name\"]"),
         "{error}"
     );
-    for (registry, name) in [("pypi", "pip"), ("npmjs", "npm"), ("crates.io", "cargo")] {
+    for (registry, name) in [
+        ("pypi", "pip"),
+        ("pypi.org", "pip"),
+        ("npmjs", "npm"),
+        ("crates.io", "cargo"),
+    ] {
         let text = format!("network.deny = [{{ registry = '{registry}', packages = ['a'] }}]");
         let error = world().profile("p", &text).with("p").error();
         assert!(
