@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_store::{
-    Against, Event, Filter, Ledger, StateDir, Verified, VerifierKey, VerifyError, WitnessFile,
-    export_tiles,
+    Against, Event, Filter, Ledger, SigningError, StateDir, Verified, VerifierKey, VerifyError,
+    WitnessFile, export_tiles,
 };
 
 use crate::advice;
 use crate::arguments::{
-    ExportFormat, ExportLedgerArguments, LedgerAction, LedgerArguments, ProveAction,
+    ExportFormat, ExportLedgerArguments, KeyAction, LedgerAction, LedgerArguments, ProveAction,
     ShowLedgerArguments, TailLedgerArguments, VerifyLedgerArguments,
 };
 use crate::configuration::Places;
@@ -38,7 +38,10 @@ pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure
         LedgerAction::Tail(arguments) => tail(&state()?, &arguments, output),
         LedgerAction::Show(arguments) => show(&state()?, &arguments, output),
         LedgerAction::Query(arguments) => query::query(&state()?, &arguments, output),
-        LedgerAction::Key => key(output),
+        LedgerAction::Key(arguments) => match arguments.action {
+            None => key(output),
+            Some(KeyAction::Rotate) => rotate(&state()?, output),
+        },
         LedgerAction::Checkpoint => {
             let state = state()?;
             let checkpoint = witness::checkpoint(&state)?;
@@ -205,6 +208,27 @@ fn key(output: &Output) -> Result<u8, Failure> {
     })?;
     output.result(&format!("{key}\n"));
     Ok(0)
+}
+
+/// Puts another key in the place of the one that signs, and gives the checkpoint that both
+/// have signed to the witness.
+fn rotate(read: &StateDir, output: &Output) -> Result<u8, Failure> {
+    if !read.path().join("ledger").exists() {
+        return Err(Failure::new("the ledger has no events yet")
+            .because("there is nothing to hand over")
+            .advise("atoll run -- COMMAND starts a run"));
+    }
+    let state = Places::read()?.open_state()?;
+    let ledger = crate::run::open_ledger(&state)?;
+    let failed = |error: &SigningError| {
+        Failure::new("the ledger's key cannot be exchanged")
+            .because(error)
+            .advise(advice::signing(error))
+    };
+    let key = ledger.rotate_key(&state).map_err(|error| failed(&error))?;
+    output.result(&format!("{key}\n"));
+    let checkpoint = ledger.checkpoint(&state).map_err(|error| failed(&error))?;
+    witness::give_each(&state, &checkpoint, When::Asked).map(|()| 0)
 }
 
 fn export(

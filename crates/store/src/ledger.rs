@@ -14,6 +14,7 @@ use crate::lock::LockFault;
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
 use crate::recovery::{InterruptedRun, recover};
+use crate::rotation::rotate;
 use crate::settled::note_settled;
 use crate::verify::verify;
 use crate::verify_report::{Verified, VerifyError};
@@ -307,6 +308,17 @@ impl Ledger {
         // It only saves time.
         let _ = note_settled(&self.journal, &self.open_runs);
         Ok(made)
+    }
+
+    /// Puts another key in the place of the one that signs checkpoints, and records the
+    /// hand-over (`key.rotated`); one checkpoint is signed by both. `verify` follows it from
+    /// either key.
+    ///
+    /// # Errors
+    /// [`SigningError`]; where the hand-over is recorded already, the next checkpoint
+    /// finishes it.
+    pub fn rotate_key(&self, state: &StateDir) -> Result<VerifierKey, SigningError> {
+        rotate(state, &self.journal)
     }
 
     /// What the ledger's checkpoints are checked with. It is made where there is none.
