@@ -427,7 +427,7 @@ fn what_is_asked_for_is_found_in_the_ledger() {
 fn a_key_of_the_ledger_is_exchanged() {
     let world = World::new("a_key_of_the_ledger_is_exchanged");
     let nothing = world.atoll(["ledger", "key", "rotate"]).run();
-    nothing.expect_status(125).is_clear_error(["no events"]);
+    nothing.expect_status(125).is_clear_error(["no runs yet"]);
     let _ = world.run(["--discard"], "true").run().success();
     let witness = world.top().join("witness");
     let _ = fine(&world, &["ledger", "witness", text(&witness), "--always"]);
