@@ -40,7 +40,7 @@ pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure
         LedgerAction::Query(arguments) => query::query(&state()?, &arguments, output),
         LedgerAction::Key(arguments) => match arguments.action {
             None => key(output),
-            Some(KeyAction::Rotate) => rotate(&state()?, output),
+            Some(action) => exchange(&state()?, action, output),
         },
         LedgerAction::Checkpoint => {
             let state = state()?;
@@ -118,8 +118,15 @@ fn verify(
                     render::counted(verified.witnessed, "checkpoint", "checkpoints")
                 ),
             };
+            let lost = verified.keys_lost.iter().map(|seq| {
+                format!(
+                    "The key that had signed was lost before event {seq}: what it signed is not \
+                     compared any more.\n"
+                )
+            });
+            let lost: String = lost.collect();
             output.result(&format!(
-                "The ledger is whole: {} in {}.\nroot {}\n{checkpoint}{witnessed}",
+                "The ledger is whole: {} in {}.\nroot {}\n{checkpoint}{witnessed}{lost}",
                 render::counted(verified.events, "event", "events"),
                 render::counted(verified.segments, "segment", "segments"),
                 verified.root
@@ -210,9 +217,9 @@ fn key(output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Puts another key in the place of the one that signs, and gives the checkpoint that both
-/// have signed to the witness.
-fn rotate(read: &StateDir, output: &Output) -> Result<u8, Failure> {
+/// Puts another key in the place of the one that signs or that is lost, and gives the new
+/// checkpoint to the witness.
+fn exchange(read: &StateDir, action: KeyAction, output: &Output) -> Result<u8, Failure> {
     if !read.path().join("ledger").exists() {
         return Err(Failure::new("the ledger has no events yet")
             .because("there is nothing to hand over")
@@ -225,7 +232,11 @@ fn rotate(read: &StateDir, output: &Output) -> Result<u8, Failure> {
             .because(error)
             .advise(advice::signing(error))
     };
-    let key = ledger.rotate_key(&state).map_err(|error| failed(&error))?;
+    let exchanged = match action {
+        KeyAction::Rotate => ledger.rotate_key(&state),
+        KeyAction::Lost => ledger.replace_lost_key(&state),
+    };
+    let key = exchanged.map_err(|error| failed(&error))?;
     output.result(&format!("{key}\n"));
     let checkpoint = ledger.checkpoint(&state).map_err(|error| failed(&error))?;
     witness::give_each(&state, &checkpoint, When::Asked).map(|()| 0)

@@ -454,6 +454,21 @@ fn a_key_of_the_ledger_is_exchanged() {
     }
     let told = fine(&world, &["ledger", "query", "--type", "key", "--json"]).out();
     assert!(told.contains(&first) && told.contains(&second), "{told}");
+    let refused = world.atoll(["ledger", "key", "lost"]).run();
+    refused
+        .expect_status(125)
+        .is_clear_error(["is signed by the key", "key rotate"]);
+    fs::remove_dir_all(world.state().join("atoll/ledger-key")).unwrap();
+    let run = world.run(["--discard"], "true").run().success();
+    run.says(["warning: the ledger's end could not be signed"]);
+    let _ = fine(&world, &["ledger", "key", "lost"]);
+    let run = world.run(["--discard"], "true").run().success();
+    assert!(!run.err().contains("warning"), "{run}");
+    let verified = fine(&world, &["ledger", "verify"]).out();
+    assert!(
+        verified.contains("The key that had signed was lost before event"),
+        "{verified}"
+    );
 }
 
 /// A ledger with an event of every type that has words of its own there.

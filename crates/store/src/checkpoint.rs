@@ -60,6 +60,9 @@ pub enum SigningError {
     /// There is nothing to sign.
     #[error("the ledger has no events yet")]
     Empty,
+    /// No key was lost.
+    #[error("the ledger's last checkpoint is signed by the key that there is")]
+    NotLost,
     /// The ledger is not what was signed before, or not whole.
     #[error("no checkpoint is made, since the ledger is damaged: {0}")]
     Unfit(String),

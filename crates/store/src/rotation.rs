@@ -7,17 +7,20 @@
 use serde_json::{Value, json};
 
 use crate::checkpoint::{
-    Signers, found_key, keep_new_key, key_directory, make_with, new_key, own_key,
+    CHECKPOINT, Signers, found_key, keep_new_key, key_directory, make_with, new_key, open_note,
+    own_key, read_note,
 };
 use crate::event::Draft;
 use crate::journal::Journal;
 use crate::note::SigningKey;
 use crate::private::PrivateDirectory;
 use crate::read::{Events, Filter};
-use crate::{LedgerError, SigningError, StateDir, VerifierKey};
+use crate::{FileFault, LedgerError, SigningError, StateDir, VerifierKey, disk};
 
 /// The type of the event by which a key hands over.
 pub(crate) const ROTATED: &str = "key.rotated";
+/// The type of the event that says that a key was lost.
+pub(crate) const LOST: &str = "key.lost";
 /// The key to come, beside the one that there is.
 const NEXT: &str = "key.next";
 /// The one that there is.
@@ -56,6 +59,32 @@ pub(crate) fn rotate(state: &StateDir, journal: &Journal) -> Result<VerifierKey,
     journal.append_durable(&Draft::new(ROTATED, None, &body)?)?;
     finish(state, journal, &keys, &old, &next)?;
     Ok(next.verifier().clone())
+}
+
+/// Begins to sign with another key where the one that has signed is lost. The last checkpoint
+/// goes into the ledger: nothing else tells of it from then on.
+pub(crate) fn replace_lost(
+    state: &StateDir,
+    journal: &Journal,
+) -> Result<VerifierKey, SigningError> {
+    let keys = key_directory(state)?;
+    let _lock = keys.lock()?;
+    let key = settled_key(state, journal, &keys)?;
+    let Some(note) = read_note(journal.directory(), journal.path())? else {
+        return Err(SigningError::NotLost);
+    };
+    if open_note(&note, key.verifier()).is_ok() {
+        return Err(SigningError::NotLost);
+    }
+    let body = json!({
+        "checkpoint": String::from_utf8_lossy(&note),
+        "key": key.verifier().to_string(),
+    });
+    journal.append_durable(&Draft::new(LOST, None, &body)?)?;
+    let path = journal.path().join(CHECKPOINT);
+    disk::remove(journal.directory(), CHECKPOINT).map_err(FileFault::on("remove", path))?;
+    make_with(state, journal, Signers::one(&key))?;
+    Ok(key.verifier().clone())
 }
 
 /// The key that signs, once what an earlier process has begun is finished or taken back. The

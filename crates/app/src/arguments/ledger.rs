@@ -47,6 +47,8 @@ pub struct KeyLedgerArguments {
 pub enum KeyAction {
     /// Put another key in its place, by a hand-over that the ledger records and verify follows.
     Rotate,
+    /// Sign with a new key because the one that has signed is lost; the ledger tells for ever.
+    Lost,
 }
 
 /// Print the last events, one JSON object a line

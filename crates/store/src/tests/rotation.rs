@@ -119,6 +119,34 @@ fn a_hand_over_is_signed_by_both() {
     assert!(refused.is_err());
 }
 
+/// A way on for whoever has lost the key, which is told for ever.
+#[test]
+fn a_lost_key_is_replaced_and_the_ledger_tells_for_ever() {
+    let place = Place::new();
+    note(&place.ledger(), 1);
+    let first = checkpoint(&place);
+    let refused = place.ledger().replace_lost_key(&place.state);
+    assert!(matches!(refused, Err(SigningError::NotLost)), "{refused:?}");
+    assert_eq!(place.verified().keys_lost, [0; 0]);
+    std::fs::remove_dir_all(place.state.path().join("ledger-key")).unwrap();
+    note(&place.ledger(), 2);
+    assert!(place.ledger().checkpoint(&place.state).is_err());
+    let key = place.ledger().replace_lost_key(&place.state).unwrap();
+    let verified = place.verified();
+    assert_eq!(
+        (verified.checkpoint, verified.keys_lost),
+        (Some(3), vec![2])
+    );
+    assert_eq!(Ledger::key(&place.state).unwrap(), key);
+    assert_eq!(place.events()[2].body["checkpoint"], first.text());
+    note(&place.ledger(), 3);
+    let last = checkpoint(&place);
+    assert_eq!(verify(&place, None, &[&last]), []);
+    assert_eq!(place.verified().keys_lost, [2]);
+    // A witness of before is not satisfied by it.
+    assert!(!verify(&place, None, &[&first]).is_empty());
+}
+
 /// Whatever fails and whenever the power goes: the ledger has a key that signs it, and what
 /// was signed before still counts.
 #[test]
