@@ -297,6 +297,7 @@ pub fn signing(error: &SigningError) -> String {
         SigningError::File(fault) => file(fault),
         SigningError::Ledger(error) => ledger(error),
         SigningError::Empty => "atoll run -- COMMAND starts a run".to_owned(),
+        SigningError::NotLost => "atoll ledger key rotate puts another in its place".to_owned(),
         SigningError::Unfit(_) => "atoll ledger verify tells what is wrong".to_owned(),
     }
 }

@@ -24,10 +24,10 @@ pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
 };
 pub use ledger::{
-    CheckProofArguments, ExportFormat, ExportLedgerArguments, LedgerAction, LedgerArguments,
-    ProveAction, ProveConsistencyArguments, ProveInclusionArguments, ProveLedgerArguments,
-    QueryLedgerArguments, ShowLedgerArguments, TailLedgerArguments, VerifyLedgerArguments,
-    WitnessLedgerArguments,
+    CheckProofArguments, ExportFormat, ExportLedgerArguments, KeyAction, KeyLedgerArguments,
+    LedgerAction, LedgerArguments, ProveAction, ProveConsistencyArguments, ProveInclusionArguments,
+    ProveLedgerArguments, QueryLedgerArguments, ShowLedgerArguments, TailLedgerArguments,
+    VerifyLedgerArguments, WitnessLedgerArguments,
 };
 pub use review::{
     ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_store::{
-    Against, Event, Filter, Ledger, StateDir, Verified, VerifierKey, VerifyError, WitnessFile,
-    export_tiles,
+    Against, Event, Filter, Ledger, SigningError, StateDir, Verified, VerifierKey, VerifyError,
+    WitnessFile, export_tiles,
 };
 
 use crate::advice;
 use crate::arguments::{
-    ExportFormat, ExportLedgerArguments, LedgerAction, LedgerArguments, ProveAction,
+    ExportFormat, ExportLedgerArguments, KeyAction, LedgerAction, LedgerArguments, ProveAction,
     ShowLedgerArguments, TailLedgerArguments, VerifyLedgerArguments,
 };
 use crate::configuration::Places;
@@ -38,7 +38,10 @@ pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure
         LedgerAction::Tail(arguments) => tail(&state()?, &arguments, output),
         LedgerAction::Show(arguments) => show(&state()?, &arguments, output),
         LedgerAction::Query(arguments) => query::query(&state()?, &arguments, output),
-        LedgerAction::Key => key(output),
+        LedgerAction::Key(arguments) => match arguments.action {
+            None => key(output),
+            Some(action) => exchange(&state()?, action, output),
+        },
         LedgerAction::Checkpoint => {
             let state = state()?;
             let checkpoint = witness::checkpoint(&state)?;
@@ -115,8 +118,15 @@ fn verify(
                     render::counted(verified.witnessed, "checkpoint", "checkpoints")
                 ),
             };
+            let lost = verified.keys_lost.iter().map(|seq| {
+                format!(
+                    "The key that had signed was lost before event {seq}: what it signed is not \
+                     compared any more.\n"
+                )
+            });
+            let lost: String = lost.collect();
             output.result(&format!(
-                "The ledger is whole: {} in {}.\nroot {}\n{checkpoint}{witnessed}",
+                "The ledger is whole: {} in {}.\nroot {}\n{checkpoint}{witnessed}{lost}",
                 render::counted(verified.events, "event", "events"),
                 render::counted(verified.segments, "segment", "segments"),
                 verified.root
@@ -205,6 +215,31 @@ fn key(output: &Output) -> Result<u8, Failure> {
     })?;
     output.result(&format!("{key}\n"));
     Ok(0)
+}
+
+/// Puts another key in the place of the one that signs or that is lost, and gives the new
+/// checkpoint to the witness.
+fn exchange(read: &StateDir, action: KeyAction, output: &Output) -> Result<u8, Failure> {
+    if !read.path().join("ledger").exists() {
+        return Err(Failure::new("the ledger has no events yet")
+            .because("there is nothing to hand over")
+            .advise("atoll run -- COMMAND starts a run"));
+    }
+    let state = Places::read()?.open_state()?;
+    let ledger = crate::run::open_ledger(&state)?;
+    let failed = |error: &SigningError| {
+        Failure::new("the ledger's key cannot be exchanged")
+            .because(error)
+            .advise(advice::signing(error))
+    };
+    let exchanged = match action {
+        KeyAction::Rotate => ledger.rotate_key(&state),
+        KeyAction::Lost => ledger.replace_lost_key(&state),
+    };
+    let key = exchanged.map_err(|error| failed(&error))?;
+    output.result(&format!("{key}\n"));
+    let checkpoint = ledger.checkpoint(&state).map_err(|error| failed(&error))?;
+    witness::give_each(&state, &checkpoint, When::Asked).map(|()| 0)
 }
 
 fn export(

@@ -426,6 +426,54 @@ fn what_is_asked_for_is_found_in_the_ledger() {
         .is_clear_error(["--since yesterday", "2026-11-21"]);
 }
 
+#[test]
+fn a_key_of_the_ledger_is_exchanged() {
+    let world = World::new("a_key_of_the_ledger_is_exchanged");
+    let nothing = world.atoll(["ledger", "key", "rotate"]).run();
+    nothing.expect_status(125).is_clear_error(["no runs yet"]);
+    let _ = world.run(["--discard"], "true").run().success();
+    let witness = world.top().join("witness");
+    let _ = fine(&world, &["ledger", "witness", text(&witness), "--always"]);
+    let first = key(&world);
+    let printed = fine(&world, &["ledger", "key", "rotate"]).out();
+    let second = key(&world);
+    assert_eq!(printed.trim_end(), second);
+    assert_ne!(first, second);
+    let run = world.run(["--discard"], "true").run().success();
+    assert!(!run.err().contains("warning"), "{run}");
+    for by in [&first, &second] {
+        let verify = ["ledger", "verify", "--key", by, "--witness", text(&witness)];
+        let verified = fine(&world, &verify).out();
+        assert!(
+            verified.contains("what was witnessed: 3 checkpoints"),
+            "{verified}"
+        );
+    }
+    let directory = ledger_directory(&world);
+    for (by, holds) in [(&second, true), (&first, false)] {
+        if let Some(said) = others_say(&world, ["ledger", text(&directory), by]) {
+            assert_eq!(said.code() == 0, holds, "{said}");
+        }
+    }
+    let told = fine(&world, &["ledger", "query", "--type", "key", "--json"]).out();
+    assert!(told.contains(&first) && told.contains(&second), "{told}");
+    let refused = world.atoll(["ledger", "key", "lost"]).run();
+    refused
+        .expect_status(125)
+        .is_clear_error(["is signed by the key", "key rotate"]);
+    fs::remove_dir_all(world.state().join("atoll/ledger-key")).unwrap();
+    let run = world.run(["--discard"], "true").run().success();
+    run.says(["warning: the ledger's end could not be signed"]);
+    let _ = fine(&world, &["ledger", "key", "lost"]);
+    let run = world.run(["--discard"], "true").run().success();
+    assert!(!run.err().contains("warning"), "{run}");
+    let verified = fine(&world, &["ledger", "verify"]).out();
+    assert!(
+        verified.contains("The key that had signed was lost before event"),
+        "{verified}"
+    );
+}
+
 /// A ledger with an event of every type that has words of its own there.
 fn ledger_of_every_type(world: &World) {
     use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict};

@@ -14,10 +14,13 @@ use crate::hash::hex;
 use crate::head::{FoundHead, Head};
 use crate::journal::Journal;
 use crate::note::{CHECKPOINT_BYTES_MAX, SigningKey};
-use crate::private::{PrivateDirectory, replace_file_soon};
+use crate::private::{PrivateDirectory, replace_file, replace_file_soon};
+use crate::rotation::settled_key;
 use crate::state::{LEDGER, LEDGER_KEY};
 use crate::walk::Walk;
-use crate::{Checkpoint, FileFault, LedgerError, NoteFault, PrivateFault, StateDir, VerifierKey};
+use crate::{
+    Checkpoint, FileFault, LedgerError, NoteFault, PrivateFault, StateDir, TreeHash, VerifierKey,
+};
 
 /// The newest checkpoint, in the ledger's directory.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
@@ -57,6 +60,9 @@ pub enum SigningError {
     /// There is nothing to sign.
     #[error("the ledger has no events yet")]
     Empty,
+    /// No key was lost.
+    #[error("the ledger's last checkpoint is signed by the key that there is")]
+    NotLost,
     /// The ledger is not what was signed before, or not whole.
     #[error("no checkpoint is made, since the ledger is damaged: {0}")]
     Unfit(String),
@@ -67,7 +73,7 @@ pub(crate) fn read_key(state: &StateDir) -> Result<Option<VerifierKey>, SigningE
     let Some(directory) = PrivateDirectory::of_state(state, LEDGER_KEY, false)? else {
         return Ok(None);
     };
-    Ok(found_key(&directory)?.map(|key| key.verifier().clone()))
+    Ok(found_key(&directory, KEY)?.map(|key| key.verifier().clone()))
 }
 
 /// The same, made where there is none.
@@ -80,17 +86,21 @@ pub(crate) fn open_key(state: &StateDir) -> Result<VerifierKey, SigningError> {
     Ok(own_key(state, &directory)?.verifier().clone())
 }
 
-fn key_directory(state: &StateDir) -> Result<PrivateDirectory, SigningError> {
+pub(crate) fn key_directory(state: &StateDir) -> Result<PrivateDirectory, SigningError> {
     PrivateDirectory::of_state(state, LEDGER_KEY, true)?.ok_or(SigningError::NoRandom)
 }
 
-fn found_key(directory: &PrivateDirectory) -> Result<Option<SigningKey>, SigningError> {
-    let Some(bytes) = directory.read(KEY, KEY_BYTES_MAX)? else {
+/// The key of this file; nothing where there is none.
+pub(crate) fn found_key(
+    directory: &PrivateDirectory,
+    name: &str,
+) -> Result<Option<SigningKey>, SigningError> {
+    let Some(bytes) = directory.read(name, KEY_BYTES_MAX)? else {
         return Ok(None);
     };
     let bytes = Zeroizing::new(bytes);
     let unusable = |why| SigningError::Key {
-        path: directory.path().join(KEY),
+        path: directory.path().join(name),
         why,
     };
     let line = std::str::from_utf8(&bytes).map_err(|_| unusable(NoteFault::NoKey("no text")))?;
@@ -98,25 +108,46 @@ fn found_key(directory: &PrivateDirectory) -> Result<Option<SigningKey>, Signing
 }
 
 /// The key, made where there is none. The caller holds the directory's lock.
-fn own_key(state: &StateDir, directory: &PrivateDirectory) -> Result<SigningKey, SigningError> {
-    if let Some(found) = found_key(directory)? {
+pub(crate) fn own_key(
+    state: &StateDir,
+    directory: &PrivateDirectory,
+) -> Result<SigningKey, SigningError> {
+    if let Some(found) = found_key(directory, KEY)? {
         return Ok(found);
     }
-    let mut seed = Zeroizing::new([0_u8; SEED_BYTES]);
     let mut name = [0_u8; NAME_BYTES];
-    let filled = aws_lc_rs::rand::fill(&mut *seed).and_then(|()| aws_lc_rs::rand::fill(&mut name));
-    filled.map_err(|_| SigningError::NoRandom)?;
-    let name = format!("{NAME_PREFIX}{}", hex(&name));
-    let key = SigningKey::of(&name, &*seed).map_err(|why| SigningError::Key {
+    aws_lc_rs::rand::fill(&mut name).map_err(|_| SigningError::NoRandom)?;
+    let (key, kept) = new_key(directory, &format!("{NAME_PREFIX}{}", hex(&name)))?;
+    // Whoever made the directory may have ended before its name was on disk.
+    state.sync_names()?;
+    keep_new_key(directory, KEY, &kept)?;
+    Ok(key)
+}
+
+/// Makes a key of this name, and the line that it is kept as.
+pub(crate) fn new_key(
+    directory: &PrivateDirectory,
+    name: &str,
+) -> Result<(SigningKey, Zeroizing<String>), SigningError> {
+    let mut seed = Zeroizing::new([0_u8; SEED_BYTES]);
+    aws_lc_rs::rand::fill(&mut *seed).map_err(|_| SigningError::NoRandom)?;
+    let key = SigningKey::of(name, &*seed).map_err(|why| SigningError::Key {
         path: directory.path().join(KEY),
         why,
     })?;
-    // Whoever made the directory may have ended before its name was on disk.
-    state.sync_names()?;
-    let kept = directory.replace(KEY, key.kept(&*seed).as_bytes());
-    // One that may not be on disk signs nothing, neither now nor later.
-    kept.inspect_err(|_| drop(directory.remove(KEY)))?;
-    Ok(key)
+    let kept = key.kept(&*seed);
+    Ok((key, kept))
+}
+
+/// Keeps a key that there was not before. One that may not be on disk signs nothing, neither
+/// now nor later.
+pub(crate) fn keep_new_key(
+    directory: &PrivateDirectory,
+    name: &str,
+    kept: &Zeroizing<String>,
+) -> Result<(), SigningError> {
+    let written = directory.replace(name, kept.as_bytes());
+    Ok(written.inspect_err(|_| drop(directory.remove(name)))?)
 }
 
 /// The signed note of the newest checkpoint; nothing where there is none, or an empty file
@@ -159,17 +190,55 @@ pub(crate) fn open_note(bytes: &[u8], key: &VerifierKey) -> Result<Checkpoint, N
     Checkpoint::open(text, key)
 }
 
+/// Who signs a checkpoint.
+#[derive(Clone, Copy)]
+pub(crate) struct Signers<'a> {
+    key: &'a SigningKey,
+    /// The key to come, while one hands over.
+    next: Option<&'a SigningKey>,
+}
+
+impl<'a> Signers<'a> {
+    pub(crate) fn one(key: &'a SigningKey) -> Self {
+        Self { key, next: None }
+    }
+
+    pub(crate) fn both(key: &'a SigningKey, next: &'a SigningKey) -> Self {
+        Self {
+            key,
+            next: Some(next),
+        }
+    }
+
+    fn sign(&self, size: u64, root: TreeHash) -> Checkpoint {
+        let made = self.key.sign(size, root);
+        match self.next {
+            Some(next) => next.sign_too(made),
+            None => made,
+        }
+    }
+}
+
 /// Signs what is on disk of the ledger, and puts that in the place of the newest checkpoint.
 /// The append lock is not held: appends go on.
 pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, SigningError> {
     let keys = key_directory(state)?;
     let _lock = keys.lock()?;
-    let key = own_key(state, &keys)?;
+    let key = settled_key(state, journal, &keys)?;
+    make_with(state, journal, Signers::one(&key))
+}
+
+/// The same with these keys. The caller holds the lock of their directory.
+pub(crate) fn make_with(
+    state: &StateDir,
+    journal: &Journal,
+    signers: Signers<'_>,
+) -> Result<Checkpoint, SigningError> {
     let (directory, path) = (journal.directory(), journal.path());
     let unfit = |what: String| SigningError::Unfit(what);
     let last = match read_note(directory, path)? {
         Some(bytes) => Some(
-            open_note(&bytes, key.verifier())
+            open_note(&bytes, signers.key.verifier())
                 .map_err(|why| unfit(format!("its checkpoint cannot be relied on: {why}")))?,
         ),
         None => None,
@@ -179,22 +248,33 @@ pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, Si
         FoundHead::Missing => return Err(SigningError::Empty),
         FoundHead::Garbled => return Err(unfit("its head is garbled".to_owned())),
     };
-    match last {
+    let keep = |made: Checkpoint| -> Result<Checkpoint, SigningError> {
+        let text = made.text().as_bytes();
+        match signers.next {
+            // The old key is gone after it.
+            Some(_) => replace_file(directory, path, CHECKPOINT, text)?,
+            // Nobody waits for the disk: one that a loss of power takes is made again.
+            None => replace_file_soon(directory, path, CHECKPOINT, text)?,
+        }
+        Ok(made)
+    };
+    match &last {
         None if head.size == 0 => return Err(SigningError::Empty),
-        Some(last) if last.size() == head.size => return Ok(last),
-        Some(last) if last.size() > head.size => {
-            // After a loss of power the head can be behind what was signed; or the end was
-            // cut off, and the head with it. Only reading all of it tells.
-            Walk::default().on_to(state, Some(&last), None)?;
-            return Ok(last);
+        Some(last) if last.size() >= head.size => {
+            if last.size() > head.size {
+                // After a loss of power the head can be behind what was signed; or the end was
+                // cut off, and the head with it. Only reading all of it tells.
+                Walk::default().on_to(state, Some(last), None)?;
+            }
+            return match signers.next {
+                Some(_) => keep(signers.sign(last.size(), last.root())),
+                None => Ok(last.clone()),
+            };
         }
         Some(_) | None => {}
     }
     let walk = walk_to(state, directory, path, last.as_ref(), &head)?;
-    let made = key.sign(head.size, walk.root());
-    let text = made.text().as_bytes();
-    // Nobody waits for the disk: one that a loss of power takes is made again.
-    replace_file_soon(directory, path, CHECKPOINT, text)?;
+    let made = keep(signers.sign(head.size, walk.root()))?;
     // Only after the checkpoint, since it is compared with it. Without it the next one is
     // made from all events.
     let _ = walk.keep(directory, FRONTIER);

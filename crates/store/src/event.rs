@@ -8,6 +8,7 @@ use crate::canonical::{
     CanonicalError, EventBody, INTEGER_MAX, write_number, write_string, write_value,
 };
 use crate::hash::HASH_DIGITS;
+use crate::rotation::{LOST, ROTATED};
 use crate::shorten::shorten;
 use crate::{LedgerError, TreeHash};
 
@@ -30,7 +31,9 @@ pub(crate) const LINE_BYTES_MAX: usize = HASH_DIGITS + 1 + READ_BYTES_MAX + 1;
 const KIND_BYTES_MAX: usize = 64;
 
 /// Types that only this crate writes, because what they say must be so.
-const RESERVED_KINDS: [&str; 10] = [
+const RESERVED_KINDS: [&str; 12] = [
+    LOST,
+    ROTATED,
     "attempt.seen",
     "flow.opened",
     "flow.closed",

@@ -14,6 +14,7 @@ use crate::lock::LockFault;
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
 use crate::recovery::{InterruptedRun, recover};
+use crate::rotation::{replace_lost, rotate};
 use crate::settled::note_settled;
 use crate::verify::verify;
 use crate::verify_report::{Verified, VerifyError};
@@ -307,6 +308,26 @@ impl Ledger {
         // It only saves time.
         let _ = note_settled(&self.journal, &self.open_runs);
         Ok(made)
+    }
+
+    /// Puts another key in the place of the one that signs checkpoints, and records the
+    /// hand-over (`key.rotated`); one checkpoint is signed by both. `verify` follows it from
+    /// either key.
+    ///
+    /// # Errors
+    /// [`SigningError`]; where the hand-over is recorded already, the next checkpoint
+    /// finishes it.
+    pub fn rotate_key(&self, state: &StateDir) -> Result<VerifierKey, SigningError> {
+        rotate(state, &self.journal)
+    }
+
+    /// Begins to sign with another key where the one that has signed is lost, and records that
+    /// for ever (`key.lost`). What was signed before is not compared with the ledger any more.
+    ///
+    /// # Errors
+    /// [`SigningError`], among them that no key was lost.
+    pub fn replace_lost_key(&self, state: &StateDir) -> Result<VerifierKey, SigningError> {
+        replace_lost(state, &self.journal)
     }
 
     /// What the ledger's checkpoints are checked with. It is made where there is none.

@@ -38,6 +38,7 @@ mod removal;
 mod repair;
 mod reserve;
 mod retention;
+mod rotation;
 mod run_error;
 mod runs;
 mod scan;

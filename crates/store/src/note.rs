@@ -87,6 +87,13 @@ impl VerifierKey {
         &self.name
     }
 
+    /// Whether this is its signature of a text, in base64.
+    pub(crate) fn has_signed(&self, text: &str, signature: &str) -> bool {
+        let key = UnparsedPublicKey::new(&ED25519, self.public);
+        let signature = STANDARD.decode(signature);
+        signature.is_ok_and(|signature| key.verify(text.as_bytes(), &signature).is_ok())
+    }
+
     fn id(&self) -> [u8; ID_BYTES] {
         let digest = Sha256::new()
             .chain_update(self.name.as_bytes())
@@ -178,18 +185,39 @@ impl SigningKey {
         &self.verifier
     }
 
+    /// Its signature of a text, in base64.
+    pub(crate) fn sign_text(&self, text: &str) -> String {
+        STANDARD.encode(self.pair.sign(text.as_bytes()))
+    }
+
     /// Signs a checkpoint of the ledger that the key is for.
     pub(crate) fn sign(&self, size: u64, root: TreeHash) -> Checkpoint {
         let origin = &self.verifier.name;
         let body = format!("{origin}\n{size}\n{}\n", STANDARD.encode(root.as_bytes()));
-        let mut signature = self.verifier.id().to_vec();
-        signature.extend_from_slice(self.pair.sign(body.as_bytes()).as_ref());
-        let signature = STANDARD.encode(signature);
+        let line = self.line(&body);
         Checkpoint {
             size,
             root,
-            text: format!("{body}\n{SIGNATURE}{origin} {signature}\n"),
+            text: format!("{body}\n{line}"),
         }
+    }
+
+    /// Signs a checkpoint as well that another key of the same ledger has signed.
+    pub(crate) fn sign_too(&self, checkpoint: Checkpoint) -> Checkpoint {
+        let Some((body, _)) = checkpoint.text.rsplit_once("\n\n") else {
+            return checkpoint;
+        };
+        let line = self.line(&format!("{body}\n"));
+        let text = format!("{}{line}", checkpoint.text);
+        Checkpoint { text, ..checkpoint }
+    }
+
+    /// The line of a signature.
+    fn line(&self, body: &str) -> String {
+        let mut signature = self.verifier.id().to_vec();
+        signature.extend_from_slice(self.pair.sign(body.as_bytes()).as_ref());
+        let signature = STANDARD.encode(signature);
+        format!("{SIGNATURE}{} {signature}\n", self.verifier.name)
     }
 }
 

@@ -150,6 +150,13 @@ impl PrivateDirectory {
         }
     }
 
+    /// Gives a file another name, in the place of what has it. The caller holds the lock.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), PrivateFault> {
+        let renamed = disk::rename(&self.directory, from, to)
+            .and_then(|()| disk::sync_names(&self.directory));
+        Ok(renamed.map_err(FileFault::on("replace", self.path.join(to)))?)
+    }
+
     /// Puts a file in the place of the one that there is. The caller holds the lock.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), PrivateFault> {
         Ok(replace_file(&self.directory, &self.path, name, bytes)?)

@@ -1,3 +1,4 @@
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -189,7 +190,13 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
         .mode(0o700)
         .create(path)?;
     for above in missing.iter().filter_map(|made| made.parent()) {
-        std::fs::File::open(above)?.sync_all()?;
+        let synced = std::fs::File::open(above).and_then(|above| above.sync_all());
+        match synced.map_err(|cause| cause.kind()) {
+            // A directory that may be written to and not be read, and file systems that have
+            // no such wait for directories.
+            Ok(()) | Err(ErrorKind::PermissionDenied | ErrorKind::InvalidInput) => {}
+            Err(kind) => return Err(kind.into()),
+        }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod places;
 pub(crate) mod power;
 mod processes;
 mod proof;
+mod rotation;
 mod runs;
 mod scan;
 mod trust;

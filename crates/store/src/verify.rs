@@ -13,6 +13,7 @@ use crate::head::{FoundHead, HEAD, Head};
 use crate::journal::{count_runs, hold_for_reading};
 use crate::lines::{Line, LineContent, Lines};
 use crate::read::read_line;
+use crate::rotation::LOST;
 use crate::scan::{Scanned, scan};
 use crate::segment::{list_segments, segment_name};
 use crate::state::{LEDGER, RUNS};
@@ -98,6 +99,8 @@ struct Check {
     sound: u64,
     damage: Vec<Damage>,
     more: u64,
+    /// The first events, as many as are told, that say that the key was lost.
+    keys_lost: Vec<u64>,
     /// Runs of a ledger that is not there.
     orphans: u64,
     /// What was signed of it.
@@ -126,6 +129,7 @@ impl Check {
             sound: 0,
             damage,
             more,
+            keys_lost: Vec::new(),
             orphans: 0,
             wanted,
         }
@@ -210,6 +214,9 @@ impl Check {
             self.found(self.place_of(line), what, Severity::Altered);
         }
         self.compare_with_head(event.seq, leaf, line, line_bytes);
+        if event.kind == LOST && self.keys_lost.len() < DAMAGE_MAX {
+            self.keys_lost.push(event.seq);
+        }
         self.next_seq = event.seq + 1;
         self.predecessors.clear();
         self.predecessors.push(leaf);
@@ -342,6 +349,7 @@ impl Check {
             unfinished_bytes,
             checkpoint: self.wanted.own,
             witnessed: self.wanted.witnessed,
+            keys_lost: self.keys_lost,
         })
     }
 

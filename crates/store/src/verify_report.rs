@@ -25,6 +25,8 @@ pub struct Verified {
     pub checkpoint: Option<u64>,
     /// How many checkpoints of witnesses it was held against.
     pub witnessed: u64,
+    /// The events that say that the key was lost: what was signed before them counts no more.
+    pub keys_lost: Vec<u64>,
 }
 
 /// The ledger is not whole, or could not be looked at.

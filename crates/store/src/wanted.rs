@@ -3,6 +3,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use crate::checkpoint::{CHECKPOINT, open_note, read_key, read_note};
+use crate::rotation::{Trusted, trusted};
 use crate::verify_report::{Damage, Place, Severity};
 use crate::witness::WitnessFile;
 use crate::{LedgerError, NoteFault, SigningError, StateDir, TreeHash, VerifierKey};
@@ -67,23 +68,45 @@ impl Wanted {
                 }
             },
         };
+        let keys = trusted(state, &key)?;
         if let Some(note) = own {
-            wanted.own = wanted.add(place(), &note, &key);
+            wanted.own = wanted.add(place(), &note, &key, &keys);
         }
         for witness in &against.witnesses {
             for (line, note) in witness.notes() {
                 let mut place = Place::file(witness.name.clone());
                 place.line = Some(line);
                 wanted.witnessed += 1;
-                wanted.add(place, &note, &key);
+                wanted.add(place, &note, &key, &keys);
             }
         }
         Ok(wanted)
     }
 
     /// Adds a checkpoint; its size where it can be relied on.
-    fn add(&mut self, place: Place, note: &[u8], key: &VerifierKey) -> Option<u64> {
-        match open_note(note, key) {
+    fn add(
+        &mut self,
+        place: Place,
+        note: &[u8],
+        key: &VerifierKey,
+        keys: &[Trusted],
+    ) -> Option<u64> {
+        let by_any = keys.iter().find_map(|one| {
+            let opened = open_note(note, &one.key).ok()?;
+            one.size_max
+                .is_none_or(|most| opened.size() <= most)
+                .then_some(opened)
+        });
+        let opened = match (by_any, open_note(note, key)) {
+            (Some(opened), _) => Ok(opened),
+            (None, Ok(_)) => {
+                let what = "it is signed by a key that had handed over before".to_owned();
+                self.found(place, what, Severity::Altered);
+                return None;
+            }
+            (None, Err(why)) => Err(why),
+        };
+        match opened {
             Ok(checkpoint) => {
                 let (size, root) = (checkpoint.size(), checkpoint.root());
                 self.by_size

@@ -22,14 +22,33 @@ pub enum LedgerAction {
     Tail(TailLedgerArguments),
     Show(ShowLedgerArguments),
     Query(QueryLedgerArguments),
-    /// Print the public key that checks the ledger's checkpoints.
-    Key,
+    Key(KeyLedgerArguments),
     /// Sign how far the ledger is now, and print that checkpoint.
     Checkpoint,
     Witness(WitnessLedgerArguments),
     Prove(ProveLedgerArguments),
     CheckProof(CheckProofArguments),
     Export(ExportLedgerArguments),
+}
+
+/// Print the public key that checks the ledger's checkpoints
+///
+/// Example: atoll ledger key, atoll ledger key rotate
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct KeyLedgerArguments {
+    /// What to do with the key. Default: print it.
+    #[command(subcommand)]
+    pub action: Option<KeyAction>,
+}
+
+/// What to do with the ledger's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum KeyAction {
+    /// Put another key in its place, by a hand-over that the ledger records and verify follows.
+    Rotate,
+    /// Sign with a new key because the one that has signed is lost; the ledger tells for ever.
+    Lost,
 }
 
 /// Print the last events, one JSON object a line

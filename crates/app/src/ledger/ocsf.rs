@@ -226,7 +226,11 @@ impl<'a> Told<'a> {
             }
         }
         url.entry("path").or_insert_with(|| json!("/"));
-        let request = json!({ "http_method": method, "url": url });
+        let mut request = json!({ "url": url });
+        // Of others it knows no word.
+        if activity != 99 {
+            request["http_method"] = json!(method);
+        }
         out.insert("http_request".to_owned(), request);
         out
     }

@@ -144,6 +144,28 @@ fn a_missing_head_is_found_and_recorded() {
 }
 
 #[test]
+fn a_head_that_goes_under_a_living_process_is_recorded() {
+    for content in [None, Some("garbage")] {
+        let place = Place::new();
+        let ledger = place.ledger();
+        note(&ledger, 1);
+        match content {
+            None => std::fs::remove_file(place.file("head")).unwrap(),
+            Some(text) => std::fs::write(place.file("head"), text).unwrap(),
+        }
+        note(&ledger, 2);
+        note(&ledger, 3);
+        assert_eq!(ledger.losses().len(), 1);
+        let kinds = place.kinds();
+        assert_eq!(kinds.len(), 4, "{kinds:?}");
+        let damage = place.damage();
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!(damage[0].severity, Severity::Recorded);
+        assert!(damage[0].what.contains("head-lost"), "{damage:?}");
+    }
+}
+
+#[test]
 fn an_event_that_is_not_canonical_is_found() {
     let (place, lines) = small(1);
     let event = String::from_utf8(lines[0][65..lines[0].len() - 1].to_vec()).unwrap();
