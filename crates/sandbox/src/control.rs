@@ -133,7 +133,12 @@ impl Control {
         };
         // The directory keeps others out as well.
         let mode = Mode::RUSR | Mode::WUSR;
-        rustix::fs::chmodat(&control.directory, control.name.as_str(), mode, AtFlags::empty())?;
+        rustix::fs::chmodat(
+            &control.directory,
+            control.name.as_str(),
+            mode,
+            AtFlags::empty(),
+        )?;
         control.listener.set_nonblocking(true)?;
         Ok(control)
     }
@@ -195,7 +200,9 @@ impl Caller {
         loop {
             match self.stream.read(&mut block) {
                 Ok(0) => return Heard::Nothing,
-                Ok(got) => self.got.extend_from_slice(block.get(..got).unwrap_or_default()),
+                Ok(got) => self
+                    .got
+                    .extend_from_slice(block.get(..got).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return match now >= self.until {
@@ -237,11 +244,16 @@ fn admitted(stream: UnixStream) -> Option<Caller> {
     })
 }
 
-/// Whether a process is in none of the sandboxes of this user, whose ids are the same there.
+/// Whether a process is in none of the sandboxes of this user, whose ids are the same there:
+/// in another process namespace below this one it has a further number (proc_pid_status(5)).
 fn is_outside(peer: &UCred) -> bool {
-    let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-    let theirs = space(&peer.pid.as_raw_nonzero().to_string());
-    theirs.is_some() && theirs == space("self")
+    let numbers = |pid: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find(|line| line.starts_with("NSpid:"))?;
+        Some(line.split_ascii_whitespace().count())
+    };
+    let theirs = numbers(&peer.pid.as_raw_nonzero().to_string());
+    theirs.is_some() && theirs == numbers("self")
 }
 
 /// Sockets are found through the open directory: a path to it may be longer than an address.
