@@ -7,6 +7,7 @@
 
 mod authority;
 mod ledger;
+mod ports;
 mod review;
 mod run;
 mod secret;
@@ -29,6 +30,7 @@ pub use ledger::{
     ProveLedgerArguments, QueryLedgerArguments, ShowLedgerArguments, TailLedgerArguments,
     VerifyLedgerArguments, WitnessLedgerArguments,
 };
+pub use ports::{PortsArguments, PublishArguments};
 pub use review::{
     ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,
 };
@@ -82,6 +84,8 @@ pub enum Command {
     Run(Box<RunArguments>),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
+    Ports(PortsArguments),
+    Publish(PublishArguments),
     Diff(DiffArguments),
     Apply(ApplyArguments),
     Discard(DiscardArguments),

@@ -230,6 +230,7 @@ impl Conclusion<'_> {
             denied: &went.denied,
             attempts: &went.outcome.attempts,
             network: traffic(&went.flows),
+            listened: crate::ports::listened(&went.flows, &self.rules.network()),
             credentials: &self.credentials(&went.flows),
             failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,

@@ -202,6 +202,7 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
 }
 
 /// Names of the directories directly below the state directory.
+pub(crate) const CONTROL: &str = "control";
 pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const LEDGER_KEY: &str = "ledger-key";
 pub(crate) const OPEN_RUNS: &str = "open";

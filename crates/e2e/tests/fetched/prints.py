@@ -57,13 +57,16 @@ match HOW:
         pass
     case "weak":
         print("password1")
-    case "placeholder":
-        # What stands inside is of no use outside.
-        print(open(os.path.join(WORLD, "placeholder")).read())
     case "daemon":
         print(REAL, flush=True)
         if os.fork() == 0:
             time.sleep(30)
+    case "lingers":
+        # Until somebody has looked who has what it printed.
+        print(REAL, flush=True)
+        open(os.path.join(WORLD, "printed"), "w").close()
+        while not os.path.exists(os.path.join(WORLD, "looked")):
+            time.sleep(0.05)
     case "leaves":
         os.setpgid(0, os.getpgid(os.getppid()))
         open(os.path.join(WORLD, "has-left"), "w").close()
