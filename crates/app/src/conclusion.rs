@@ -228,7 +228,12 @@ impl Conclusion<'_> {
             denied: &went.denied,
             attempts: &went.outcome.attempts,
             network: traffic(&went.flows),
-            credentials: &[used::lines(&went.flows.used), signed(&went.flows.signed)].concat(),
+            credentials: &[
+                used::lines(&went.flows.used),
+                signed(&went.flows.signed),
+                used::taken_back(&went.flows.taken_back),
+            ]
+            .concat(),
             failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,

@@ -1,13 +1,16 @@
 //! The credentials of a run: read before anything else that could keep them, and handed on.
 
 mod keys;
+mod tokens;
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use atoll_model::network::{CredentialName, Part, Shape};
-use atoll_policy::{CommandProgram, Credential, CredentialSource, KEY_PARTS, KeySource, Rules};
+use atoll_policy::{
+    CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource, Rules,
+};
 use atoll_sandbox::{
     CredentialCommand, Handover, SourceError, argument_inside, resolved, search_places,
 };
@@ -17,6 +20,7 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::secret;
+use tokens::Variables;
 
 /// Reads them; none where the rules name none. To be called before anybody takes a copy of
 /// the environment: they are not in it any more afterwards.
@@ -31,6 +35,7 @@ pub fn read(
     }
     let mut handover = Handover::new().doing("credentials cannot be handed on")?;
     let mut taken: Vec<&str> = Vec::new();
+    let for_tokens = Variables::take(rules)?;
     for credential in rules.credentials() {
         let read = match &credential.source {
             // Once, for all that it is for: afterwards it is empty.
@@ -59,17 +64,14 @@ pub fn read(
                 handover.take_value(name, &value, &atoll_egress::disguise)
             }
             CredentialSource::Command(command) => {
-                let name = &credential.binding.name;
-                let (called, program) = program_of(name, &command.program, workspace)?;
-                refuse_inside(name, &command.arguments, workspace)?;
-                let command = CredentialCommand {
-                    program,
-                    name: called,
-                    arguments: command.arguments.clone(),
-                    patience: command.patience,
-                    workspace: workspace.to_owned(),
-                };
-                handover.promise(name, standing(credential)?, command);
+                let command = prepared(credential, command, workspace)?;
+                handover.promise(&credential.binding.name, standing(credential)?, command);
+                Ok(())
+            }
+            CredentialSource::Token(token) => {
+                let inside = |file: &Path| refuse_shown(rules, credential, file, workspace);
+                let what = (credential, token);
+                tokens::entrust(&mut handover, &for_tokens, places, what, &inside, output)?;
                 Ok(())
             }
         };
@@ -78,6 +80,24 @@ pub fn read(
     refuse_halves(&handover, rules)?;
     let is_any = !handover.placeholders().is_empty();
     Ok(is_any.then_some(handover))
+}
+
+/// What prints a credential, where that is fit to be run.
+fn prepared(
+    credential: &Credential,
+    command: &CommandSource,
+    workspace: &Path,
+) -> Result<CredentialCommand, Failure> {
+    let name = &credential.binding.name;
+    let (called, program) = program_of(name, &command.program, workspace)?;
+    refuse_inside(name, &command.arguments, workspace)?;
+    Ok(CredentialCommand {
+        program,
+        name: called,
+        arguments: command.arguments.clone(),
+        patience: command.patience,
+        workspace: workspace.to_owned(),
+    })
 }
 
 /// What can be read inside by its own name, whatever leads to it: what policy sees is what is
@@ -131,6 +151,7 @@ fn left_out(
         CredentialSource::Vault(wanted) => format!("the vault's secret {wanted}"),
         CredentialSource::Key(_) => "its key".to_owned(),
         CredentialSource::Command(_) => "its command".to_owned(),
+        CredentialSource::Token(_) => "its issuer".to_owned(),
     };
     if let Some(required) = same.into_iter().find(|one| !one.optional) {
         return Err(unread(required.binding.name.as_str(), &from, &error));
@@ -230,6 +251,7 @@ fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
         CredentialSource::File(_)
         | CredentialSource::Vault(_)
         | CredentialSource::Command(_)
+        | CredentialSource::Token(_)
         | CredentialSource::Key(_) => Vec::new(),
     }
 }

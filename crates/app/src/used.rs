@@ -39,12 +39,22 @@ pub(crate) fn lines(used: &BTreeMap<(String, String), u64>) -> Vec<String> {
     of_each.into_iter().map(line).collect()
 }
 
+/// A line for each credential of which something was taken back.
+pub(crate) fn taken_back(all: &BTreeMap<String, u64>) -> Vec<String> {
+    let line = |(name, times): (&String, &u64)| {
+        let tokens = render::counted(*times, "token", "tokens");
+        printable(format!("credential {name}: {tokens} taken back").as_bytes())
+    };
+    all.iter().map(line).collect()
+}
+
 /// The same from the ledger's events of a run: which credentials were put into requests that
-/// were answered, and what keys of SSH have signed.
+/// were answered, what keys of SSH have signed, and what was taken back.
 pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     let mut opened: HashMap<u64, &Value> = HashMap::new();
     let mut used = BTreeMap::new();
     let mut signatures: Vec<(FlowKind, String, u64)> = Vec::new();
+    let mut returned = BTreeMap::new();
     for event in events {
         let id = event.body.get("flow").and_then(Value::as_u64);
         let Some(id) = id else { continue };
@@ -57,6 +67,16 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
         let said = |member: &str| flow.get(member).and_then(Value::as_str).unwrap_or_default();
         let has_failed = event.body.get("failure").is_some();
         let is_unreached = event.body.get("unreached") == Some(&Value::Bool(true));
+        match said("kind") {
+            "fetch" => continue,
+            "revocation" => {
+                if !has_failed {
+                    *returned.entry(said("credential").to_owned()).or_default() += 1;
+                }
+                continue;
+            }
+            _ => {}
+        }
         let signature = match said("kind") {
             "ssh-login" => Some(FlowKind::SshLogin),
             "commit-signature" => Some(FlowKind::CommitSignature),
@@ -81,7 +101,7 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
             Some(_) | None => {}
         }
     }
-    [lines(&used), signed(&signatures)].concat()
+    [lines(&used), signed(&signatures), taken_back(&returned)].concat()
 }
 
 #[cfg(test)]
@@ -109,5 +129,11 @@ mod tests {
         let told = "credential git: put into 10 requests to 0.example, 1.example, 2.example, 3.example and 6 others";
         assert_eq!(lines(&used)[0], told);
         assert!(lines(&BTreeMap::new()).is_empty());
+        let returned = BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        let told = [
+            "credential a: 1 token taken back",
+            "credential b: 2 tokens taken back",
+        ];
+        assert_eq!(taken_back(&returned), told);
     }
 }

@@ -368,6 +368,7 @@ async fn serve(
     let ended = async { while tasks.join_next().await.is_some() {} };
     let _ = timeout(FAREWELL, ended).await;
     tasks.shutdown().await;
+    credentials::fetch::take_back(&egress).await;
     egress.upstream.end().await;
     egress.line.tell_refusals();
     egress.line.end();

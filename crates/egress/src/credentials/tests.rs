@@ -25,6 +25,7 @@ fn two() -> Credentials {
     };
     let given = Secret::new(b"given-0123456789abcdef".to_vec()).unwrap();
     let by = atoll_model::network::Fetch::Command { patience_s: 1 };
+    let secret = Arc::new(Secret::new(b"client-0123456789abcdef".to_vec()).unwrap());
     let held = vec![
         Held {
             binding: binding("given"),
@@ -36,7 +37,11 @@ fn two() -> Credentials {
             binding: binding("fetched"),
             part: Part::Whole,
             placeholder: "ghp_0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
-            value: Value::Fetched(Source::new(by)),
+            value: Value::Fetched(Source::new(
+                by,
+                &Network::default(),
+                [(Ingredient::ClientSecret, secret)].into(),
+            )),
         },
     ];
     Credentials::masked(held).unwrap()

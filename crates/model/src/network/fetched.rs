@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CREDENTIAL_BYTES_MAX, CredentialName};
+use super::{CREDENTIAL_BYTES_MAX, CredentialName, Endpoint, Ingredient, TokenRequest};
 
 /// How long a command may take by default.
 pub const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
@@ -40,6 +40,39 @@ pub enum Fetch {
         /// How long it may take, seconds.
         patience_s: u64,
     },
+    /// By a request of Atoll's own.
+    Token(TokenRequest),
+}
+
+impl Fetch {
+    /// The secrets that it takes, in the order in which they are handed over.
+    #[must_use]
+    pub fn ingredients(&self) -> Vec<Ingredient> {
+        match self {
+            Self::Command { .. } => Vec::new(),
+            Self::Token(request) => request.ingredients(),
+        }
+    }
+
+    /// Who is asked by Atoll itself.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<&Endpoint> {
+        match self {
+            Self::Command { .. } => Vec::new(),
+            Self::Token(request) => std::iter::once(&request.token)
+                .chain(&request.revoke)
+                .collect(),
+        }
+    }
+
+    /// Whether what it gives is taken back at the end.
+    #[must_use]
+    pub fn is_taken_back(&self) -> bool {
+        match self {
+            Self::Command { .. } => false,
+            Self::Token(request) => request.revoke.is_some(),
+        }
+    }
 }
 
 /// How a command ended.
