@@ -156,7 +156,8 @@ impl State {
             Ok(token) => {
                 self.failed = None;
                 let is_same = |one: &Token| Arc::ptr_eq(&one.secret, &token.secret);
-                self.earlier.extend(self.token.take().filter(|one| !is_same(one)));
+                self.earlier
+                    .extend(self.token.take().filter(|one| !is_same(one)));
                 self.earlier.retain(|one| one.holds(now));
                 let many = self.earlier.len().saturating_sub(EARLIER_MAX);
                 self.earlier.drain(..many);
@@ -304,7 +305,10 @@ pub(crate) async fn take_back(egress: &Arc<Egress>) {
         }
     }
     // What is on its way then is told of as broken off.
-    let _ = timeout(TAKING_BACK, async { while taking.join_next().await.is_some() {} }).await;
+    let _ = timeout(TAKING_BACK, async {
+        while taking.join_next().await.is_some() {}
+    })
+    .await;
     taking.shutdown().await;
 }
 

@@ -101,7 +101,14 @@ async fn sent(
     };
     let allowed = network.request(&judged);
     allowed.map_err(|unreachable| unreachable.why_inside())?;
-    let places = addresses_by(egress, network, &endpoint.host, endpoint.port, Some(&judged)).await;
+    let places = addresses_by(
+        egress,
+        network,
+        &endpoint.host,
+        endpoint.port,
+        Some(&judged),
+    )
+    .await;
     let places = places.map_err(|nowhere| match nowhere {
         Nowhere::Refused { inside, .. } => inside,
         Nowhere::Unknown(why) => format!("its name leads nowhere: {why}"),

@@ -74,7 +74,10 @@ pub(super) async fn fetch(
     if !request.scope.is_empty() {
         form.add("scope", request.scope.join(" ").as_bytes());
     }
-    for (key, values) in [("audience", &request.audience), ("resource", &request.resource)] {
+    for (key, values) in [
+        ("audience", &request.audience),
+        ("resource", &request.resource),
+    ] {
         values.iter().for_each(|one| form.add(key, one.as_bytes()));
     }
     let headers = authenticated(&mut form, source, request)?;
@@ -275,7 +278,8 @@ fn read(answer: &Answer, asked_at: SystemTime) -> Result<Read, String> {
         }
     };
     // From when it was asked: it is not longer good than that.
-    let ends = life.and_then(|life| asked_at.checked_add(Duration::from_secs(life.min(LIFE_S_MAX))));
+    let ends =
+        life.and_then(|life| asked_at.checked_add(Duration::from_secs(life.min(LIFE_S_MAX))));
     let refresh = granted.refresh_token.as_bytes();
     Ok(Read {
         fresh: Fresh::new(granted.access_token.as_bytes(), ends),
@@ -320,7 +324,11 @@ mod tests {
             (",\"expires_in\":60", Some(60), None),
             (",\"expires_in\":\"60\",\"scope\":\"a b\"", Some(60), None),
             (",\"refresh_token\":\"next\"", None, Some(&b"next"[..])),
-            (",\"expires_in\":18446744073709551615", Some(LIFE_S_MAX), None),
+            (
+                ",\"expires_in\":18446744073709551615",
+                Some(LIFE_S_MAX),
+                None,
+            ),
         ] {
             let read = read(&answer(200, &format!("{{{plain}{further}}}")), now).unwrap();
             assert_eq!(&read.fresh.value[..], b"one-of-them");
@@ -332,10 +340,22 @@ mod tests {
             (200, "{}", "no access_token"),
             (200, "[]", "no JSON with a token"),
             (200, "access_token=one-of-them", "no JSON with a token"),
-            (200, "{\"access_token\":\"\",\"token_type\":\"Bearer\"}", "no access_token"),
-            (200, "{\"access_token\":7,\"token_type\":\"Bearer\"}", "no JSON"),
+            (
+                200,
+                "{\"access_token\":\"\",\"token_type\":\"Bearer\"}",
+                "no access_token",
+            ),
+            (
+                200,
+                "{\"access_token\":7,\"token_type\":\"Bearer\"}",
+                "no JSON",
+            ),
             (200, "{\"access_token\":\"one-of-them\"}", "does not say"),
-            (200, "{\"access_token\":\"one-of-them\",\"token_type\":\"DPoP\"}", "another type"),
+            (
+                200,
+                "{\"access_token\":\"one-of-them\",\"token_type\":\"DPoP\"}",
+                "another type",
+            ),
             (
                 200,
                 "{\"access_token\":\"one-of-them\",\"access_token\":\"two-of-them\",\"token_type\":\"Bearer\"}",
@@ -351,10 +371,26 @@ mod tests {
                 "{\"access_token\":\"one-of-them\",\"token_type\":\"Bearer\",\"expires_in\":\"soon\"}",
                 "no number of seconds",
             ),
-            (200, "{\"error\":\"bad_verification_code\"}", "it refuses: an error of its own"),
-            (201, "{\"access_token\":\"one-of-them\",\"token_type\":\"Bearer\"}", "it answers 201"),
-            (400, "{\"error\":\"invalid_grant\"}", "it answers 400: invalid_grant"),
-            (401, "{\"error\":\"one-of-them\"}", "it answers 401: an error of its own"),
+            (
+                200,
+                "{\"error\":\"bad_verification_code\"}",
+                "it refuses: an error of its own",
+            ),
+            (
+                201,
+                "{\"access_token\":\"one-of-them\",\"token_type\":\"Bearer\"}",
+                "it answers 201",
+            ),
+            (
+                400,
+                "{\"error\":\"invalid_grant\"}",
+                "it answers 400: invalid_grant",
+            ),
+            (
+                401,
+                "{\"error\":\"one-of-them\"}",
+                "it answers 401: an error of its own",
+            ),
             (500, "one-of-them", "it answers 500"),
         ] {
             let said = read(&answer(status, body), now).map(drop).unwrap_err();
