@@ -173,8 +173,15 @@ fn left_out(
 
 /// What stands inside for a value that nobody knows yet.
 fn standing(credential: &Credential) -> Result<String, Failure> {
-    let opaque = Shape::opaque();
-    let shape = credential.shape.as_ref().unwrap_or(&opaque);
+    let usual = match &credential.source {
+        CredentialSource::Token(token) => token.shape(),
+        CredentialSource::Variable(_)
+        | CredentialSource::File(_)
+        | CredentialSource::Vault(_)
+        | CredentialSource::Command(_)
+        | CredentialSource::Key(_) => Shape::opaque(),
+    };
+    let shape = credential.shape.as_ref().unwrap_or(&usual);
     atoll_egress::placeholder_of(shape).doing("a placeholder cannot be made")
 }
 

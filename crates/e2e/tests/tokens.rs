@@ -23,6 +23,7 @@ const NAMES: &[&str] = &[
     "other.example",
     "another.example",
     "private.example",
+    "git.example",
 ];
 const SECRETS: [(&str, &str); 4] = [
     ("client", "cl1entS3cretWh1chN0bodyM4yS33/+a b"),
@@ -461,6 +462,127 @@ fn a_token_is_taken_back_however_a_run_ends() {
         assert!(begin.elapsed().as_secs() < 50, "{how}: {outcome}");
         is_nowhere(&world, &[&err, &ledger(&world)]);
     }
+}
+
+#[test]
+fn a_token_of_an_app_is_asked_for_and_taken_back() {
+    let name = "a_token_of_an_app_is_asked_for_and_taken_back";
+    let Some(world) = world(name, "good", "") else {
+        return;
+    };
+    let top = world.top().display();
+    let openssl = |arguments: &[&str]| {
+        let made = world.host("openssl").args(arguments).run();
+        made.success()
+    };
+    let at = |name: &str| format!("{top}/{name}.pem");
+    // As GitHub writes them, and as openssl does.
+    let _ = openssl(&["genrsa", "-traditional", "-out", &at("app"), "2048"]);
+    let _ = openssl(&[
+        "pkcs8",
+        "-topk8",
+        "-nocrypt",
+        "-in",
+        &at("app"),
+        "-out",
+        &at("same"),
+    ]);
+    let _ = openssl(&["genrsa", "-traditional", "-out", &at("other"), "2048"]);
+    let _ = openssl(&[
+        "rsa",
+        "-in",
+        &at("app"),
+        "-pubout",
+        "-out",
+        &format!("{top}/app.pub"),
+    ]);
+    let by = |key: &str, repository: &str| {
+        world.profile(
+            "bound",
+            &format!(
+                "[network]\nallow = ['example.com']\n[credential.hub]\n\
+                 source = {{ github-app = {{ app = 4711, installation = 7, key = {{ file = '{}' }}, \
+                 repositories = ['{repository}'], permissions = {{ contents = 'read' }}, \
+                 api = 'https://git.example/api/v3' }} }}\nto = 'example.com'\n\
+                 place = {{ header = 'authorization', form = 'Bearer {{}}' }}\nvariable = 'TOKEN'\n",
+                at(key)
+            ),
+        );
+    };
+    let script = format!(
+        "{CURL} {AUTH} https://example.com/v1/one; {CURL} {AUTH} https://example.com/v1/two; echo $TOKEN ${{#TOKEN}}"
+    );
+    let keys: Vec<String> = ["app", "other"].map(|key| world.read(at(key))).to_vec();
+    for key in ["app", "same"] {
+        by(key, "website");
+        let outcome = online(&world, &script);
+        let out = outcome.out();
+        assert_eq!(out.matches("welcome").count(), 2, "{outcome}");
+        assert!(
+            out.contains("\nghs_") && out.ends_with(" 40\n"),
+            "{outcome}"
+        );
+        let [asked, revoked] = &asked_for(&world)[..] else {
+            panic!("{:?}", asked_for(&world));
+        };
+        let body: Value = serde_json::from_str(asked["body"].as_str().unwrap()).unwrap();
+        let wanted = serde_json::json!({ "repositories": ["website"], "permissions": { "contents": "read" } });
+        assert_eq!(body, wanted);
+        assert_eq!(asked["headers"]["Accept"], "application/vnd.github+json");
+        assert_eq!(revoked["method"], "DELETE");
+        assert_eq!(
+            noted(&world, "issued"),
+            noted(&world, "revoked"),
+            "{outcome}"
+        );
+        assert!(
+            outcome.err().contains("credential hub: 1 token taken back"),
+            "{outcome}"
+        );
+        let told = ledger(&world);
+        is_nowhere(&world, &[&out, &outcome.err(), &told]);
+        // Nor is a line of the key anywhere.
+        for line in keys[0].lines().filter(|line| !line.starts_with("-----")) {
+            let places = [&out, &outcome.err(), &told, &asked.to_string()];
+            assert!(
+                places.iter().all(|place| !place.contains(line)),
+                "{outcome}"
+            );
+        }
+    }
+    for (key, repository, why) in [
+        (
+            "other",
+            "website",
+            "it does not know the app by this key (401)",
+        ),
+        ("app", "greedy", "its token may do more than was asked for"),
+    ] {
+        by(key, repository);
+        let outcome = online(&world, &script);
+        assert_eq!(outcome.out().matches(why).count(), 2, "{outcome}");
+        assert!(outcome.err().contains(why), "{outcome}");
+        assert!(
+            !noted(&world, "requests").join("").contains("ghs_"),
+            "{outcome}"
+        );
+    }
+    // What is no key lets nothing start.
+    world.write(at("client"), SECRETS[0].1);
+    by("client", "website");
+    let refused = world
+        .atoll([
+            "run",
+            "--discard",
+            "--profile",
+            "bound",
+            "--",
+            "echo",
+            "started",
+        ])
+        .run();
+    assert!(!refused.out().contains("started"), "{refused}");
+    refused.is_clear_error(["holds no key of an app", "no private key in PEM"]);
 }
 
 /// Whether nothing but what carries holds what a token is asked for by, nor the token, and

@@ -2,10 +2,11 @@
 //! where they are put in.
 
 mod answer;
+mod app;
 mod command;
 pub(crate) mod fetch;
+mod oauth;
 mod own;
-mod token;
 
 use std::fmt;
 use std::io;
@@ -21,6 +22,7 @@ use atoll_sys::socket;
 use hyper::HeaderMap;
 use zeroize::Zeroizing;
 
+pub use self::app::check_app_key;
 use self::fetch::{Ingredients, Source};
 use crate::secret::{self, Masks, Placeholders, Secret};
 
@@ -186,7 +188,7 @@ impl Credentials {
         let mut values: Vec<MaskedValue> = given.collect();
         for (index, one) in held.iter().enumerate() {
             if let Value::Fetched(source) = &one.value {
-                let all = source.all_ingredients().into_iter();
+                let all = source.sent_ingredients().into_iter();
                 let masked = all.map(|secret| MaskedValue::ingredient(index, secret));
                 let masked: Result<Vec<_>, String> = masked.collect();
                 values.extend(masked.map_err(io::Error::other)?);

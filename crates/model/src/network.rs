@@ -63,6 +63,9 @@ pub use ssh::{
 pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target};
 pub use telling::place;
 pub use this_host::{THIS_HOST, THIS_HOST_ADDRESSES};
-pub use token::{ClientAuthentication, Ingredient, TOKEN_PATIENCE_S, TokenGrant, TokenRequest};
+pub use token::{
+    AppRequest, ClientAuthentication, Ingredient, OAuthRequest, Permission, TOKEN_PATIENCE_S,
+    TokenGrant, TokenRequest,
+};
 pub use trust::{TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA, trust_variables};
 pub use upstream::{InvalidProxy, Upstream, UpstreamProxy};

@@ -1,5 +1,6 @@
 //! `[credential.NAME]`: what a sandbox never holds, and where it is put in outside.
 
+mod app;
 mod command;
 mod lines;
 mod signing;
@@ -338,9 +339,7 @@ fn read_optional(
         return false;
     };
     let has_to_be = match source {
-        Some(
-            WrittenSource::Vault(_) | WrittenSource::Command(_) | WrittenSource::Token(_),
-        ) => true,
+        Some(WrittenSource::Vault(_) | WrittenSource::Command(_) | WrittenSource::Token(_)) => true,
         Some(WrittenSource::Key(key)) => key.is_of_vault(),
         Some(WrittenSource::Variable(_) | WrittenSource::File(_)) | None => false,
     };
@@ -407,6 +406,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
     let secret = document.text(&mut section, "vault", parse_secret);
     let command = command::read(document, &mut section);
     let token = token::read(document, &mut section);
+    let app = app::read(document, &mut section);
     document.end(
         section,
         &[
@@ -417,6 +417,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
             "command",
             "timeout",
             "oauth",
+            "github-app",
         ],
     );
     let all = [
@@ -426,6 +427,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         key.map(WrittenSource::Key),
         command.map(WrittenSource::Command),
         token.map(WrittenSource::Token),
+        app.map(WrittenSource::Token),
     ];
     let mut all = all.into_iter().flatten();
     match (all.next(), all.next()) {
@@ -434,7 +436,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         (_, _) => {
             let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
                         { vault = \"token\" }, { command = [\"PROGRAM\", …] }, { oauth = … }, { \
-                        aws-profile = \"default\" }";
+                        github-app = … }, { aws-profile = \"default\" }";
             document.report(&at, what.to_owned(), None);
             None
         }

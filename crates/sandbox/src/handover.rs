@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use atoll_model::network::{
-    CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Part, Placeholder,
+    CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Ingredient, Part, Placeholder,
 };
 use atoll_sys::{environment, memory, socket};
 use rustix::fs::OFlags;
@@ -178,11 +178,15 @@ impl Handover {
         disguise: Disguise<'_>,
     ) -> Result<(), (usize, SourceError)> {
         let name = name.clone();
-        for (index, secret) in secrets.iter().enumerate() {
-            let checked = plain(secret).and_then(|()| {
-                // What comes back of it is masked as well.
-                disguise(secret).map(drop).map_err(SourceError::Unfit)
-            });
+        for (index, (which, secret)) in by.ingredients().into_iter().zip(secrets).enumerate() {
+            let checked = match which {
+                Ingredient::PrivateKey => sized(secret),
+                Ingredient::ClientSecret | Ingredient::RefreshToken | Ingredient::SubjectToken => {
+                    // What comes back of it is masked as well.
+                    let masked = || disguise(secret).map(drop).map_err(SourceError::Unfit);
+                    plain(secret).and_then(|()| masked())
+                }
+            };
             checked.map_err(|error| (index, error))?;
         }
         self.placeholders.push(Placeholder {
@@ -266,14 +270,17 @@ pub fn take_out<T>(variable: &str, hand_out: impl FnOnce(&[u8]) -> T) -> Option<
     environment::take(OsStr::new(variable), hand_out)
 }
 
+fn sized(value: &[u8]) -> Result<(), SourceError> {
+    match value.len() {
+        0 => Err(SourceError::Empty),
+        1..=CREDENTIAL_BYTES_MAX => Ok(()),
+        _ => Err(SourceError::TooLong),
+    }
+}
+
 /// Whether a value could stand in a request.
 fn plain(value: &[u8]) -> Result<(), SourceError> {
-    if value.is_empty() {
-        return Err(SourceError::Empty);
-    }
-    if value.len() > CREDENTIAL_BYTES_MAX {
-        return Err(SourceError::TooLong);
-    }
+    sized(value)?;
     match value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
         true => Ok(()),
         false => Err(SourceError::Unprintable),

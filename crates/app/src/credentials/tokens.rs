@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use atoll_model::network::Fetch;
+use atoll_model::network::{Fetch, TokenRequest};
 use atoll_policy::{Credential, CredentialSource, Rules, SecretSource, TokenSource};
 use atoll_sandbox::{Handover, SourceError, take_out};
 use zeroize::Zeroizing;
@@ -104,6 +104,16 @@ pub(super) fn entrust(
                 Zeroizing::new(value.as_bytes().to_vec())
             }
         });
+    }
+    if let TokenRequest::GithubApp(_) = token.request {
+        for (value, source) in values.iter().zip(&token.secrets) {
+            atoll_egress::check_app_key(value).map_err(|why| {
+                let what = format!("credential {name}: {} holds no key of an app", from(source));
+                Failure::new(what)
+                    .because(why)
+                    .advise("make one under the app's settings, \"Private keys\"")
+            })?;
+        }
     }
     let secrets: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
     let by = Fetch::Token(token.request.clone());

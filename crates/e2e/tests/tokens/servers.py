@@ -1,8 +1,10 @@
-"""An issuer of tokens (another.example, private.example) that hands them out in the way
+"""An issuer of tokens (another.example, private.example, and git.example in the way of
+GitHub's) that hands them out in the way
 that the path of the request names, and an origin (example.com, other.example) that demands
 one which was handed out and not taken back. Both write down what they are asked.
 Arguments: the directory, then the command to run while they are there. The secrets are in
-the files `client`, `refresh` and `subject` beside that directory."""
+the files `client`, `refresh` and `subject` beside that directory, and what the app's key is
+known by in `app.pub`."""
 import base64, http.server, json, os, secrets, ssl, subprocess, sys, threading, time, urllib.parse
 
 PLACE = sys.argv[1]
@@ -29,8 +31,23 @@ class State:
     refresh = secret("refresh")
 
 
-def token(until=None):
-    value = drawn("tok_")
+def is_of_app(statement):
+    """Whether the app's key has signed it, for now."""
+    signed, _, signature = statement.rpartition(".")
+    parts = [base64.urlsafe_b64decode(one + "=" * (-len(one) % 4)) for one in (*signed.split("."), signature)]
+    at = os.path.join(PLACE, "signature-" + secrets.token_hex(8))
+    with open(at, "wb") as to:
+        to.write(parts[2])
+    verify = ["openssl", "dgst", "-sha256", "-verify", os.path.join(PLACE, "..", "app.pub"), "-signature", at]
+    is_signed = subprocess.run(verify, input=signed.encode(), capture_output=True).returncode == 0
+    header, claims = json.loads(parts[0]), json.loads(parts[1])
+    now = time.time()
+    is_now = claims["iat"] <= now < claims["exp"] <= now + 600
+    return is_signed and header == {"alg": "RS256", "typ": "JWT"} and claims["iss"] == 4711 and is_now
+
+
+def token(kind="tok_"):
+    value = drawn(kind)
     with lock:
         issued.add(value)
     note("issued", value)
@@ -58,7 +75,9 @@ class Server(http.server.BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length).decode()
         host = self.headers["Host"]
-        if host.startswith(("another.example", "private.example")):
+        if host.startswith("git.example"):
+            self.app(host, body)
+        elif host.startswith(("another.example", "private.example")):
             self.ask(host, body)
         else:
             self.serve(host, body)
@@ -93,6 +112,29 @@ class Server(http.server.BaseHTTPRequestHandler):
             note("revoked", form["token"][0])
             return self.say(200, "")
         self.grant(how, form)
+
+    def app(self, host, body):
+        said = self.headers.get("Authorization", "")
+        facts = {"method": self.command, "host": host, "path": self.path, "headers": dict(self.headers), "body": body}
+        note("asked-for", json.dumps(facts))
+        given = said.removeprefix("Bearer ")
+        if (self.command, self.path) == ("DELETE", "/api/v3/installation/token"):
+            with lock:
+                revoked.add(given)
+            note("revoked", given)
+            self.send_response(204)
+            return self.end_headers()
+        if (self.command, self.path) != ("POST", "/api/v3/app/installations/7/access_tokens"):
+            return self.say(404, "{}")
+        if not is_of_app(given):
+            return self.say(401, "{}")
+        wanted = json.loads(body)
+        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+        good = {"token": token("ghs_"), "expires_at": ends, "permissions": {"metadata": "read"} | wanted["permissions"]}
+        good |= {"repository_selection": "selected", "repositories": [{"name": one} for one in wanted["repositories"]]}
+        if "greedy" in wanted["repositories"]:
+            good["permissions"]["administration"] = "write"
+        self.say(201, json.dumps(good), "application/json; charset=utf-8")
 
     def grant(self, how, form):
         match form["grant_type"][0]:
@@ -186,5 +228,5 @@ def serve(port, names):
 
 
 for port in (443, 8443):
-    serve(port, ["example.com", "other.example", "another.example", "private.example"])
+    serve(port, ["example.com", "other.example", "another.example", "private.example", "git.example"])
 sys.exit(subprocess.run(sys.argv[2:]).returncode)

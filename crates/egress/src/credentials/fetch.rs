@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use atoll_model::network::{CredentialName, Fetch, Ingredient, Network};
+use atoll_model::network::{CredentialName, Fetch, Ingredient, Network, TokenRequest};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::{command, token};
+use super::{app, command, oauth};
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -205,9 +205,12 @@ impl Source {
         found.ok_or_else(|| "what it is asked for by was not handed over".to_owned())
     }
 
-    /// All of them.
-    pub(super) fn all_ingredients(&self) -> Vec<Arc<Secret>> {
-        self.ingredients().values().map(Arc::clone).collect()
+    /// Those of them that go to somebody: no answer can have another one in it.
+    pub(super) fn sent_ingredients(&self) -> Vec<Arc<Secret>> {
+        let ingredients = self.ingredients();
+        let is_sent = |which: &Ingredient| *which != Ingredient::PrivateKey;
+        let sent = ingredients.iter().filter(|(which, _)| is_sent(which));
+        sent.map(|(_, secret)| Arc::clone(secret)).collect()
     }
 
     /// Takes up another refresh token. The one before it.
@@ -286,9 +289,11 @@ async fn ask(
         Fetch::Command { patience_s } => {
             command::fetch(egress, name, Duration::from_secs(*patience_s)).await
         }
-        Fetch::Token(request) => {
-            let fetched = token::fetch(egress, (index, name), source, request).await;
-            Ok(fetched?)
+        Fetch::Token(TokenRequest::OAuth(request)) => {
+            Ok(oauth::fetch(egress, (index, name), source, request).await?)
+        }
+        Fetch::Token(TokenRequest::GithubApp(request)) => {
+            Ok(app::fetch(egress, name, source, request).await?)
         }
     }
 }
@@ -325,9 +330,13 @@ async fn take_back_of(egress: &Arc<Egress>, index: usize) {
         // Why not is told with its flow.
         let _ = match &source.by {
             Fetch::Command { .. } => Ok(()),
-            Fetch::Token(request) => {
+            Fetch::Token(TokenRequest::OAuth(request)) => {
                 let what = (request, &*one.secret);
-                token::take_back(egress, name, source, what, TAKING_BACK).await
+                oauth::take_back(egress, name, source, what, TAKING_BACK).await
+            }
+            Fetch::Token(TokenRequest::GithubApp(request)) => {
+                let what = (request, &*one.secret);
+                app::take_back(egress, name, source, what, TAKING_BACK).await
             }
         };
     }

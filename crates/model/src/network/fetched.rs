@@ -59,9 +59,7 @@ impl Fetch {
     pub fn endpoints(&self) -> Vec<&Endpoint> {
         match self {
             Self::Command { .. } => Vec::new(),
-            Self::Token(request) => std::iter::once(&request.token)
-                .chain(&request.revoke)
-                .collect(),
+            Self::Token(request) => request.endpoints(),
         }
     }
 
@@ -70,7 +68,7 @@ impl Fetch {
     pub fn is_taken_back(&self) -> bool {
         match self {
             Self::Command { .. } => false,
-            Self::Token(request) => request.revoke.is_some(),
+            Self::Token(request) => request.is_taken_back(),
         }
     }
 }
@@ -107,6 +105,12 @@ pub enum Shape {
 pub struct InvalidShape;
 
 impl Shape {
+    /// Of a token of an installation of a GitHub App.
+    #[must_use]
+    pub fn of_installation() -> Self {
+        Self::Text(format!("ghs_{}", "*".repeat(36)))
+    }
+
     /// Of a value about which nothing is known.
     #[must_use]
     pub fn opaque() -> Self {
@@ -161,7 +165,9 @@ mod tests {
             assert_eq!(shape.is_ok(), is_shape, "{text}");
             assert!(shape.is_err() || shape.unwrap().to_string() == text);
         }
-        assert!(Shape::opaque().to_string().parse::<Shape>().is_ok());
+        for shape in [Shape::opaque(), Shape::of_installation()] {
+            assert_eq!(shape.to_string().parse(), Ok(shape));
+        }
         assert!("*".repeat(9000).parse::<Shape>().is_err());
     }
 }

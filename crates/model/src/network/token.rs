@@ -1,5 +1,7 @@
 //! Tokens that Atoll itself asks for: what is asked, of whom, and by what it says who asks.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::Endpoint;
@@ -7,10 +9,53 @@ use super::Endpoint;
 /// How long asking for a token may take by default.
 pub const TOKEN_PATIENCE_S: u64 = 30;
 
+/// What Atoll itself asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum TokenRequest {
+    /// A token of OAuth 2.0.
+    #[serde(rename = "oauth")]
+    OAuth(OAuthRequest),
+    /// A token of an installation of a GitHub App.
+    GithubApp(AppRequest),
+}
+
+impl TokenRequest {
+    /// The secrets that it takes, in the order in which they are handed over.
+    #[must_use]
+    pub fn ingredients(&self) -> Vec<Ingredient> {
+        match self {
+            Self::OAuth(request) => request.ingredients(),
+            Self::GithubApp(_) => vec![Ingredient::PrivateKey],
+        }
+    }
+
+    /// Who is asked.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<&Endpoint> {
+        match self {
+            Self::OAuth(request) => {
+                let token = std::iter::once(&request.token);
+                token.chain(&request.revoke).collect()
+            }
+            Self::GithubApp(request) => vec![&request.api],
+        }
+    }
+
+    /// Whether what it gives is taken back at the end.
+    #[must_use]
+    pub fn is_taken_back(&self) -> bool {
+        match self {
+            Self::OAuth(request) => request.revoke.is_some(),
+            Self::GithubApp(_) => true,
+        }
+    }
+}
+
 /// A token of OAuth 2.0 (RFC 6749).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TokenRequest {
+pub struct OAuthRequest {
     /// Who is asked for it.
     pub token: Endpoint,
     /// Who takes it back (RFC 7009).
@@ -72,9 +117,11 @@ pub enum Ingredient {
     RefreshToken,
     /// The token that is exchanged.
     SubjectToken,
+    /// The key that signs for an app, in PEM: it is sent to nobody.
+    PrivateKey,
 }
 
-impl TokenRequest {
+impl OAuthRequest {
     /// What it takes, in this order.
     #[must_use]
     pub fn ingredients(&self) -> Vec<Ingredient> {
@@ -102,6 +149,54 @@ impl TokenGrant {
             Self::ClientCredentials => None,
             Self::Refresh => Some(Ingredient::RefreshToken),
             Self::Exchange { .. } => Some(Ingredient::SubjectToken),
+        }
+    }
+}
+
+/// A token of an installation of a GitHub App.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AppRequest {
+    /// The beginning of who is asked.
+    pub api: Endpoint,
+    /// The app's number.
+    pub app: u64,
+    /// The installation's.
+    pub installation: u64,
+    /// The repositories that it is for, by their names alone; without one all of the
+    /// installation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repositories: Vec<String>,
+    /// What it may do; without one all that the app may.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub permissions: BTreeMap<String, Permission>,
+    /// How long asking may take, seconds.
+    pub patience_s: u64,
+}
+
+/// How much of something may be done, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Permission {
+    /// It can be read.
+    Read,
+    /// And changed.
+    Write,
+    /// And managed.
+    Admin,
+}
+
+impl Permission {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A token of OAuth 2.0 that Atoll itself asks for when a request needs it.
+//! Tokens that Atoll itself asks for when a request needs one, and the secrets by which it does;
+//! those of OAuth 2.0.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -6,11 +7,12 @@ use std::time::Duration;
 
 use atoll_model::SecretName;
 use atoll_model::network::{
-    ClientAuthentication, Endpoint, Ingredient, TOKEN_PATIENCE_S, TokenGrant, TokenRequest,
+    ClientAuthentication, Endpoint, Ingredient, OAuthRequest, Shape, TOKEN_PATIENCE_S, TokenGrant,
+    TokenRequest,
 };
 
 use super::command::parse_patience;
-use super::{parse_secret, parse_variable};
+use super::{app, parse_secret, parse_variable};
 use crate::document::{Complaint, Document, Section};
 use crate::network::rule::{said, texts};
 use crate::places::{Place, parse_place};
@@ -66,11 +68,11 @@ pub enum SecretSource {
 #[derive(Clone, Debug)]
 pub(super) struct WrittenToken {
     pub(super) request: TokenRequest,
-    secrets: Vec<WrittenSecret>,
+    pub(super) secrets: Vec<WrittenSecret>,
 }
 
 #[derive(Clone, Debug)]
-enum WrittenSecret {
+pub(super) enum WrittenSecret {
     Variable(String),
     File(Place),
     Vault(SecretName),
@@ -91,19 +93,26 @@ impl WrittenToken {
 
     /// What could be narrower, for whoever checks it.
     pub(super) fn remark(&self) -> Option<String> {
-        let client = &self.request.client;
-        let broad = format!(
-            "its token is good for all that the client {client} may do: `scope`, `audience` or \
-             `resource` ask for less"
-        );
-        let kept = "its token is good until it expires, also after the run: `revoke` has it taken \
-                    back, where its issuer does that";
-        match (self.request.is_broad(), self.request.revoke.is_none()) {
-            (true, true) => Some(format!("{broad}; {kept}")),
-            (true, false) => Some(broad),
-            (false, true) => Some(kept.to_owned()),
-            (false, false) => None,
+        match &self.request {
+            TokenRequest::OAuth(request) => remark(request),
+            TokenRequest::GithubApp(request) => app::remark(request),
         }
+    }
+}
+
+fn remark(request: &OAuthRequest) -> Option<String> {
+    let client = &request.client;
+    let broad = format!(
+        "its token is good for all that the client {client} may do: `scope`, `audience` or \
+         `resource` ask for less"
+    );
+    let kept = "its token is good until it expires, also after the run: `revoke` has it taken \
+                back, where its issuer does that";
+    match (request.is_broad(), request.revoke.is_none()) {
+        (true, true) => Some(format!("{broad}; {kept}")),
+        (true, false) => Some(broad),
+        (false, true) => Some(kept.to_owned()),
+        (false, false) => None,
     }
 }
 
@@ -124,55 +133,71 @@ impl TokenSource {
         .collect()
     }
 
+    /// What stands inside for it where nothing else is said.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        match self.request {
+            TokenRequest::OAuth(_) => Shape::opaque(),
+            TokenRequest::GithubApp(_) => Shape::of_installation(),
+        }
+    }
+
     /// As it is written in a profile.
     pub(super) fn text(&self) -> String {
-        let TokenRequest {
-            token,
-            revoke,
-            client,
-            authentication,
-            grant,
-            scope,
-            audience,
-            resource,
-            patience_s,
-        } = &self.request;
-        let mut parts = vec![
-            format!("token = {}", quoted(&token.to_string())),
-            format!("client = {}", quoted(client)),
-        ];
-        if *authentication == ClientAuthentication::Post {
-            parts.push("authentication = \"post\"".to_owned());
+        match &self.request {
+            TokenRequest::OAuth(request) => oauth_text(request, &self.secrets),
+            TokenRequest::GithubApp(request) => app::text(request, &self.secrets),
         }
-        let grant = match grant {
-            TokenGrant::ClientCredentials => "grant = \"client-credentials\"".to_owned(),
-            TokenGrant::Refresh => "grant = \"refresh\"".to_owned(),
-            TokenGrant::Exchange { kind } => {
-                let kind = kind.strip_prefix(KINDS).unwrap_or(kind);
-                format!("grant = \"exchange\", subject-type = {}", quoted(kind))
-            }
-        };
-        parts.push(grant);
-        for (which, secret) in self.request.ingredients().into_iter().zip(&self.secrets) {
-            parts.push(format!("{} = {}", key_of(which), secret.text()));
-        }
-        for (key, names) in [
-            ("scope", scope),
-            ("audience", audience),
-            ("resource", resource),
-        ] {
-            if !names.is_empty() {
-                let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
-                parts.push(format!("{key} = [{}]", names.join(", ")));
-            }
-        }
-        let revoke = revoke.as_ref();
-        parts.extend(revoke.map(|one| format!("revoke = {}", quoted(&one.to_string()))));
-        if *patience_s != TOKEN_PATIENCE_S {
-            parts.push(format!("timeout = \"{patience_s}s\""));
-        }
-        format!("{{ oauth = {{ {} }} }}", parts.join(", "))
     }
+}
+
+fn oauth_text(request: &OAuthRequest, secrets: &[SecretSource]) -> String {
+    let OAuthRequest {
+        token,
+        revoke,
+        client,
+        authentication,
+        grant,
+        scope,
+        audience,
+        resource,
+        patience_s,
+    } = request;
+    let mut parts = vec![
+        format!("token = {}", quoted(&token.to_string())),
+        format!("client = {}", quoted(client)),
+    ];
+    if *authentication == ClientAuthentication::Post {
+        parts.push("authentication = \"post\"".to_owned());
+    }
+    let grant = match grant {
+        TokenGrant::ClientCredentials => "grant = \"client-credentials\"".to_owned(),
+        TokenGrant::Refresh => "grant = \"refresh\"".to_owned(),
+        TokenGrant::Exchange { kind } => {
+            let kind = kind.strip_prefix(KINDS).unwrap_or(kind);
+            format!("grant = \"exchange\", subject-type = {}", quoted(kind))
+        }
+    };
+    parts.push(grant);
+    for (which, secret) in request.ingredients().into_iter().zip(secrets) {
+        parts.push(format!("{} = {}", key_of(which), secret.text()));
+    }
+    for (key, names) in [
+        ("scope", scope),
+        ("audience", audience),
+        ("resource", resource),
+    ] {
+        if !names.is_empty() {
+            let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
+            parts.push(format!("{key} = [{}]", names.join(", ")));
+        }
+    }
+    let revoke = revoke.as_ref();
+    parts.extend(revoke.map(|one| format!("revoke = {}", quoted(&one.to_string()))));
+    if *patience_s != TOKEN_PATIENCE_S {
+        parts.push(format!("timeout = \"{patience_s}s\""));
+    }
+    format!("{{ oauth = {{ {} }} }}", parts.join(", "))
 }
 
 impl SecretSource {
@@ -185,7 +210,7 @@ impl SecretSource {
         }
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         match self {
             Self::Variable(name) => format!("{{ environment = {} }}", quoted(name)),
             Self::File(file) => format!("{{ file = {} }}", quoted(&file.to_string_lossy())),
@@ -200,6 +225,7 @@ fn key_of(which: Ingredient) -> &'static str {
         Ingredient::ClientSecret => "secret",
         Ingredient::RefreshToken => "refresh",
         Ingredient::SubjectToken => "subject",
+        Ingredient::PrivateKey => "key",
     }
 }
 
@@ -244,7 +270,7 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
         one.value.as_secs()
     });
     Some(WrittenToken {
-        request: TokenRequest {
+        request: TokenRequest::OAuth(OAuthRequest {
             token: token.value,
             revoke: revoke.map(|one| one.value),
             client: client.value,
@@ -254,7 +280,7 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
             audience,
             resource,
             patience_s: patience,
-        },
+        }),
         secrets: right.secrets,
     })
 }
@@ -309,12 +335,12 @@ fn read_right(
     None
 }
 
-fn read_secret(
+pub(super) fn read_secret(
     document: &mut Document,
     within: &mut Section<'_>,
     key: &'static str,
 ) -> Option<WrittenSecret> {
-    let (at, mut section) = document.placed(within, key, "credential.NAME.source.oauth.SECRET")?;
+    let (at, mut section) = document.placed(within, key, "credential.NAME.source.KIND.SECRET")?;
     let before = document.problem_count();
     let variable = document.text(&mut section, "environment", parse_variable);
     let file = document.text(&mut section, "file", parse_place);
@@ -355,7 +381,7 @@ fn names(
     texts(document, section, key, at, parse).unwrap_or_default()
 }
 
-fn parse_endpoint(text: &str) -> Result<Endpoint, Complaint> {
+pub(super) fn parse_endpoint(text: &str) -> Result<Endpoint, Complaint> {
     text.parse().map_err(|error| said(text, &error))
 }
 

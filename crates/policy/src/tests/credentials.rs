@@ -3,10 +3,11 @@
 
 use atoll_model::network::{
     ClientAuthentication, Ingredient, Part, Placeholder, Request, Scheme, Target, TokenGrant,
+    TokenRequest,
 };
 
 use super::*;
-use crate::{CommandProgram, CommandSource, remarks};
+use crate::{CommandProgram, CommandSource, TokenSource, remarks};
 
 const GITHUB: &str = r#"
 [network]
@@ -422,14 +423,17 @@ fn a_token_is_asked_for_as_it_is_written() {
         let credential = rules.credentials().next().unwrap().clone();
         assert_eq!(again.credentials().next(), Some(&credential), "{shown}");
         match credential.source {
-            CredentialSource::Token(token) => token,
+            CredentialSource::Token(TokenSource {
+                request: TokenRequest::OAuth(request),
+                secrets,
+            }) => (request, secrets),
             other => panic!("{other:?}"),
         }
     };
-    let least = shown_again(OAUTH);
-    assert_eq!(least.request.authentication, ClientAuthentication::Basic);
-    assert_eq!(least.request.grant, TokenGrant::ClientCredentials);
-    assert!(least.request.is_broad() && least.request.revoke.is_none());
+    let (least, _) = shown_again(OAUTH);
+    assert_eq!(least.authentication, ClientAuthentication::Basic);
+    assert_eq!(least.grant, TokenGrant::ClientCredentials);
+    assert!(least.is_broad() && least.revoke.is_none());
     for (by, ingredients) in [
         (
             "client = 'one', secret = { environment = 'CLIENT' }, authentication = 'post', scope = ['read', 'a:b/c'], \
@@ -446,9 +450,9 @@ fn a_token_is_asked_for_as_it_is_written() {
             &[Ingredient::ClientSecret, Ingredient::SubjectToken],
         ),
     ] {
-        let token = shown_again(&OAUTH.replace(CLIENT, by));
-        assert_eq!(token.request.ingredients(), ingredients, "{by}");
-        assert_eq!(token.secrets.len(), ingredients.len(), "{by}");
+        let (request, secrets) = shown_again(&OAUTH.replace(CLIENT, by));
+        assert_eq!(request.ingredients(), ingredients, "{by}");
+        assert_eq!(secrets.len(), ingredients.len(), "{by}");
     }
     // What it is asked for by is not inside, nor where a program can read it.
     let of =
@@ -595,6 +599,80 @@ fn a_token_that_could_be_narrower_is_told_of() {
         );
         assert_eq!(said.contains("used as it is"), false, "{said}");
     }
+}
+
+#[test]
+fn a_token_of_an_app_is_for_what_is_named() {
+    const APP: &str = "app = 123, installation = 456, key = { vault = 'app-key' }";
+    let of = |app: &str| {
+        let oauth = "oauth = { token = \"https://login.example.com/oauth/token\", client = \"one\", secret = { vault = \"client\" } }";
+        OAUTH.replace(oauth, &format!("github-app = {{ {app} }}"))
+    };
+    assert_ne!(of(APP), OAUTH);
+    for (further, said) in [
+        (
+            "",
+            "all repositories of the installation: `repositories` names some; it may do",
+        ),
+        (
+            ", repositories = ['website']",
+            "it may do all that the app may",
+        ),
+        (
+            ", permissions = { contents = 'read' }",
+            "all repositories of the installation",
+        ),
+        (
+            ", repositories = ['website', 'a.b'], permissions = { contents = 'write', pull_requests = 'read' }, \
+             api = 'https://git.example.com/api/v3', timeout = '5s'",
+            "",
+        ),
+    ] {
+        let text = of(&format!("{APP}{further}"));
+        let rules = world().profile("p", &text).with("p").rules();
+        let shown = rules.show();
+        let again = world().profile("shown", &shown).with("shown").rules();
+        let credential = rules.credentials().next().unwrap();
+        assert_eq!(again.credentials().next(), Some(credential), "{shown}");
+        let told = remarks(text.as_bytes(), "p.toml");
+        assert_eq!(told.is_empty(), said.is_empty(), "{told:?}");
+        assert!(told.iter().all(|(_, text)| text.contains(said)), "{told:?}");
+    }
+    for (app, said) in [
+        (
+            "app = 123, installation = 456".to_owned(),
+            "needs `app`, `installation` and `key`",
+        ),
+        (APP.replace("123", "0"), "is no number of GitHub's"),
+        (APP.replace("123", "'-1'"), "is no number of GitHub's"),
+        (format!("{APP}, repositories = []"), "is empty"),
+        (
+            format!("{APP}, repositories = ['owner/name']"),
+            "without its owner",
+        ),
+        (
+            format!("{APP}, permissions = {{ contents = 'all' }}"),
+            "is not \"read\"",
+        ),
+        (
+            format!("{APP}, permissions = {{ \"a b\" = 'read' }}"),
+            "no name of a permission",
+        ),
+        (
+            format!("{APP}, api = 'http://git.example.com'"),
+            "begins with https://",
+        ),
+        (
+            format!("{APP}, api = 'https://git.example.com/?a'"),
+            "has no query",
+        ),
+        (format!("{APP}, repos = ['a']"), "unknown key `repos`"),
+    ] {
+        let problems = check(of(&app).as_bytes(), "p.toml");
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(told.join("\n").contains(said), "{said}: {told:?}\n{app}");
+    }
+    assert_eq!(check(of(APP).as_bytes(), "p.toml"), Vec::new());
 }
 
 #[test]

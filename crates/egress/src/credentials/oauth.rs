@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use atoll_model::network::{
-    ClientAuthentication, CredentialName, FlowKind, Ingredient, TokenGrant, TokenRequest,
+    ClientAuthentication, CredentialName, FlowKind, Ingredient, OAuthRequest, TokenGrant,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -49,7 +49,7 @@ pub(super) async fn fetch(
     egress: &Arc<Egress>,
     (index, name): (usize, &CredentialName),
     source: &Source,
-    request: &TokenRequest,
+    request: &OAuthRequest,
 ) -> Result<Fresh, String> {
     let mut form = Form::default();
     let asked_by = match &request.grant {
@@ -112,7 +112,7 @@ pub(super) async fn take_back(
     egress: &Arc<Egress>,
     name: &CredentialName,
     source: &Source,
-    (request, token): (&TokenRequest, &Secret),
+    (request, token): (&OAuthRequest, &Secret),
     patience: Duration,
 ) -> Result<(), String> {
     let Some(endpoint) = &request.revoke else {
@@ -138,7 +138,7 @@ pub(super) async fn take_back(
 fn authenticated(
     form: &mut Form,
     source: &Source,
-    request: &TokenRequest,
+    request: &OAuthRequest,
 ) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(FORM));
