@@ -273,6 +273,14 @@ fn the_commands_about_credentials_work() {
     let others = [
         ("of-a-command", ["shape = \"jwt\"", "[credential.cluster]"]),
         (
+            "of-a-token",
+            ["scope = [\"orders:read\"]", "[credential.orders]"],
+        ),
+        (
+            "of-an-app",
+            ["repositories = [\"website\"]", "[credential.github]"],
+        ),
+        (
             "of-an-agent",
             ["to = [\"models.example.com:443\"]", "[credential.codex]"],
         ),
@@ -281,7 +289,7 @@ fn the_commands_about_credentials_work() {
     for (name, lines) in others {
         let block = blocks
             .next()
-            .expect("it has one of a command and of an agent");
+            .expect("it has one of each");
         let block = block.split("```").next().expect("it ends");
         world.profile(name, block);
         let told = shell(&world, &format!("atoll profile show {name}"));

@@ -354,6 +354,9 @@ fn an_answer_that_is_no_token_is_told_and_reaches_nobody() {
     assert_eq!(outcome.out(), "welcome\n", "{outcome}");
 }
 
+const BY_PROXY: &str =
+    "]\nupstream-proxy = 'http://93.184.216.38:3128'\nno-proxy = ['nowhere.example'";
+
 #[test]
 fn an_issuer_is_asked_where_it_may_be_alone() {
     let name = "an_issuer_is_asked_where_it_may_be_alone";
@@ -377,6 +380,8 @@ fn an_issuer_is_asked_where_it_may_be_alone() {
             Some("nothing listens at that port"),
         ),
         ("another.example:8443", "", None),
+        // By the proxy of the run, which finds the address itself.
+        ("another.example", BY_PROXY, None),
         (
             "another.example",
             "]\ndeny = ['another.example'",
@@ -396,6 +401,12 @@ fn an_issuer_is_asked_where_it_may_be_alone() {
                 );
                 assert_eq!(asked_for(&world), Vec::<Value>::new(), "{place}{rules}");
             }
+        }
+        let connects: BTreeSet<String> = noted(&world, "connects").into_iter().collect();
+        let by_proxy = ["another.example:443", "example.com:443"].map(str::to_owned);
+        match rules == BY_PROXY {
+            true => assert_eq!(connects, by_proxy.into(), "{outcome}"),
+            false => assert!(connects.is_empty(), "{connects:?}"),
         }
     }
 }

@@ -5,7 +5,7 @@ one which was handed out and not taken back. Both write down what they are asked
 Arguments: the directory, then the command to run while they are there. The secrets are in
 the files `client`, `refresh` and `subject` beside that directory, and what the app's key is
 known by in `app.pub`."""
-import base64, http.server, json, os, secrets, ssl, subprocess, sys, threading, time, urllib.parse
+import base64, http.server, json, os, secrets, socket, ssl, subprocess, sys, threading, time, urllib.parse
 
 PLACE = sys.argv[1]
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -219,14 +219,44 @@ def serve(port, names):
         contexts[name] = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         contexts[name].load_cert_chain(f"{PLACE}/{name}.pem", f"{PLACE}/{name}.key")
 
-    def chosen(socket, name, _):
-        socket.context = contexts.get(name, contexts[names[0]])
+    def chosen(stream, name, _):
+        stream.context = contexts.get(name, contexts[names[0]])
 
     contexts[names[0]].sni_callback = chosen
     server.socket = contexts[names[0]].wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
+def carry(one, other):
+    try:
+        while block := one.recv(65536):
+            other.sendall(block)
+        other.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+def connect(stream):
+    """A proxy by which connections go on (RFC 9110, 9.3.6)."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += stream.recv(1)
+    host, _, port = head.split()[1].decode().rpartition(":")
+    note("connects", f"{host}:{port}")
+    far = socket.create_connection((host, int(port)))
+    stream.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    threading.Thread(target=carry, args=(far, stream), daemon=True).start()
+    carry(stream, far)
+
+
+def proxy():
+    listener = socket.create_server(("", 3128))
+    while True:
+        stream, _ = listener.accept()
+        threading.Thread(target=connect, args=(stream,), daemon=True).start()
+
+
+threading.Thread(target=proxy, daemon=True).start()
 for port in (443, 8443):
     serve(port, ["example.com", "other.example", "another.example", "private.example", "git.example"])
 sys.exit(subprocess.run(sys.argv[2:]).returncode)
