@@ -287,9 +287,7 @@ fn the_commands_about_credentials_work() {
     ];
     let mut blocks = text.split("```toml").skip(2);
     for (name, lines) in others {
-        let block = blocks
-            .next()
-            .expect("it has one of each");
+        let block = blocks.next().expect("it has one of each");
         let block = block.split("```").next().expect("it ends");
         world.profile(name, block);
         let told = shell(&world, &format!("atoll profile show {name}"));

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    Flow, FlowKind, HostName, HostPart, Network, NetworkRule, Request, THIS_HOST_ADDRESSES, Unreachable,
+    Flow, FlowKind, HostName, HostPart, Network, NetworkRule, Request, THIS_HOST_ADDRESSES,
+    Unreachable,
 };
 use hickory_resolver::net::NetError;
 

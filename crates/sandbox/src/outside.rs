@@ -386,7 +386,11 @@ impl<'a> Outside<'a> {
             let _ = order(line, FlowOrder::End, &[]);
         }
         let takes_back = self.handover.is_some_and(Handover::is_taken_back);
-        let further = if takes_back { TAKING_BACK } else { Duration::ZERO };
+        let further = if takes_back {
+            TAKING_BACK
+        } else {
+            Duration::ZERO
+        };
         let until = Instant::now() + FAREWELL + further;
         while !self.is_unrecorded && self.hear_some() && Instant::now() < until {
             let State::Carrying { line, .. } = &self.state else {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atoll_model::network::{AppRequest, CredentialName, FlowKind, Ingredient, Permission};
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -238,7 +238,7 @@ fn read(answer: &Answer, request: &AppRequest) -> Result<Fresh, String> {
 mod tests {
     use aws_lc_rs::encoding::AsDer;
     use aws_lc_rs::rsa::KeySize;
-    use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+    use aws_lc_rs::signature::{KeyPair, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
     use base64::engine::general_purpose::STANDARD;
 
     use super::*;

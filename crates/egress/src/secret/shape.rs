@@ -113,6 +113,9 @@ mod tests {
         assert!(claims["jti"].is_string());
         assert!(claims["exp"].as_u64() > Some(4_000_000_000) && claims["iat"].is_u64());
         let header: serde_json::Value = serde_json::from_slice(&parts[0]).unwrap();
-        assert_eq!((&header["alg"], &header["typ"]), (&"RS256".into(), &"JWT".into()));
+        assert_eq!(
+            (&header["alg"], &header["typ"]),
+            (&"RS256".into(), &"JWT".into())
+        );
     }
 }

@@ -34,7 +34,11 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
     let before = document.problem_count();
     let app = document.measure(&mut section, "app", parse_number);
     let installation = document.measure(&mut section, "installation", parse_number);
-    let key = read_secret(document, &mut section, "key");
+    let key = read_secret(
+        document,
+        &mut section,
+        ("key", "credential.NAME.source.github-app.key"),
+    );
     let repositories = texts(
         document,
         &mut section,

@@ -303,10 +303,26 @@ fn read_right(
         }
         (grant, None) => grant,
     };
+    let before = document.problem_count();
     let authentication = document.text(section, "authentication", parse_authentication);
-    let secret = read_secret(document, section, "secret");
-    let refresh = read_secret(document, section, "refresh");
-    let subject = read_secret(document, section, "subject");
+    let secret = read_secret(
+        document,
+        section,
+        ("secret", "credential.NAME.source.oauth.secret"),
+    );
+    let refresh = read_secret(
+        document,
+        section,
+        ("refresh", "credential.NAME.source.oauth.refresh"),
+    );
+    let subject = read_secret(
+        document,
+        section,
+        ("subject", "credential.NAME.source.oauth.subject"),
+    );
+    if document.problem_count() > before {
+        return None;
+    }
     let (own, other, key) = match grant {
         TokenGrant::ClientCredentials => (None, refresh.or(subject), "secret"),
         TokenGrant::Refresh => (refresh, subject, "refresh"),
@@ -338,9 +354,9 @@ fn read_right(
 pub(super) fn read_secret(
     document: &mut Document,
     within: &mut Section<'_>,
-    key: &'static str,
+    (key, table): (&'static str, &'static str),
 ) -> Option<WrittenSecret> {
-    let (at, mut section) = document.placed(within, key, "credential.NAME.source.KIND.SECRET")?;
+    let (at, mut section) = document.placed(within, key, table)?;
     let before = document.problem_count();
     let variable = document.text(&mut section, "environment", parse_variable);
     let file = document.text(&mut section, "file", parse_place);

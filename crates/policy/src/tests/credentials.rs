@@ -442,12 +442,12 @@ fn a_token_is_asked_for_as_it_is_written() {
         ),
         (
             "client = 'one', grant = 'refresh', refresh = { file = '~/token' }",
-            &[Ingredient::RefreshToken],
+            &[Ingredient::RefreshToken][..],
         ),
         (
             "client = 'one', secret = { vault = 'client' }, grant = 'exchange', subject = { vault = 'subject' }, \
              subject-type = 'jwt', resource = ['https://a.example/', 'urn:b']",
-            &[Ingredient::ClientSecret, Ingredient::SubjectToken],
+            &[Ingredient::ClientSecret, Ingredient::SubjectToken][..],
         ),
     ] {
         let (request, secrets) = shown_again(&OAUTH.replace(CLIENT, by));
@@ -540,10 +540,7 @@ fn a_token_that_nobody_could_give_is_a_mistake() {
             with(CLIENT, &format!("{CLIENT}, scopes = ['a']")),
             "did you mean `scope`?",
         ),
-        (
-            with("{ vault = \"client\" }", "{ aws = 'a' }"),
-            "`secret` is one of",
-        ),
+        (with("{ vault = \"client\" }", "{ }"), "`secret` is one of"),
         (
             with("{ vault = \"client\" }", "'in the clear'"),
             "must be a table",
