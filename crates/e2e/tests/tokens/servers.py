@@ -93,7 +93,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def ask(self, host, body):
         form = urllib.parse.parse_qs(body)
-        facts = {"method": self.command, "host": host, "path": self.path, "headers": dict(self.headers), "form": form}
+        facts = {"method": self.command, "host": host, "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()}, "form": form}
         note("asked-for", json.dumps(facts))
         user, word = form.get("client_id", [""])[0], form.get("client_secret", [""])[0]
         said = self.headers.get("Authorization", "")
@@ -115,7 +115,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def app(self, host, body):
         said = self.headers.get("Authorization", "")
-        facts = {"method": self.command, "host": host, "path": self.path, "headers": dict(self.headers), "body": body}
+        facts = {"method": self.command, "host": host, "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()}, "body": body}
         note("asked-for", json.dumps(facts))
         given = said.removeprefix("Bearer ")
         if (self.command, self.path) == ("DELETE", "/api/v3/installation/token"):

@@ -403,6 +403,28 @@ mod tests {
     }
 
     #[test]
+    fn what_still_holds_before_the_last_one_is_kept_to_be_taken_back() {
+        let now = SystemTime::now();
+        let mut state = State::default();
+        for _ in 0..EARLIER_MAX + 4 {
+            let _ = state.keep(Ok(token(now, Some(100))), now);
+        }
+        assert_eq!(state.earlier.len(), EARLIER_MAX);
+        // The same one again is not another one.
+        let last = state.token.as_ref().unwrap();
+        let same = Token {
+            secret: Arc::clone(&last.secret),
+            ..token(now, None)
+        };
+        let _ = state.keep(Ok(same), now);
+        assert_eq!(state.earlier.len(), EARLIER_MAX);
+        let later = now + Duration::from_secs(100);
+        let _ = state.keep(Ok(token(later, None)), later);
+        // What has ended is nobody's any more.
+        assert_eq!(state.earlier.len(), 1);
+    }
+
+    #[test]
     fn what_a_command_says_is_recorded_and_not_told() {
         let mut state = State::default();
         let unfetched = Unfetched {
