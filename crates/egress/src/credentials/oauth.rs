@@ -169,9 +169,9 @@ fn authenticated(
 /// A form as it is sent.
 struct Form(Zeroizing<Vec<u8>>);
 
-/// The longest form, bytes: three secrets with every byte escaped, and lists of names. So that
-/// it never grows, and leaves no copy behind.
-const FORM_BYTES: usize = 128 * 1024;
+/// The longest form, bytes: two secrets and three lists of names with every byte escaped. So
+/// that it never grows, and leaves no copy behind.
+const FORM_BYTES: usize = 256 * 1024;
 
 impl Default for Form {
     fn default() -> Self {
