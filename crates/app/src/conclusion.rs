@@ -244,7 +244,8 @@ impl Conclusion<'_> {
     fn credentials(&self, flows: &Flows) -> Vec<String> {
         let used = used::lines(&flows.used, &flows.unauthorised);
         let missed = used::missed(&self.absent, &flows.used, &flows.unauthorised);
-        [used, missed, signed(&flows.signed)].concat()
+        let taken_back = used::taken_back(&flows.taken_back);
+        [used, missed, signed(&flows.signed), taken_back].concat()
     }
 
     fn tell_alert(&self, went: &Went) {

@@ -1,13 +1,16 @@
 //! The credentials of a run: read before anything else that could keep them, and handed on.
 
 mod keys;
+mod tokens;
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use atoll_model::network::{CredentialName, Part, Shape};
-use atoll_policy::{CommandProgram, Credential, CredentialSource, KEY_PARTS, KeySource, Rules};
+use atoll_policy::{
+    CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource, Rules,
+};
 use atoll_sandbox::{
     CredentialCommand, Handover, SourceError, WrittenInside, argument_inside, program_outside,
     search_places,
@@ -19,6 +22,7 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::secret;
+use tokens::Variables;
 
 /// Reads them; none where the rules name none. To be called before anybody takes a copy of
 /// the environment: they are not in it any more afterwards.
@@ -34,6 +38,7 @@ pub fn read(
     let mut handover = Handover::new().doing("credentials cannot be handed on")?;
     let mut taken: Vec<&str> = Vec::new();
     let mut written = None;
+    let for_tokens = Variables::take(rules)?;
     for credential in rules.credentials() {
         let read = match &credential.source {
             // Once, for all that it is for: afterwards it is empty.
@@ -62,19 +67,16 @@ pub fn read(
                 handover.take_value(name, &value, &atoll_egress::disguise)
             }
             CredentialSource::Command(command) => {
-                let name = &credential.binding.name;
                 let written =
                     written.get_or_insert_with(|| errands::written(places, Some(workspace)));
-                let (called, program) = program_of(name, &command.program, written)?;
-                refuse_inside(name, &command.arguments, written)?;
-                let command = CredentialCommand {
-                    program,
-                    name: called,
-                    arguments: command.arguments.clone(),
-                    patience: command.patience,
-                    written: written.clone(),
-                };
-                handover.promise(name, standing(credential)?, command);
+                let command = prepared(credential, command, written)?;
+                handover.promise(&credential.binding.name, standing(credential)?, command);
+                Ok(())
+            }
+            CredentialSource::Token(token) => {
+                let inside = |file: &Path| refuse_shown(rules, credential, file, workspace);
+                let what = (credential, token);
+                tokens::entrust(&mut handover, &for_tokens, places, what, &inside, output)?;
                 Ok(())
             }
         };
@@ -83,6 +85,24 @@ pub fn read(
     refuse_halves(&handover, rules)?;
     let is_any = !handover.placeholders().is_empty();
     Ok(is_any.then_some(handover))
+}
+
+/// What prints a credential, where that is fit to be run.
+fn prepared(
+    credential: &Credential,
+    command: &CommandSource,
+    written: &WrittenInside,
+) -> Result<CredentialCommand, Failure> {
+    let name = &credential.binding.name;
+    let (called, program) = program_of(name, &command.program, written)?;
+    refuse_inside(name, &command.arguments, written)?;
+    Ok(CredentialCommand {
+        program,
+        name: called,
+        arguments: command.arguments.clone(),
+        patience: command.patience,
+        written: written.clone(),
+    })
 }
 
 /// What can be read inside by its own name, whatever leads to it: what policy sees is what is
@@ -136,6 +156,7 @@ fn left_out(
         CredentialSource::Vault(wanted) => format!("the vault's secret {wanted}"),
         CredentialSource::Key(_) => "its key".to_owned(),
         CredentialSource::Command(_) => "its command".to_owned(),
+        CredentialSource::Token(_) => "its issuer".to_owned(),
     };
     if let Some(required) = same.into_iter().find(|one| !one.optional) {
         return Err(unread(required.binding.name.as_str(), &from, &error));
@@ -157,8 +178,15 @@ fn left_out(
 
 /// What stands inside for a value that nobody knows yet.
 fn standing(credential: &Credential) -> Result<String, Failure> {
-    let opaque = Shape::opaque();
-    let shape = credential.shape.as_ref().unwrap_or(&opaque);
+    let usual = match &credential.source {
+        CredentialSource::Token(token) => token.shape(),
+        CredentialSource::Variable(_)
+        | CredentialSource::File(_)
+        | CredentialSource::Vault(_)
+        | CredentialSource::Command(_)
+        | CredentialSource::Key(_) => Shape::opaque(),
+    };
+    let shape = credential.shape.as_ref().unwrap_or(&usual);
     atoll_egress::placeholder_of(shape).doing("a placeholder cannot be made")
 }
 
@@ -230,6 +258,7 @@ fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
         CredentialSource::File(_)
         | CredentialSource::Vault(_)
         | CredentialSource::Command(_)
+        | CredentialSource::Token(_)
         | CredentialSource::Key(_) => Vec::new(),
     }
 }

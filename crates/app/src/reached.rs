@@ -51,7 +51,12 @@ pub(crate) fn unreached(refused: &Refused) -> Denied {
 fn is_signature(kind: FlowKind) -> bool {
     match kind {
         FlowKind::SshLogin | FlowKind::CommitSignature => true,
-        FlowKind::Name | FlowKind::Tunnel | FlowKind::Request | FlowKind::Published => false,
+        FlowKind::Name
+        | FlowKind::Tunnel
+        | FlowKind::Request
+        | FlowKind::Published
+        | FlowKind::Fetch
+        | FlowKind::Revocation => false,
     }
 }
 
@@ -70,7 +75,9 @@ pub(crate) fn signed(all: &[(FlowKind, String, u64)]) -> Vec<String> {
             | FlowKind::Name
             | FlowKind::Tunnel
             | FlowKind::Request
-            | FlowKind::Published => format!("ssh: signed in to {whom} {times}"),
+            | FlowKind::Published
+            | FlowKind::Fetch
+            | FlowKind::Revocation => format!("ssh: signed in to {whom} {times}"),
         }
     };
     all.iter()

@@ -96,12 +96,22 @@ fn put_in(used: &Counts) -> Vec<String> {
     of_each.into_iter().map(line).collect()
 }
 
+/// A line for each credential of which something was taken back.
+pub(crate) fn taken_back(all: &BTreeMap<String, u64>) -> Vec<String> {
+    let line = |(name, times): (&String, &u64)| {
+        let tokens = render::counted(*times, "token", "tokens");
+        printable(format!("credential {name}: {tokens} taken back").as_bytes())
+    };
+    all.iter().map(line).collect()
+}
+
 /// The same from the ledger's events of a run: which credentials were put into requests that
-/// were answered, and what keys of SSH have signed.
+/// were answered, what keys of SSH have signed, and what was taken back.
 pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     let mut opened: HashMap<u64, &Value> = HashMap::new();
     let (mut used, mut unauthorised) = (BTreeMap::new(), BTreeMap::new());
     let mut signatures: Vec<(FlowKind, String, u64)> = Vec::new();
+    let mut returned = BTreeMap::new();
     for event in events {
         let id = event.body.get("flow").and_then(Value::as_u64);
         let Some(id) = id else { continue };
@@ -114,6 +124,16 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
         let said = |member: &str| flow.get(member).and_then(Value::as_str).unwrap_or_default();
         let has_failed = event.body.get("failure").is_some();
         let is_unreached = event.body.get("unreached") == Some(&Value::Bool(true));
+        match said("kind") {
+            "fetch" => continue,
+            "revocation" => {
+                if !has_failed {
+                    *returned.entry(said("credential").to_owned()).or_default() += 1;
+                }
+                continue;
+            }
+            _ => {}
+        }
         let signature = match said("kind") {
             "ssh-login" => Some(FlowKind::SshLogin),
             "commit-signature" => Some(FlowKind::CommitSignature),
@@ -141,7 +161,8 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
             Some(_) | None => {}
         }
     }
-    [lines(&used, &unauthorised), signed(&signatures)].concat()
+    let accepted = lines(&used, &unauthorised);
+    [accepted, signed(&signatures), taken_back(&returned)].concat()
 }
 
 #[cfg(test)]
@@ -199,5 +220,15 @@ mod tests {
             lines[1].contains("answered 1 request with 401"),
             "{lines:?}"
         );
+    }
+
+    #[test]
+    fn what_was_taken_back_is_told_by_credential() {
+        let returned = BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        let told = [
+            "credential a: 1 token taken back",
+            "credential b: 2 tokens taken back",
+        ];
+        assert_eq!(taken_back(&returned), told);
     }
 }

@@ -273,15 +273,21 @@ fn the_commands_about_credentials_work() {
     let others = [
         ("of-a-command", ["shape = \"jwt\"", "[credential.cluster]"]),
         (
+            "of-a-token",
+            ["scope = [\"orders:read\"]", "[credential.orders]"],
+        ),
+        (
+            "of-an-app",
+            ["repositories = [\"website\"]", "[credential.github]"],
+        ),
+        (
             "of-an-agent",
             ["to = [\"models.example.com:443\"]", "[credential.codex]"],
         ),
     ];
     let mut blocks = text.split("```toml").skip(2);
     for (name, lines) in others {
-        let block = blocks
-            .next()
-            .expect("it has one of a command and of an agent");
+        let block = blocks.next().expect("it has one of each");
         let block = block.split("```").next().expect("it ends");
         world.profile(name, block);
         let told = shell(&world, &format!("atoll profile show {name}"));

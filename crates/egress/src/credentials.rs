@@ -2,8 +2,11 @@
 //! where they are put in.
 
 mod answer;
+mod app;
 mod command;
 pub(crate) mod fetch;
+mod oauth;
+mod own;
 
 use std::fmt;
 use std::io;
@@ -19,7 +22,8 @@ use atoll_sys::socket;
 use hyper::HeaderMap;
 use zeroize::Zeroizing;
 
-use self::fetch::Source;
+pub use self::app::check_app_key;
+use self::fetch::{Ingredients, Source};
 use crate::secret::{self, Masks, Placeholders, Secret};
 
 /// How many values of one credential are masked: the one in use, and all before it that may
@@ -47,9 +51,19 @@ struct Masked {
 struct MaskedValue {
     index: usize,
     secret: Arc<Secret>,
+    role: Role,
     standing: Vec<u8>,
     /// From when on it opens nothing, where that is known.
     ends: Option<SystemTime>,
+}
+
+/// What a real value is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// To be put into requests.
+    Value,
+    /// To ask for one.
+    Ingredient,
 }
 
 /// One of them.
@@ -101,6 +115,19 @@ impl Held {
     }
 }
 
+impl MaskedValue {
+    /// What nobody but who is asked by it is to see.
+    fn ingredient(index: usize, secret: Arc<Secret>) -> Result<Self, String> {
+        Ok(Self {
+            index,
+            standing: disguise(secret.expose())?,
+            secret,
+            role: Role::Ingredient,
+            ends: None,
+        })
+    }
+}
+
 impl Credentials {
     /// Takes the values that wait on a socket, a message for each of these that is there
     /// already, in their order.
@@ -112,12 +139,19 @@ impl Credentials {
     ) -> io::Result<Self> {
         let mut held = Vec::with_capacity(placeholders.len());
         let missing = || io::Error::from(io::ErrorKind::InvalidData);
+        let next = || taken(values.as_ref().ok_or_else(missing)?);
         for placeholder in placeholders {
             let mut bindings = network.credentials.iter();
             let binding = bindings.find(|one| one.name == placeholder.name);
             let value = match fetched.iter().find(|one| one.name == placeholder.name) {
-                Some(fetched) => Value::Fetched(Source::new(fetched.by.clone())),
-                None => Value::Given(Arc::new(taken(values.as_ref().ok_or_else(missing)?)?)),
+                Some(Fetched { by, .. }) => {
+                    let mut ingredients = Ingredients::new();
+                    for which in by.ingredients() {
+                        ingredients.insert(which, Arc::new(next()?));
+                    }
+                    Value::Fetched(Source::new(by.clone(), network, ingredients))
+                }
+                None => Value::Given(Arc::new(next()?)),
             };
             let one = Held {
                 binding: binding.ok_or_else(missing)?.clone(),
@@ -146,12 +180,22 @@ impl Credentials {
             Some(MaskedValue {
                 index,
                 secret: Arc::clone(one.given()?),
+                role: Role::Value,
                 standing: one.placeholder.as_bytes().to_vec(),
                 ends: None,
             })
         });
+        let mut values: Vec<MaskedValue> = given.collect();
+        for (index, one) in held.iter().enumerate() {
+            if let Value::Fetched(source) = &one.value {
+                let all = source.sent_ingredients().into_iter();
+                let masked = all.map(|secret| MaskedValue::ingredient(index, secret));
+                let masked: Result<Vec<_>, String> = masked.collect();
+                values.extend(masked.map_err(io::Error::other)?);
+            }
+        }
         let mut masked = Masked {
-            values: given.collect(),
+            values,
             masks: None,
         };
         masked.build().map_err(io::Error::other)?;
@@ -232,9 +276,14 @@ impl Credentials {
         let mut values = masked.values.iter_mut();
         if let Some(same) = values.find(|one| one.secret.expose() == &value[..]) {
             same.ends = same.ends.zip(ends).map(|(one, other)| one.max(other));
-            return match same.index == index {
-                true => Ok(Arc::clone(&same.secret)),
-                false => Err("what it gives is the value of another credential".to_owned()),
+            return match (same.role, same.index == index) {
+                (Role::Value, true) => Ok(Arc::clone(&same.secret)),
+                (Role::Value, false) => {
+                    Err("what it gives is the value of another credential".to_owned())
+                }
+                (Role::Ingredient, _) => {
+                    Err("what it gives is a secret by which one is asked for".to_owned())
+                }
             };
         }
         let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
@@ -242,11 +291,47 @@ impl Credentials {
         let value = MaskedValue {
             index,
             secret: Arc::clone(&secret),
+            role: Role::Value,
             standing,
             ends,
         };
         masked.add(value, SystemTime::now())?;
         Ok(secret)
+    }
+
+    /// Takes up a refresh token in the place of the one before it.
+    ///
+    /// # Errors
+    /// Why it cannot be one; nothing of it is in the words.
+    pub(crate) fn renew(
+        &self,
+        index: usize,
+        source: &Source,
+        value: Zeroizing<Vec<u8>>,
+    ) -> Result<(), String> {
+        let is_plain = value.iter().all(|byte| (b' '..=b'~').contains(byte));
+        if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
+            return Err(format!(
+                "it is not one line of printable ASCII, {CREDENTIAL_BYTES_MAX} bytes at most"
+            ));
+        }
+        let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
+        let secret = Arc::new(secret);
+        let value = MaskedValue::ingredient(index, Arc::clone(&secret))?;
+        let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
+        let now = SystemTime::now();
+        let mut all = masked.values.iter();
+        if all.all(|one| one.secret.expose() != secret.expose()) {
+            masked.add(value, now)?;
+        }
+        // It opens nothing any more.
+        if let Some(before) = source.renew(secret) {
+            let mut all = masked.values.iter_mut();
+            if let Some(used) = all.find(|one| Arc::ptr_eq(&one.secret, &before)) {
+                used.ends = Some(now);
+            }
+        }
+        Ok(())
     }
 
     #[cfg(test)]

@@ -45,13 +45,14 @@ pub(crate) use body::Received as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
 pub(crate) use ending::serve as serve_1;
 pub(crate) use exchange::{Releases, Unrecorded, answer};
+pub(crate) use limits::HEAD_BYTES_MAX;
+use limits::SILENCE_MAX;
 use limits::{
     CONNECTION_WINDOW_BYTES, FIRST_BYTES_PATIENCE, HANDSHAKE_PATIENCE, RESETS_MAX,
     STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
-use limits::{HEAD_BYTES_MAX, SILENCE_MAX};
 use upstream::Key;
-pub(crate) use upstream::{Upstream, why_not};
+pub(crate) use upstream::{Upstream, is_of_tls, why_not, why_unanswered};
 
 /// Why a host that no request can name is not reached.
 const UNWRITABLE: &str = "its host cannot be written";

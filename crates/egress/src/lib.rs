@@ -34,7 +34,7 @@ mod tunnel;
 mod vault;
 mod visitors;
 
-pub use credentials::disguise;
+pub use credentials::{check_app_key, disguise};
 pub use secret::text_of as placeholder_of;
 pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
 
@@ -375,6 +375,7 @@ async fn serve(
     let ended = async { while tasks.join_next().await.is_some() {} };
     let _ = timeout(FAREWELL, ended).await;
     tasks.shutdown().await;
+    credentials::fetch::take_back(&egress).await;
     egress.upstream.end().await;
     egress.line.tell_refusals();
     egress.line.end();

@@ -42,7 +42,8 @@ impl Refusals {
             _ if !flow.credentials.is_empty() => &mut self.misuses,
             FlowKind::Name => &mut self.names,
             FlowKind::Tunnel => &mut self.tunnels,
-            FlowKind::Request => &mut self.requests,
+            // Those of Atoll's own are refused with the request that needs them.
+            FlowKind::Request | FlowKind::Fetch | FlowKind::Revocation => &mut self.requests,
             FlowKind::Published => &mut self.visits,
             FlowKind::SshLogin | FlowKind::CommitSignature => &mut self.signatures,
         };

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    Flow, FlowKind, HostName, HostPart, NO_NAME_SERVER, NetworkRule, Request, THIS_HOST_ADDRESSES,
-    Unreachable,
+    Flow, FlowKind, HostName, HostPart, NO_NAME_SERVER, Network, NetworkRule, Request,
+    THIS_HOST_ADDRESSES, Unreachable,
 };
 use hickory_resolver::TokioResolver;
 use hickory_resolver::lookup_ip::LookupIp;
@@ -134,23 +134,34 @@ pub(crate) async fn addresses(
     port: u16,
     request: Option<&Request<'_>>,
 ) -> Result<Vec<Place>, Nowhere> {
-    if egress.network.proxy_for(host, port).is_some() {
-        let asks = egress.network.asks_proxy(host, port, request);
+    addresses_by(egress, &egress.network, host, port, request).await
+}
+
+/// The same, by what says where this may lead.
+pub(crate) async fn addresses_by(
+    egress: &Egress,
+    network: &Network,
+    host: &HostPart,
+    port: u16,
+    request: Option<&Request<'_>>,
+) -> Result<Vec<Place>, Nowhere> {
+    if network.proxy_for(host, port).is_some() {
+        let asks = network.asks_proxy(host, port, request);
         asks.map_err(|unreachable| Nowhere::refused(&unreachable))?;
         if let HostPart::Name(name) = host {
             // The proxy learns it, and asks name servers for it.
-            let recorded = recorded(egress, name).await?;
+            let recorded = recorded(egress, network, name).await?;
             recorded.inspect(|opened| egress.line.close(opened, Carried::default()));
         }
         return Ok(vec![Place::ByProxy]);
     }
     let addresses = match host {
-        HostPart::Address(address) => checked(egress, host, &[*address], port, request),
+        HostPart::Address(address) => checked(network, host, &[*address], port, request),
         // Nobody is asked for it.
         HostPart::Name(name) if name.is_this_host() => {
-            checked(egress, host, &THIS_HOST_ADDRESSES, port, request)
+            checked(network, host, &THIS_HOST_ADDRESSES, port, request)
         }
-        HostPart::Name(name) => resolve(egress, name, port, request).await,
+        HostPart::Name(name) => resolve(egress, network, name, port, request).await,
     }?;
     Ok(addresses.into_iter().map(Place::At).collect())
 }
@@ -171,14 +182,14 @@ pub(crate) fn may<'a>(
 
 /// Addresses that need no name server, where each of them may be dialled.
 fn checked(
-    egress: &Egress,
+    network: &Network,
     host: &HostPart,
     addresses: &[IpAddr],
     port: u16,
     request: Option<&Request<'_>>,
 ) -> Result<Vec<IpAddr>, Nowhere> {
     for address in addresses {
-        let dials = egress.network.dials(host, *address, port, request);
+        let dials = network.dials(host, *address, port, request);
         dials.map_err(|unreachable| Nowhere::refused(&unreachable))?;
     }
     Ok(addresses.to_vec())
@@ -188,11 +199,12 @@ fn checked(
 /// dialled.
 async fn resolve(
     egress: &Egress,
+    network: &Network,
     name: &HostName,
     port: u16,
     request: Option<&Request<'_>>,
 ) -> Result<Vec<IpAddr>, Nowhere> {
-    let recorded = recorded(egress, name).await?;
+    let recorded = recorded(egress, network, name).await?;
     let found = egress.resolver.find(name).await;
     if let Some(opened) = recorded {
         let failure = found.as_ref().err().cloned();
@@ -206,7 +218,7 @@ async fn resolve(
     let mut addresses = Vec::new();
     let mut refused = None;
     for address in found.iter().map(|address| address.to_canonical()) {
-        match egress.network.address(address, port, request) {
+        match network.address(address, port, request) {
             Ok(()) if addresses.len() < ADDRESSES_MAX => addresses.push(address),
             Ok(()) => {}
             Err(unreachable) => refused = Some(Nowhere::refused(&unreachable)),
@@ -222,8 +234,12 @@ async fn resolve(
 
 /// Has it recorded that somebody is asked for a name that no rule names itself, the first time
 /// that they are: it can be anything. Who wants it at the same time waits for that.
-async fn recorded(egress: &Egress, name: &HostName) -> Result<Option<Opened>, Nowhere> {
-    if egress.network.is_named(name) {
+async fn recorded(
+    egress: &Egress,
+    network: &Network,
+    name: &HostName,
+) -> Result<Option<Opened>, Nowhere> {
+    if network.is_named(name) {
         return Ok(None);
     }
     let mut unnamed = egress.unnamed.lock().await;
@@ -243,7 +259,7 @@ async fn recorded(egress: &Egress, name: &HostName) -> Result<Option<Opened>, No
         host: name.to_string(),
         address: None,
         port: 0,
-        rule: egress.network.name(name).ok().map(NetworkRule::told),
+        rule: network.name(name).ok().map(NetworkRule::told),
         request: None,
         limit: None,
         credentials: Vec::new(),

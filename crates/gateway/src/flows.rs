@@ -116,6 +116,8 @@ fn kind(kind: FlowKind) -> &'static str {
         FlowKind::Published => "published",
         FlowKind::SshLogin => "ssh-login",
         FlowKind::CommitSignature => "commit-signature",
+        FlowKind::Fetch => "fetch",
+        FlowKind::Revocation => "revocation",
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod block;
 mod credential;
+mod endpoint;
 mod fetched;
 mod flow;
 mod host;
@@ -22,6 +23,7 @@ mod ssh;
 mod target;
 mod telling;
 mod this_host;
+mod token;
 mod trust;
 mod upstream;
 
@@ -30,6 +32,7 @@ pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
     Part, Place, Placeholder, Reach, SignatureScope,
 };
+pub use endpoint::{Endpoint, InvalidEndpoint};
 pub use fetched::{
     COMMAND_OUTPUT_BYTES_MAX, COMMAND_PATIENCE, COMMAND_PATIENCE_MAX, CommandEnd, Fetch, Fetched,
     InvalidShape, SHAPE_HOLE, Shape,
@@ -63,5 +66,9 @@ pub use ssh::{
 pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target};
 pub use telling::place;
 pub use this_host::{THIS_HOST, THIS_HOST_ADDRESSES};
+pub use token::{
+    AppRequest, ClientAuthentication, Ingredient, OAuthRequest, Permission, TOKEN_PATIENCE_S,
+    TokenGrant, TokenRequest,
+};
 pub use trust::{TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA, trust_variables};
 pub use upstream::{InvalidProxy, Upstream, UpstreamProxy};

@@ -1,8 +1,10 @@
 //! `[credential.NAME]`: what a sandbox never holds, and where it is put in outside.
 
+mod app;
 mod command;
 mod lines;
 mod signing;
+mod token;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use atoll_model::network::{
 };
 
 use self::command::WrittenCommand;
+use self::token::WrittenToken;
 use crate::document::{Complaint, Document, Section};
 use crate::grant::Notice;
 use crate::named::Tables;
@@ -26,6 +29,7 @@ use crate::variables::is_for_something_else;
 pub use signing::{KEY_PARTS, KeySource};
 
 pub use self::command::{CommandProgram, CommandSource};
+pub use self::token::{SecretSource, TokenSource};
 
 const TABLES: Tables = Tables {
     key: "credential",
@@ -61,23 +65,27 @@ pub enum CredentialSource {
     Key(KeySource),
     /// What a command prints when a request needs it.
     Command(CommandSource),
+    /// A token that Atoll itself asks for when a request needs it.
+    Token(TokenSource),
 }
 
 impl CredentialSource {
     /// The variables outside that it is read from.
-    pub(crate) fn variables(&self) -> &[String] {
+    pub(crate) fn variables(&self) -> Vec<&str> {
         match self {
-            Self::Variable(name) => std::slice::from_ref(name),
-            Self::Key(key) => key.variables(),
-            Self::File(_) | Self::Vault(_) | Self::Command(_) => &[],
+            Self::Variable(name) => vec![name],
+            Self::Key(key) => key.variables().iter().map(String::as_str).collect(),
+            Self::Token(token) => token.variables(),
+            Self::File(_) | Self::Vault(_) | Self::Command(_) => Vec::new(),
         }
     }
 
-    /// The file that it is read from.
-    pub(crate) fn file(&self) -> Option<&Path> {
+    /// The files that it is read from.
+    pub(crate) fn files(&self) -> Vec<&Path> {
         match self {
-            Self::File(file) | Self::Key(KeySource::Profile { file, .. }) => Some(file),
-            Self::Variable(_) | Self::Vault(_) | Self::Key(_) | Self::Command(_) => None,
+            Self::File(file) | Self::Key(KeySource::Profile { file, .. }) => vec![file],
+            Self::Token(token) => token.files(),
+            Self::Variable(_) | Self::Vault(_) | Self::Key(_) | Self::Command(_) => Vec::new(),
         }
     }
 
@@ -86,7 +94,7 @@ impl CredentialSource {
     pub fn is_fetched(&self) -> bool {
         match self {
             Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
-            Self::Command(_) => true,
+            Self::Command(_) | Self::Token(_) => true,
         }
     }
 }
@@ -136,6 +144,7 @@ enum WrittenSource {
     Vault(SecretName),
     Key(signing::Written),
     Command(WrittenCommand),
+    Token(WrittenToken),
 }
 
 impl WrittenSource {
@@ -144,7 +153,7 @@ impl WrittenSource {
         match self {
             Self::Variable(name) => Some(vec![(Part::Whole, name.clone())]),
             Self::Key(key) => Some(key.variables()),
-            Self::File(_) | Self::Vault(_) | Self::Command(_) => None,
+            Self::File(_) | Self::Vault(_) | Self::Command(_) | Self::Token(_) => None,
         }
     }
 
@@ -152,7 +161,7 @@ impl WrittenSource {
     fn is_fetched(&self) -> bool {
         match self {
             Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
-            Self::Command(_) => true,
+            Self::Command(_) | Self::Token(_) => true,
         }
     }
 }
@@ -168,6 +177,7 @@ impl Written {
                 WrittenSource::Command(command) => {
                     CredentialSource::Command(command.resolved(home))
                 }
+                WrittenSource::Token(token) => CredentialSource::Token(token.resolved(home)),
             },
             binding: self.binding,
             variables: self.variables,
@@ -297,17 +307,25 @@ fn complete(
         document.report(at, format!("[credential.{name}] needs {missing}"), None);
         return None;
     };
-    // A body is looked through before it is decided, and a command is run after that.
-    if let (true, Spot::Body(_)) = (source.is_fetched(), &place) {
+    let fetched = match &source {
+        WrittenSource::Command(_) => Some("a command"),
+        WrittenSource::Token(_) => Some("a token"),
+        WrittenSource::Variable(_)
+        | WrittenSource::File(_)
+        | WrittenSource::Vault(_)
+        | WrittenSource::Key(_) => None,
+    };
+    // A body is looked through before it is decided, and what is fetched is after that.
+    if let (Some(fetched), Spot::Body(_)) = (fetched, &place) {
         let what = format!(
-            "[credential.{name}] has a command as its source, which no field of a body can have"
+            "[credential.{name}] has {fetched} as its source, which no field of a body can have"
         );
         document.report(at, what, Some("use a header or a parameter".to_owned()));
         return None;
     }
-    if let (true, Spot::SigV4(_)) = (source.is_fetched(), &place) {
+    if let (Some(fetched), Spot::SigV4(_)) = (fetched, &place) {
         let what = format!(
-            "[credential.{name}] has a command as its source, which gives one value: `sigv4` signs with a key of \
+            "[credential.{name}] has {fetched} as its source, which gives one value: `sigv4` signs with a key of \
              two values or three, which are there when a run starts"
         );
         let hint = format!("write `source` as one of: {}", signing::SOURCES);
@@ -328,13 +346,13 @@ fn read_optional(
         return false;
     };
     let has_to_be = match source {
-        Some(WrittenSource::Vault(_) | WrittenSource::Command(_)) => true,
+        Some(WrittenSource::Vault(_) | WrittenSource::Command(_) | WrittenSource::Token(_)) => true,
         Some(WrittenSource::Key(key)) => key.is_of_vault(),
         Some(WrittenSource::Variable(_) | WrittenSource::File(_)) | None => false,
     };
     if flag.value && has_to_be {
         let what = "`optional` is for a variable or a file: a secret of the vault and a command \
-                    have to be there";
+                    have to be there, and so has what a token takes";
         document.report(&at, what.to_owned(), None);
     }
     flag.value
@@ -394,6 +412,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
     let file = document.text(&mut section, "file", parse_place);
     let secret = document.text(&mut section, "vault", parse_secret);
     let command = command::read(document, &mut section);
+    let token = token::read(document, &mut section);
+    let app = app::read(document, &mut section);
     document.end(
         section,
         &[
@@ -403,6 +423,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
             "aws-profile",
             "command",
             "timeout",
+            "oauth",
+            "github-app",
         ],
     );
     let all = [
@@ -411,6 +433,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         secret.map(|secret| WrittenSource::Vault(secret.value)),
         key.map(WrittenSource::Key),
         command.map(WrittenSource::Command),
+        token.map(WrittenSource::Token),
+        app.map(WrittenSource::Token),
     ];
     let mut all = all.into_iter().flatten();
     match (all.next(), all.next()) {
@@ -418,8 +442,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         (_, _) if document.problem_count() > before => None,
         (_, _) => {
             let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
-                        { vault = \"token\" }, { command = [\"PROGRAM\", …] }, { aws-profile = \
-                        \"default\" }";
+                        { vault = \"token\" }, { command = [\"PROGRAM\", …] }, { oauth = … }, { \
+                        github-app = … }, { aws-profile = \"default\" }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -667,6 +691,11 @@ impl Rules {
 /// What cannot be held at the target itself, of a file's credentials: for whoever checks it.
 pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
     let remark = |one: &Sourced<Written>| {
+        if let WrittenSource::Token(token) = &one.value.source {
+            let name = &one.value.binding.name;
+            let remark = token.remark()?;
+            return Some((one.origin.line(), format!("credential {name}: {remark}")));
+        }
         let binding = &one.value.binding;
         let requests = &binding.requests;
         let further = match requests.methods.is_empty() && requests.paths.is_empty() {
@@ -684,7 +713,7 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
              target for a narrower one{further}{kind}",
             binding.name
         );
-        (one.origin.line(), text)
+        Some((one.origin.line(), text))
     };
-    written.iter().map(remark).collect()
+    written.iter().filter_map(remark).collect()
 }

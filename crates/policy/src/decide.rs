@@ -123,9 +123,9 @@ fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> 
         .collect();
     for one in rules.credentials_of(facts.placeholders) {
         let name = &one.value.binding.name;
-        if let Some(file) = one.value.source.file()
-            && rules.shows(file, &call.workspace)
-        {
+        let files = one.value.source.files();
+        let shown = |file: &&&Path| rules.shows(file, &call.workspace);
+        if let Some(file) = files.iter().find(shown) {
             let what = format!("credential {name}");
             let why = format!("{} can be read inside", file.display());
             let instead = "keep it where no sandbox looks, or in the vault: atoll secret set NAME";

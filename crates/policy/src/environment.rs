@@ -180,7 +180,7 @@ fn denied_placeholders(rules: &Rules, facts: &Facts<'_>) -> impl Iterator<Item =
 
 /// Whether a variable outside is where a credential comes from: it never goes inside.
 fn is_source(credential: &Credential, name: &OsStr) -> bool {
-    let mut all = credential.source.variables().iter();
+    let mut all = credential.source.variables().into_iter();
     all.any(|variable| name == OsStr::new(variable))
 }
 

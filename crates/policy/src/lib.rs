@@ -48,6 +48,7 @@ pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
 pub use credential::{
     CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource,
+    SecretSource, TokenSource,
 };
 pub use decide::decide;
 pub use digest::digest;

@@ -41,6 +41,8 @@ pub struct Flows {
     /// How many of those the host has answered with 401 (RFC 9110, 15.5.2); without a name
     /// the requests into which nothing was put.
     pub unauthorised: BTreeMap<(String, String), u64>,
+    /// How many values of a credential were taken back, by its name.
+    pub taken_back: BTreeMap<String, u64>,
     /// From the program, bytes.
     pub up_bytes: u64,
     /// To the program, bytes.
@@ -85,6 +87,12 @@ impl Flows {
                     count_at(&mut self.unauthorised, name.clone(), &flow.host);
                 }
                 count_at(&mut self.used, name, &flow.host);
+            }
+        }
+        if let (FlowKind::Revocation, None) = (flow.kind, &end.failure) {
+            for name in &flow.credentials {
+                let count = self.taken_back.entry(name.to_string()).or_default();
+                *count = count.saturating_add(1);
             }
         }
         if let Some(why) = end.failure.filter(|_| end.is_unreached) {
@@ -136,8 +144,13 @@ impl Flows {
             FlowKind::Request => Some(&mut self.requests),
             FlowKind::Published => Some(&mut self.published),
             FlowKind::Tunnel => Some(&mut self.made),
-            // Those that were given are counted at their end.
-            FlowKind::Name | FlowKind::SshLogin | FlowKind::CommitSignature => None,
+            // Those that were given are counted at their end; what Atoll itself asks is no
+            // program's.
+            FlowKind::Name
+            | FlowKind::SshLogin
+            | FlowKind::CommitSignature
+            | FlowKind::Fetch
+            | FlowKind::Revocation => None,
         }
     }
 }
@@ -253,5 +266,16 @@ mod tests {
         flows.opened(&other);
         flows.closed(other, end(Some("refused"), true, 0));
         assert_eq!(flows.used.len(), 1);
+        // What is taken back is counted where it was.
+        for failure in [None, Some("refused"), None] {
+            let one = Flow {
+                credentials: vec!["one".parse().unwrap()],
+                ..flow(FlowKind::Revocation)
+            };
+            flows.opened(&one);
+            flows.closed(one, end(failure, failure.is_some(), 0));
+        }
+        assert_eq!(flows.taken_back, BTreeMap::from([("one".to_owned(), 2)]));
+        assert_eq!((flows.used.len(), flows.requests), (1, 4));
     }
 }

@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use atoll_model::network::{
-    CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Part, Placeholder,
+    CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Ingredient, Part, Placeholder,
 };
 use atoll_sys::{environment, memory, socket};
 use rustix::fs::OFlags;
@@ -163,6 +163,45 @@ impl Handover {
         self.commands.push((name, command));
     }
 
+    /// Takes a credential that who carries asks for itself once it is needed, by these secrets
+    /// in the order of [`Fetch::ingredients`], which the caller overwrites afterwards. What
+    /// stands inside for it is this text.
+    ///
+    /// # Errors
+    /// [`SourceError`], with which of them it is about.
+    pub fn entrust(
+        &mut self,
+        name: &CredentialName,
+        text: String,
+        by: Fetch,
+        secrets: &[&[u8]],
+        disguise: Disguise<'_>,
+    ) -> Result<(), (usize, SourceError)> {
+        let name = name.clone();
+        for (index, (which, secret)) in by.ingredients().into_iter().zip(secrets).enumerate() {
+            let checked = match which {
+                Ingredient::PrivateKey => sized(secret),
+                Ingredient::ClientSecret | Ingredient::RefreshToken | Ingredient::SubjectToken => {
+                    // What comes back of it is masked as well.
+                    let masked = || disguise(secret).map(drop).map_err(SourceError::Unfit);
+                    plain(secret).and_then(|()| masked())
+                }
+            };
+            checked.map_err(|error| (index, error))?;
+        }
+        self.placeholders.push(Placeholder {
+            name: name.clone(),
+            part: Part::Whole,
+            text,
+        });
+        for (index, secret) in secrets.iter().enumerate() {
+            let sent = socket::send(self.sender.as_fd(), secret, &[]);
+            sent.map_err(|error| (index, error.into()))?;
+        }
+        self.fetched.push(Fetched { name, by });
+        Ok(())
+    }
+
     /// The same as [`Self::take_value`] for one value of several.
     ///
     /// # Errors
@@ -174,15 +213,7 @@ impl Handover {
         value: &[u8],
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
-        if value.is_empty() {
-            return Err(SourceError::Empty);
-        }
-        if value.len() > CREDENTIAL_BYTES_MAX {
-            return Err(SourceError::TooLong);
-        }
-        if !value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
-            return Err(SourceError::Unprintable);
-        }
+        plain(value)?;
         let is_of_id = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let is_id = (16..=128).contains(&value.len()) && value.iter().all(is_of_id);
         if part == Part::KeyId && !is_id {
@@ -220,9 +251,39 @@ impl Handover {
         all.find(|(one, _)| one == name).map(|(_, command)| command)
     }
 
+    /// Whether something of them is to be taken back at the end.
+    pub(crate) fn is_taken_back(&self) -> bool {
+        self.fetched.iter().any(|one| one.by.is_taken_back())
+    }
+
     /// Where their values are read.
     pub(crate) fn receiver(&self) -> &OwnedFd {
         &self.receiver
+    }
+}
+
+/// Takes a variable out of this process's environment, where it is not any more then, and hands
+/// its value out: for secrets that no credential is put in as. None where it is not set.
+///
+/// To be called while no other thread uses the environment.
+pub fn take_out<T>(variable: &str, hand_out: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    environment::take(OsStr::new(variable), hand_out)
+}
+
+fn sized(value: &[u8]) -> Result<(), SourceError> {
+    match value.len() {
+        0 => Err(SourceError::Empty),
+        1..=CREDENTIAL_BYTES_MAX => Ok(()),
+        _ => Err(SourceError::TooLong),
+    }
+}
+
+/// Whether a value could stand in a request.
+fn plain(value: &[u8]) -> Result<(), SourceError> {
+    sized(value)?;
+    match value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+        true => Ok(()),
+        false => Err(SourceError::Unprintable),
     }
 }
 

@@ -58,7 +58,7 @@ pub use errand::{
 };
 pub use error::{SandboxError, explain};
 pub use flows::{Flows, Refused};
-pub use handover::{Disguise, Handover, SourceError};
+pub use handover::{Disguise, Handover, SourceError, take_out};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};

@@ -34,6 +34,8 @@ use rustix::net::{AddressFamily, RecvFlags, recv};
 
 /// How long the carrier may take to end once there is nothing more to carry.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// How much longer where it has credentials taken back first.
+const TAKING_BACK: Duration = Duration::from_secs(6);
 
 /// How long an order may take to be taken.
 const ORDER_PATIENCE: Duration = Duration::from_secs(1);
@@ -419,7 +421,13 @@ impl<'a> Outside<'a> {
         if let State::Carrying { line, .. } = &self.state {
             let _ = order(line, FlowOrder::End, &[]);
         }
-        let until = Instant::now() + FAREWELL;
+        let takes_back = self.handover.is_some_and(Handover::is_taken_back);
+        let further = if takes_back {
+            TAKING_BACK
+        } else {
+            Duration::ZERO
+        };
+        let until = Instant::now() + FAREWELL + further;
         while !self.is_unrecorded && self.hear_some() && Instant::now() < until {
             let State::Carrying { line, .. } = &self.state else {
                 break;

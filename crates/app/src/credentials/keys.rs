@@ -127,7 +127,7 @@ fn hand_on(
 }
 
 /// A regular file's text, and whether others than its owner can read it.
-fn whole(path: &Path) -> io::Result<(Zeroizing<String>, bool)> {
+pub(super) fn whole(path: &Path) -> io::Result<(Zeroizing<String>, bool)> {
     // A pipe would not end.
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     let flags = i32::try_from(flags).unwrap_or_default();

@@ -1,15 +1,18 @@
 //! Values that are fetched when a request needs them: once for all that wait, kept until
 //! shortly before they end, and not asked for again at once where that failed.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use atoll_model::network::{CredentialName, Fetch};
+use atoll_model::network::{CredentialName, Fetch, Ingredient, Network, TokenRequest};
 use tokio::sync::{Mutex, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::command;
+use super::{app, command, oauth};
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -22,6 +25,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How old a value is at least that is fetched anew since its host refuses it: a program can
 /// have a host refuse it as often as it likes.
 const DOUBTED_AFTER: Duration = Duration::from_secs(30);
+/// How many values before the last one are taken back at the end, where they still hold.
+const EARLIER_MAX: usize = 16;
+/// How long taking all back may take at the end of a run. Who records waits longer.
+pub(crate) const TAKING_BACK: Duration = Duration::from_secs(5);
 
 /// A value that has just been got.
 pub(crate) struct Fresh {
@@ -72,13 +79,21 @@ impl From<String> for Unfetched {
 /// Where a value comes from, and what of it is known.
 pub(crate) struct Source {
     by: Fetch,
+    /// By what requests of Atoll's own for it are judged.
+    pub(super) network: Network,
+    ingredients: std::sync::Mutex<Ingredients>,
     state: Arc<Mutex<State>>,
 }
+
+/// The secrets by which a value is asked for.
+pub(super) type Ingredients = BTreeMap<Ingredient, Arc<Secret>>;
 
 #[derive(Default)]
 struct State {
     token: Option<Token>,
     failed: Option<Failed>,
+    /// Those before it that may still be good, where they are taken back.
+    earlier: Vec<Token>,
 }
 
 struct Token {
@@ -131,7 +146,7 @@ impl State {
         }
     }
 
-    /// Keeps what came of a question.
+    /// Keeps what came of a question, and what there was before where that is taken back.
     fn keep(
         &mut self,
         got: Result<Token, Unfetched>,
@@ -140,6 +155,12 @@ impl State {
         match got {
             Ok(token) => {
                 self.failed = None;
+                let is_same = |one: &Token| Arc::ptr_eq(&one.secret, &token.secret);
+                self.earlier
+                    .extend(self.token.take().filter(|one| !is_same(one)));
+                self.earlier.retain(|one| one.holds(now));
+                let many = self.earlier.len().saturating_sub(EARLIER_MAX);
+                self.earlier.drain(..many);
                 Ok(Arc::clone(&self.token.insert(token).secret))
             }
             Err(why) => {
@@ -158,11 +179,43 @@ impl State {
 }
 
 impl Source {
-    pub(super) fn new(by: Fetch) -> Self {
+    /// In this network, by these secrets.
+    pub(super) fn new(by: Fetch, network: &Network, ingredients: Ingredients) -> Self {
         Self {
+            network: match by.endpoints()[..] {
+                [] => Network::default(),
+                ref endpoints => network.with_own(endpoints),
+            },
             by,
+            ingredients: std::sync::Mutex::new(ingredients),
             state: Arc::default(),
         }
+    }
+
+    fn ingredients(&self) -> std::sync::MutexGuard<'_, Ingredients> {
+        self.ingredients
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A secret by which it is asked for, as it is by now.
+    pub(super) fn ingredient(&self, which: Ingredient) -> Result<Arc<Secret>, String> {
+        let ingredients = self.ingredients();
+        let found = ingredients.get(&which).map(Arc::clone);
+        found.ok_or_else(|| "what it is asked for by was not handed over".to_owned())
+    }
+
+    /// Those of them that go to somebody: no answer can have another one in it.
+    pub(super) fn sent_ingredients(&self) -> Vec<Arc<Secret>> {
+        let ingredients = self.ingredients();
+        let is_sent = |which: &Ingredient| *which != Ingredient::PrivateKey;
+        let sent = ingredients.iter().filter(|(which, _)| is_sent(which));
+        sent.map(|(_, secret)| Arc::clone(secret)).collect()
+    }
+
+    /// Takes up another refresh token. The one before it.
+    pub(super) fn renew(&self, token: Arc<Secret>) -> Option<Arc<Secret>> {
+        self.ingredients().insert(Ingredient::RefreshToken, token)
     }
 
     /// Hears that a host has refused a value that was put in.
@@ -212,7 +265,7 @@ fn fetch(
         let Some((name, source)) = egress.credentials.source(index) else {
             return Err("there is none".to_owned().into());
         };
-        let fresh = ask(egress, name, &source.by).await?;
+        let fresh = ask(egress, (index, name), source).await?;
         let since = SystemTime::now();
         if fresh.ends.is_some_and(|ends| ends <= since) {
             return Err("what it gives has expired".to_owned().into());
@@ -227,11 +280,65 @@ fn fetch(
     })
 }
 
-async fn ask(egress: &Arc<Egress>, name: &CredentialName, by: &Fetch) -> Result<Fresh, Unfetched> {
-    match by {
+async fn ask(
+    egress: &Arc<Egress>,
+    (index, name): (usize, &CredentialName),
+    source: &Source,
+) -> Result<Fresh, Unfetched> {
+    match &source.by {
         Fetch::Command { patience_s } => {
             command::fetch(egress, name, Duration::from_secs(*patience_s)).await
         }
+        Fetch::Token(TokenRequest::OAuth(request)) => {
+            Ok(oauth::fetch(egress, (index, name), source, request).await?)
+        }
+        Fetch::Token(TokenRequest::GithubApp(request)) => {
+            Ok(app::fetch(egress, name, source, request).await?)
+        }
+    }
+}
+
+/// Has everything taken back that was fetched and can be, in a short while. What it came to
+/// is told flow by flow.
+pub(crate) async fn take_back(egress: &Arc<Egress>) {
+    let mut taking = JoinSet::new();
+    for index in 0..egress.credentials.iter().len() {
+        let source = egress.credentials.source(index);
+        if source.is_some_and(|(_, source)| source.by.is_taken_back()) {
+            let egress = Arc::clone(egress);
+            taking.spawn(async move { take_back_of(&egress, index).await });
+        }
+    }
+    // What is on its way then is told of as broken off.
+    let _ = timeout(TAKING_BACK, async {
+        while taking.join_next().await.is_some() {}
+    })
+    .await;
+    taking.shutdown().await;
+}
+
+async fn take_back_of(egress: &Arc<Egress>, index: usize) {
+    let Some((name, source)) = egress.credentials.source(index) else {
+        return;
+    };
+    // One that is being asked for is waited for: it would be good and nobody's.
+    let mut state = source.state.lock().await;
+    let now = SystemTime::now();
+    let State { token, earlier, .. } = &mut *state;
+    let all = token.take().into_iter().chain(std::mem::take(earlier));
+    for one in all.filter(|one| one.holds(now)) {
+        // Why not is told with its flow.
+        let _ = match &source.by {
+            Fetch::Command { .. } => Ok(()),
+            Fetch::Token(TokenRequest::OAuth(request)) => {
+                let what = (request, &*one.secret);
+                oauth::take_back(egress, name, source, what, TAKING_BACK).await
+            }
+            Fetch::Token(TokenRequest::GithubApp(request)) => {
+                let what = (request, &*one.secret);
+                app::take_back(egress, name, source, what, TAKING_BACK).await
+            }
+        };
     }
 }
 
@@ -296,6 +403,28 @@ mod tests {
     }
 
     #[test]
+    fn what_still_holds_before_the_last_one_is_kept_to_be_taken_back() {
+        let now = SystemTime::now();
+        let mut state = State::default();
+        for _ in 0..EARLIER_MAX + 4 {
+            let _ = state.keep(Ok(token(now, Some(100))), now);
+        }
+        assert_eq!(state.earlier.len(), EARLIER_MAX);
+        // The same one again is not another one.
+        let last = state.token.as_ref().unwrap();
+        let same = Token {
+            secret: Arc::clone(&last.secret),
+            ..token(now, None)
+        };
+        let _ = state.keep(Ok(same), now);
+        assert_eq!(state.earlier.len(), EARLIER_MAX);
+        let later = now + Duration::from_secs(100);
+        let _ = state.keep(Ok(token(later, None)), later);
+        // What has ended is nobody's any more.
+        assert_eq!(state.earlier.len(), 1);
+    }
+
+    #[test]
     fn what_a_command_says_is_recorded_and_not_told() {
         let mut state = State::default();
         let unfetched = Unfetched {
@@ -314,7 +443,8 @@ mod tests {
     #[test]
     fn a_host_that_refuses_a_value_has_it_fetched_anew_but_not_at_will() {
         let now = SystemTime::now();
-        let source = Source::new(Fetch::Command { patience_s: 1 });
+        let by = Fetch::Command { patience_s: 1 };
+        let source = Source::new(by, &Network::default(), Ingredients::new());
         let kept = token(now, None);
         let secret = Arc::clone(&kept.secret);
         source.state.try_lock().unwrap().token = Some(kept);

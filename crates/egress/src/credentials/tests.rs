@@ -1,5 +1,7 @@
 //! What is masked, and which values are taken up.
 
+use atoll_model::network::Ingredient;
+
 use super::*;
 
 #[test]
@@ -17,6 +19,11 @@ fn a_placeholder_has_the_shape_of_what_it_stands_for_and_nothing_else_of_it() {
 
 /// One that is given, and one that is fetched.
 fn two() -> Credentials {
+    with(Ingredients::new())
+}
+
+/// The same, the latter asked for by these.
+fn with(ingredients: Ingredients) -> Credentials {
     let binding = |name: &str| Binding {
         name: name.parse().unwrap(),
         to: vec!["example.com:443".parse().unwrap()],
@@ -36,7 +43,7 @@ fn two() -> Credentials {
             binding: binding("fetched"),
             part: Part::Whole,
             placeholder: "ghp_0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
-            value: Value::Fetched(Source::new(by)),
+            value: Value::Fetched(Source::new(by, &Network::default(), ingredients)),
         },
     ];
     Credentials::masked(held).unwrap()
@@ -94,6 +101,53 @@ fn a_value_that_is_fetched_is_masked_from_then_on_with_those_before_it() {
     assert!(accept(last).is_ok(), "it is known");
     assert_eq!(shown(alike).as_ref(), Some(placeholder));
     assert!(shown("given-0123456789abcdef").is_some());
+}
+
+#[test]
+fn what_a_token_is_asked_for_by_is_masked_and_is_no_token() {
+    const CLIENT: &str = "client-Zk3fQ81xw0LmT7uP";
+    const FIRST: &str = "refresh-9sKd83jfLq0XvBn2";
+    const NEXT: &str = "refresh-Wm4tR7yUeP1aZc5x-and-longer";
+    let secret = |text: &str| Arc::new(Secret::new(text.as_bytes().to_vec()).unwrap());
+    let credentials = with(
+        [
+            (Ingredient::ClientSecret, secret(CLIENT)),
+            (Ingredient::RefreshToken, secret(FIRST)),
+        ]
+        .into(),
+    );
+    let is_masked = |text: &str| {
+        let masks = credentials.masks().unwrap();
+        masks.whole(text.as_bytes()).is_some()
+    };
+    assert!(is_masked(CLIENT) && is_masked(FIRST) && !is_masked(NEXT));
+    let accept = |value: &str| {
+        let value = Zeroizing::new(value.as_bytes().to_vec());
+        credentials.accept(1, value, None).map(drop)
+    };
+    for value in [CLIENT, FIRST] {
+        assert!(
+            accept(value)
+                .unwrap_err()
+                .contains("by which one is asked for")
+        );
+    }
+    // The next refresh token takes the place of the one before it.
+    let (_, source) = credentials.source(1).unwrap();
+    let renew = |value: &str| {
+        let value = Zeroizing::new(value.as_bytes().to_vec());
+        credentials.renew(1, source, value)
+    };
+    renew(NEXT).unwrap();
+    let now = source.ingredient(Ingredient::RefreshToken).unwrap();
+    assert_eq!(now.expose(), NEXT.as_bytes());
+    assert!(is_masked(CLIENT) && is_masked(FIRST) && is_masked(NEXT));
+    assert!(accept(NEXT).is_err());
+    for (value, why) in [("a\nb", "one line"), ("short", "shorter than 16")] {
+        assert!(renew(value).unwrap_err().contains(why));
+    }
+    assert_eq!(now.expose(), NEXT.as_bytes());
+    assert!(source.ingredient(Ingredient::SubjectToken).is_err());
 }
 
 #[test]

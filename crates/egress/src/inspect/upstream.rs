@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{CERTIFICATE_REFUSED, HostPart, SIGNED_BY_ITSELF, Scheme};
+use atoll_model::network::{CERTIFICATE_REFUSED, Endpoint, HostPart, SIGNED_BY_ITSELF, Scheme};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,15 +16,17 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, DnsName, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::Asked;
 use super::body::Sent;
 use super::limits::{CONNECTION_WINDOW_BYTES, HEAD_BYTES_MAX, STREAM_WINDOW_BYTES};
 use super::tasks::Tasks;
 use crate::Egress;
-use crate::dial::{Place, dial};
+use crate::dial::{Dialled, Place, dial};
 
 /// How long a server may take to answer the first packet, and then over TLS.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -246,28 +248,45 @@ impl Upstream {
         place: Place,
         is_2: bool,
     ) -> io::Result<Server> {
-        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-        let dialled = dial(egress, &asked.host, asked.port, place);
-        let stream = timeout(DIAL_PATIENCE, dialled).await.map_err(late)??;
-        stream.stream.set_nodelay(true)?;
+        let stream = reached(egress, &asked.host, asked.port, place).await?;
         let sender = match asked.scheme {
             Scheme::Http => self.speak(stream, is_2).await?,
             Scheme::Https => {
-                let config = self
-                    .tls
-                    .as_ref()
-                    .map(|[one, both]| if is_2 { both } else { one });
-                let config = config.ok_or(io::ErrorKind::Unsupported)?;
-                let connector = TlsConnector::from(Arc::clone(config));
-                let name = server_name(&asked.host)?;
-                let stream = timeout(DIAL_PATIENCE, connector.connect(name, stream))
-                    .await
-                    .map_err(late)??;
+                let stream = self.within_tls(stream, &asked.host, is_2).await?;
                 let speaks_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 self.speak(stream, speaks_2).await?
             }
         };
         Ok(Server { sender, place })
+    }
+
+    /// Dials a place that was checked, for a request of Atoll's own that nothing is shared
+    /// with, by HTTP/1.1.
+    pub(crate) async fn secure(
+        &self,
+        egress: &Egress,
+        endpoint: &Endpoint,
+        place: Place,
+    ) -> io::Result<TlsStream<Dialled>> {
+        let stream = reached(egress, &endpoint.host, endpoint.port, place).await?;
+        self.within_tls(stream, &endpoint.host, false).await
+    }
+
+    /// Begins TLS with a host, whose certificate is checked.
+    async fn within_tls(
+        &self,
+        stream: Dialled,
+        host: &HostPart,
+        is_2: bool,
+    ) -> io::Result<TlsStream<Dialled>> {
+        let config = self
+            .tls
+            .as_ref()
+            .map(|[one, both]| if is_2 { both } else { one });
+        let config = config.ok_or(io::ErrorKind::Unsupported)?;
+        let connector = TlsConnector::from(Arc::clone(config));
+        let connected = connector.connect(server_name(host)?, stream);
+        timeout(DIAL_PATIENCE, connected).await.map_err(late)?
     }
 
     /// Begins to speak HTTP.
@@ -295,6 +314,18 @@ impl Upstream {
         self.tasks.spawn(async move { drop(connection.await) });
         Ok(Sender::Many(sender))
     }
+}
+
+/// Dials a place that was checked.
+async fn reached(egress: &Egress, host: &HostPart, port: u16, place: Place) -> io::Result<Dialled> {
+    let dialled = timeout(DIAL_PATIENCE, dial(egress, host, port, place)).await;
+    let dialled = dialled.map_err(late)??;
+    dialled.stream.set_nodelay(true)?;
+    Ok(dialled)
+}
+
+fn late(_: Elapsed) -> io::Error {
+    io::ErrorKind::TimedOut.into()
 }
 
 fn server_name(host: &HostPart) -> io::Result<ServerName<'static>> {

@@ -15,6 +15,10 @@ const CHECKED_BYTES: usize = 40;
 /// Random letters in the claims and in the signature of a token.
 const CLAIMS_LETTERS: usize = 24;
 const SIGNATURE_LETTERS: usize = 44;
+/// From when until when such a token says that it holds (RFC 7519, 4.1), for programs that
+/// look before they send it: 2000 and 2100, in seconds since 1970.
+const ISSUED_S: u64 = 946_684_800;
+const ENDS_S: u64 = 4_102_444_800;
 
 /// A text of a shape, with other letters each time.
 ///
@@ -25,7 +29,10 @@ pub fn text_of(shape: &Shape) -> io::Result<String> {
         Shape::Text(text) => of_text(text)?,
         Shape::WebToken => {
             let header = URL_SAFE_NO_PAD.encode(br#"{"alg":"RS256","typ":"JWT"}"#);
-            let claims = format!("{{\"jti\":\"{}\"}}", letters(CLAIMS_LETTERS)?);
+            let claims = format!(
+                "{{\"jti\":\"{}\",\"iat\":{ISSUED_S},\"exp\":{ENDS_S}}}",
+                letters(CLAIMS_LETTERS)?
+            );
             let claims = URL_SAFE_NO_PAD.encode(claims);
             format!("{header}.{claims}.{}", letters(SIGNATURE_LETTERS)?)
         }
@@ -102,6 +109,13 @@ mod tests {
             .map(|part| URL_SAFE_NO_PAD.decode(part).unwrap())
             .collect();
         assert_eq!(parts.len(), 3);
-        assert!(serde_json::from_slice::<serde_json::Value>(&parts[1]).unwrap()["jti"].is_string());
+        let claims: serde_json::Value = serde_json::from_slice(&parts[1]).unwrap();
+        assert!(claims["jti"].is_string());
+        assert!(claims["exp"].as_u64() > Some(4_000_000_000) && claims["iat"].is_u64());
+        let header: serde_json::Value = serde_json::from_slice(&parts[0]).unwrap();
+        assert_eq!(
+            (&header["alg"], &header["typ"]),
+            (&"RS256".into(), &"JWT".into())
+        );
     }
 }

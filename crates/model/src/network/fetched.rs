@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CREDENTIAL_BYTES_MAX, CredentialName};
+use super::{CREDENTIAL_BYTES_MAX, CredentialName, Endpoint, Ingredient, TokenRequest};
 
 /// How long a command may take by default.
 pub const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
@@ -40,6 +40,37 @@ pub enum Fetch {
         /// How long it may take, seconds.
         patience_s: u64,
     },
+    /// By a request of Atoll's own.
+    Token(TokenRequest),
+}
+
+impl Fetch {
+    /// The secrets that it takes, in the order in which they are handed over.
+    #[must_use]
+    pub fn ingredients(&self) -> Vec<Ingredient> {
+        match self {
+            Self::Command { .. } => Vec::new(),
+            Self::Token(request) => request.ingredients(),
+        }
+    }
+
+    /// Who is asked by Atoll itself.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<&Endpoint> {
+        match self {
+            Self::Command { .. } => Vec::new(),
+            Self::Token(request) => request.endpoints(),
+        }
+    }
+
+    /// Whether what it gives is taken back at the end.
+    #[must_use]
+    pub fn is_taken_back(&self) -> bool {
+        match self {
+            Self::Command { .. } => false,
+            Self::Token(request) => request.is_taken_back(),
+        }
+    }
 }
 
 /// How a command ended.
@@ -74,6 +105,12 @@ pub enum Shape {
 pub struct InvalidShape;
 
 impl Shape {
+    /// Of a token of an installation of a GitHub App.
+    #[must_use]
+    pub fn of_installation() -> Self {
+        Self::Text(format!("ghs_{}", "*".repeat(36)))
+    }
+
     /// Of a value about which nothing is known.
     #[must_use]
     pub fn opaque() -> Self {
@@ -128,7 +165,9 @@ mod tests {
             assert_eq!(shape.is_ok(), is_shape, "{text}");
             assert!(shape.is_err() || shape.unwrap().to_string() == text);
         }
-        assert!(Shape::opaque().to_string().parse::<Shape>().is_ok());
+        for shape in [Shape::opaque(), Shape::of_installation()] {
+            assert_eq!(shape.to_string().parse(), Ok(shape));
+        }
         assert!("*".repeat(9000).parse::<Shape>().is_err());
     }
 }

@@ -225,6 +225,10 @@ pub enum FlowKind {
     SshLogin,
     /// A signature of a commit or a tag.
     CommitSignature,
+    /// A request of Atoll's own for a credential.
+    Fetch,
+    /// A request of Atoll's own by which a credential is taken back.
+    Revocation,
 }
 
 /// How a flow ended.

@@ -136,7 +136,7 @@ fn parse_program(text: &str) -> Result<WrittenProgram, Complaint> {
     }
 }
 
-fn parse_patience(text: &str) -> Result<Duration, Complaint> {
+pub(super) fn parse_patience(text: &str) -> Result<Duration, Complaint> {
     let parsed = parse_duration(text).map_err(|error| format!("{text:?}: {error}"))?;
     let is_whole = parsed.subsec_nanos() == 0;
     if is_whole && parsed <= COMMAND_PATIENCE_MAX && !parsed.is_zero() {

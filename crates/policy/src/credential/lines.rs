@@ -25,6 +25,7 @@ impl Credential {
             }
             CredentialSource::Key(key) => key.line(),
             CredentialSource::Command(command) => command.text(),
+            CredentialSource::Token(token) => token.text(),
         };
         let to = to.iter().map(|to| quoted(&to.to_string())).collect();
         let mut lines = vec![format!("source = {source}"), format!("to = [{}]", list(to))];

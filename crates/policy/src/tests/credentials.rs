@@ -1,10 +1,13 @@
 //! Credentials: read from profiles alone, shown as they are written, given inside as what
 //! stands for them.
 
-use atoll_model::network::{Part, Placeholder, Request, Scheme, Target};
+use atoll_model::network::{
+    ClientAuthentication, Ingredient, Part, Placeholder, Request, Scheme, Target, TokenGrant,
+    TokenRequest,
+};
 
 use super::*;
-use crate::{CommandProgram, CommandSource, remarks};
+use crate::{CommandProgram, CommandSource, TokenSource, remarks};
 
 const GITHUB: &str = r#"
 [network]
@@ -398,6 +401,275 @@ fn a_command_is_what_the_person_has_written_and_none_of_the_workspace() {
         let decided = decided(&world, &[("github", "stands")]);
         assert_eq!(matches!(decided, Verdict::Allow(_)), may_start, "{command}");
     }
+}
+
+const OAUTH: &str = r#"
+[network]
+allow = ["api.example.com"]
+[credential.api]
+source = { oauth = { token = "https://login.example.com/oauth/token", client = "one", secret = { vault = "client" } } }
+to = "api.example.com"
+place = { header = "authorization", form = "Bearer {}" }
+variable = "TOKEN"
+"#;
+const CLIENT: &str = "client = \"one\", secret = { vault = \"client\" }";
+
+#[test]
+fn a_token_is_asked_for_as_it_is_written() {
+    let shown_again = |text: &str| {
+        let rules = world().profile("p", text).with("p").rules();
+        let shown = rules.show();
+        let again = world().profile("shown", &shown).with("shown").rules();
+        let credential = rules.credentials().next().unwrap().clone();
+        assert_eq!(again.credentials().next(), Some(&credential), "{shown}");
+        match credential.source {
+            CredentialSource::Token(TokenSource {
+                request: TokenRequest::OAuth(request),
+                secrets,
+            }) => (request, secrets),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (least, _) = shown_again(OAUTH);
+    assert_eq!(least.authentication, ClientAuthentication::Basic);
+    assert_eq!(least.grant, TokenGrant::ClientCredentials);
+    assert!(least.is_broad() && least.revoke.is_none());
+    for (by, ingredients) in [
+        (
+            "client = 'one', secret = { environment = 'CLIENT' }, authentication = 'post', scope = ['read', 'a:b/c'], \
+             audience = 'https://api.example.com', revoke = 'https://login.example.com/revoke', timeout = '5s'",
+            &[Ingredient::ClientSecret][..],
+        ),
+        (
+            "client = 'one', grant = 'refresh', refresh = { file = '~/token' }",
+            &[Ingredient::RefreshToken][..],
+        ),
+        (
+            "client = 'one', secret = { vault = 'client' }, grant = 'exchange', subject = { vault = 'subject' }, \
+             subject-type = 'jwt', resource = ['https://a.example/', 'urn:b']",
+            &[Ingredient::ClientSecret, Ingredient::SubjectToken][..],
+        ),
+    ] {
+        let (request, secrets) = shown_again(&OAUTH.replace(CLIENT, by));
+        assert_eq!(request.ingredients(), ingredients, "{by}");
+        assert_eq!(secrets.len(), ingredients.len(), "{by}");
+    }
+    // What it is asked for by is not inside, nor where a program can read it.
+    let of =
+        |by: &str| OAUTH.replace("vault = \"client\"", by) + "[environment]\npass = ['CLIENT']\n";
+    let world = world()
+        .profile("p", &of("environment = 'CLIENT'"))
+        .with("p")
+        .variable("CLIENT", "real");
+    let boundary = granted(&world, &[("api", "stands")]);
+    assert_eq!(variable(&boundary, "CLIENT"), None);
+    assert_eq!(variable(&boundary, "TOKEN"), Some("stands"));
+    for (file, may_start) in [("~/secret", true), ("/home/ann/src/app/secret", false)] {
+        let text = of(&format!("file = '{file}'"));
+        let world = super::world().profile("p", &text).with("p");
+        let decided = decided(&world, &[("api", "stands")]);
+        assert_eq!(matches!(decided, Verdict::Allow(_)), may_start, "{file}");
+    }
+}
+
+#[test]
+fn a_token_that_nobody_could_give_is_a_mistake() {
+    let with = |from: &str, to: &str| OAUTH.replace(from, to);
+    let endpoint = "https://login.example.com/oauth/token";
+    for (text, said) in [
+        (
+            with(endpoint, "http://login.example.com/token"),
+            "begins with https://",
+        ),
+        (
+            with(endpoint, "https://host.atoll.internal:8443/"),
+            "is on this host",
+        ),
+        (with(endpoint, "https://127.0.0.1/"), "is on this host"),
+        (
+            with(endpoint, "https://user:word@login.example.com/"),
+            "nothing before it",
+        ),
+        (with(CLIENT, ""), "needs `secret`"),
+        (
+            with(CLIENT, "secret = { vault = 'a' }"),
+            "needs `token` and `client`",
+        ),
+        (with(CLIENT, "client = 'a'"), "needs `secret`"),
+        (
+            with(CLIENT, "client = 'a', grant = 'refresh'"),
+            "needs `refresh`",
+        ),
+        (
+            with(CLIENT, "client = 'a', grant = 'exchange'"),
+            "needs `subject`",
+        ),
+        (
+            with(CLIENT, "client = 'a', grant = 'password'"),
+            "is no grant",
+        ),
+        (
+            with(CLIENT, &format!("{CLIENT}, refresh = {{ vault = 'b' }}")),
+            "is for grant",
+        ),
+        (
+            with(CLIENT, &format!("{CLIENT}, subject-type = 'jwt'")),
+            "is for grant",
+        ),
+        (
+            with(CLIENT, &format!("{CLIENT}, authentication = 'jwt'")),
+            "\"basic\" or \"post\"",
+        ),
+        (
+            with(CLIENT, &format!("{CLIENT}, scope = 'a'")),
+            "must be a list",
+        ),
+        (
+            with(CLIENT, &format!("{CLIENT}, scope = ['a b']")),
+            "is no scope",
+        ),
+        (
+            with(CLIENT, &format!("{CLIENT}, resource = 'a'")),
+            "is no URI",
+        ),
+        (
+            with(CLIENT, &format!("{CLIENT}, timeout = '1h'")),
+            "is not 1s to 300s",
+        ),
+        (
+            with(CLIENT, &format!("{CLIENT}, scopes = ['a']")),
+            "did you mean `scope`?",
+        ),
+        (with("{ vault = \"client\" }", "{ }"), "`secret` is one of"),
+        (
+            with("{ vault = \"client\" }", "'in the clear'"),
+            "must be a table",
+        ),
+        (with("variable = \"TOKEN\"", ""), "needs `variable`"),
+        (
+            with(
+                "header = \"authorization\", form = \"Bearer {}\"",
+                "body = 'a'",
+            ),
+            "has a token as its source",
+        ),
+        (
+            with("variable =", "optional = true\nvariable ="),
+            "so has what a token takes",
+        ),
+        (
+            with(
+                "secret = { vault = \"client\" } }",
+                "secret = { vault = \"client\" } }, vault = 'a'",
+            ),
+            "`source` is one of",
+        ),
+    ] {
+        let problems = check(text.as_bytes(), "p.toml");
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(told.join("\n").contains(said), "{said}: {told:?}\n{text}");
+    }
+    assert_eq!(check(OAUTH.as_bytes(), "p.toml"), Vec::new());
+}
+
+#[test]
+fn a_token_that_could_be_narrower_is_told_of() {
+    for (further, broad, kept) in [
+        ("", true, true),
+        (", scope = ['read']", false, true),
+        (", revoke = 'https://login.example.com/revoke'", true, false),
+        (
+            ", audience = 'a', revoke = 'https://login.example.com/revoke'",
+            false,
+            false,
+        ),
+    ] {
+        let text = OAUTH.replace(CLIENT, &format!("{CLIENT}{further}"));
+        let told = remarks(text.as_bytes(), "p.toml");
+        let told: Vec<&str> = told.iter().map(|(_, text)| text.as_str()).collect();
+        let said = told.join("\n");
+        assert_eq!(said.contains("ask for less"), broad, "{further}: {said}");
+        assert_eq!(
+            said.contains("good until it expires"),
+            kept,
+            "{further}: {said}"
+        );
+        assert_eq!(said.contains("used as it is"), false, "{said}");
+    }
+}
+
+#[test]
+fn a_token_of_an_app_is_for_what_is_named() {
+    const APP: &str = "app = 123, installation = 456, key = { vault = 'app-key' }";
+    let of = |app: &str| {
+        let oauth = "oauth = { token = \"https://login.example.com/oauth/token\", client = \"one\", secret = { vault = \"client\" } }";
+        OAUTH.replace(oauth, &format!("github-app = {{ {app} }}"))
+    };
+    assert_ne!(of(APP), OAUTH);
+    for (further, said) in [
+        (
+            "",
+            "all repositories of the installation: `repositories` names some; it may do",
+        ),
+        (
+            ", repositories = ['website']",
+            "it may do all that the app may",
+        ),
+        (
+            ", permissions = { contents = 'read' }",
+            "all repositories of the installation",
+        ),
+        (
+            ", repositories = ['website', 'a.b'], permissions = { contents = 'write', pull_requests = 'read' }, \
+             api = 'https://git.example.com/api/v3', timeout = '5s'",
+            "",
+        ),
+    ] {
+        let text = of(&format!("{APP}{further}"));
+        let rules = world().profile("p", &text).with("p").rules();
+        let shown = rules.show();
+        let again = world().profile("shown", &shown).with("shown").rules();
+        let credential = rules.credentials().next().unwrap();
+        assert_eq!(again.credentials().next(), Some(credential), "{shown}");
+        let told = remarks(text.as_bytes(), "p.toml");
+        assert_eq!(told.is_empty(), said.is_empty(), "{told:?}");
+        assert!(told.iter().all(|(_, text)| text.contains(said)), "{told:?}");
+    }
+    for (app, said) in [
+        (
+            "app = 123, installation = 456".to_owned(),
+            "needs `app`, `installation` and `key`",
+        ),
+        (APP.replace("123", "0"), "is no number of GitHub's"),
+        (APP.replace("123", "'-1'"), "is no number of GitHub's"),
+        (format!("{APP}, repositories = []"), "is empty"),
+        (
+            format!("{APP}, repositories = ['owner/name']"),
+            "without its owner",
+        ),
+        (
+            format!("{APP}, permissions = {{ contents = 'all' }}"),
+            "is not \"read\"",
+        ),
+        (
+            format!("{APP}, permissions = {{ \"a b\" = 'read' }}"),
+            "no name of a permission",
+        ),
+        (
+            format!("{APP}, api = 'http://git.example.com'"),
+            "begins with https://",
+        ),
+        (
+            format!("{APP}, api = 'https://git.example.com/?a'"),
+            "has no query",
+        ),
+        (format!("{APP}, repos = ['a']"), "unknown key `repos`"),
+    ] {
+        let problems = check(of(&app).as_bytes(), "p.toml");
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(told.join("\n").contains(said), "{said}: {told:?}\n{app}");
+    }
+    assert_eq!(check(of(APP).as_bytes(), "p.toml"), Vec::new());
 }
 
 #[test]

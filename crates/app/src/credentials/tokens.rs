@@ -1,0 +1,134 @@
+//! Secrets by which tokens are asked for: read as credentials are, and handed on to who asks.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use atoll_model::network::{Fetch, TokenRequest};
+use atoll_policy::{Credential, CredentialSource, Rules, SecretSource, TokenSource};
+use atoll_sandbox::{Handover, SourceError, take_out};
+use zeroize::Zeroizing;
+
+use super::{keys, standing, unread, warn_of_open};
+use crate::configuration::Places;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::secret;
+
+/// The values of variables by which tokens are asked for: one can serve several.
+pub(super) struct Variables(BTreeMap<String, Zeroizing<Vec<u8>>>);
+
+impl Variables {
+    /// Takes them out of the environment, before anybody takes a copy of it.
+    pub(super) fn take(rules: &Rules) -> Result<Self, Failure> {
+        let mut taken = BTreeMap::new();
+        for credential in rules.credentials() {
+            for name in of_token(credential).filter_map(SecretSource::variable) {
+                refuse_shared(rules, credential, name)?;
+                let value = take_out(name, |value| Zeroizing::new(value.to_vec()));
+                if let Some(value) = value {
+                    // A second time there is nothing left in it.
+                    taken.entry(name.to_owned()).or_insert(value);
+                }
+            }
+        }
+        Ok(Self(taken))
+    }
+}
+
+/// The secrets that a credential's token takes.
+fn of_token(credential: &Credential) -> impl Iterator<Item = &SecretSource> {
+    let secrets = match &credential.source {
+        CredentialSource::Token(token) => &token.secrets[..],
+        CredentialSource::Variable(_)
+        | CredentialSource::File(_)
+        | CredentialSource::Vault(_)
+        | CredentialSource::Key(_)
+        | CredentialSource::Command(_) => &[],
+    };
+    secrets.iter()
+}
+
+/// What is put into requests is not what tokens are asked for by.
+fn refuse_shared(rules: &Rules, credential: &Credential, variable: &str) -> Result<(), Failure> {
+    let serves = |other: &&Credential| {
+        let mut its = super::variables(&other.source).into_iter();
+        its.any(|(name, _)| name == variable)
+    };
+    let Some(other) = rules.credentials().find(serves) else {
+        return Ok(());
+    };
+    let (name, other) = (&credential.binding.name, &other.binding.name);
+    let what = format!("credential {name}: the variable {variable} is credential {other} itself");
+    Err(Failure::new(what)
+        .because("what a token is asked for by goes to its issuer alone")
+        .advise("name another variable for one of them"))
+}
+
+/// Hands on what the token of a credential takes, of files where this lets them be read.
+pub(super) fn entrust(
+    handover: &mut Handover,
+    variables: &Variables,
+    places: &Places,
+    (credential, token): (&Credential, &TokenSource),
+    inside: &dyn Fn(&Path) -> Result<(), Failure>,
+    output: &Output,
+) -> Result<(), Failure> {
+    let name = &credential.binding.name;
+    let mut values = Vec::with_capacity(token.secrets.len());
+    for source in &token.secrets {
+        values.push(match source {
+            SecretSource::Variable(variable) => {
+                let value = variables.0.get(variable).cloned();
+                let unset = || SourceError::Unset(variable.clone());
+                value.ok_or_else(|| unread(name.as_str(), &from(source), &unset()))?
+            }
+            SecretSource::Vault(wanted) => secret::open(places, wanted)?,
+            SecretSource::File(path) => {
+                inside(path)?;
+                let (text, is_open) = keys::whole(path).map_err(|error| {
+                    let advice = match error.kind() {
+                        ErrorKind::NotFound => "put it there, or name where it is",
+                        _ => "atoll profile show NAME shows where it is looked for",
+                    };
+                    let from = from(source);
+                    Failure::new(format!("credential {name} cannot be asked for by {from}"))
+                        .because(error)
+                        .advise(advice)
+                })?;
+                if is_open {
+                    warn_of_open(output, name, path);
+                }
+                let value = text.strip_suffix('\n').unwrap_or(&text);
+                let value = value.strip_suffix('\r').unwrap_or(value);
+                Zeroizing::new(value.as_bytes().to_vec())
+            }
+        });
+    }
+    if let TokenRequest::GithubApp(_) = token.request {
+        for (value, source) in values.iter().zip(&token.secrets) {
+            atoll_egress::check_app_key(value).map_err(|why| {
+                let what = format!("credential {name}: {} holds no key of an app", from(source));
+                Failure::new(what)
+                    .because(why)
+                    .advise("make one under the app's settings, \"Private keys\"")
+            })?;
+        }
+    }
+    let secrets: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
+    let by = Fetch::Token(token.request.clone());
+    let text = standing(credential)?;
+    let handed = handover.entrust(name, text, by, &secrets, &atoll_egress::disguise);
+    handed.map_err(|(index, error)| {
+        let from = token.secrets.get(index).map(from).unwrap_or_default();
+        unread(name.as_str(), &from, &error)
+    })
+}
+
+fn from(source: &SecretSource) -> String {
+    match source {
+        SecretSource::Variable(variable) => format!("the variable {variable}"),
+        SecretSource::File(path) => path.display().to_string(),
+        SecretSource::Vault(wanted) => format!("the vault's secret {wanted}"),
+    }
+}

@@ -1,0 +1,414 @@
+//! Tokens of OAuth 2.0: asked for when a request needs one, and taken back at the end.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use atoll_model::network::{
+    ClientAuthentication, CredentialName, FlowKind, Ingredient, OAuthRequest, TokenGrant,
+};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use zeroize::{Zeroize, Zeroizing};
+
+use super::fetch::{Fresh, Source};
+use super::own::{self, Answer, Asking};
+use crate::Egress;
+use crate::secret::Secret;
+
+/// What forms are.
+const FORM: &str = "application/x-www-form-urlencoded";
+/// The name of token exchange (RFC 8693, 2.1).
+const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+/// The longest life of a token that is taken at its word, seconds.
+const LIFE_S_MAX: u64 = 10 * 365 * 24 * 60 * 60;
+/// What an issuer can say of a mistake (RFC 6749, 5.2 and 4.1.2.1; RFC 8693, 2.2.2; RFC 8628,
+/// 3.5; RFC 7009, 2.2.1). Other words are not repeated: anything could be in them.
+const ERRORS: &[&str] = &[
+    "access_denied",
+    "invalid_client",
+    "invalid_grant",
+    "invalid_request",
+    "invalid_scope",
+    "invalid_target",
+    "server_error",
+    "slow_down",
+    "temporarily_unavailable",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "unsupported_token_type",
+];
+
+/// Asks for a token.
+///
+/// # Errors
+/// Why there is none; nothing of a secret is in the words.
+pub(super) async fn fetch(
+    egress: &Arc<Egress>,
+    (index, name): (usize, &CredentialName),
+    source: &Source,
+    request: &OAuthRequest,
+) -> Result<Fresh, String> {
+    let mut form = Form::default();
+    let asked_by = match &request.grant {
+        TokenGrant::ClientCredentials => {
+            form.add("grant_type", b"client_credentials");
+            None
+        }
+        TokenGrant::Refresh => {
+            let token = source.ingredient(Ingredient::RefreshToken)?;
+            form.add("grant_type", b"refresh_token");
+            form.add("refresh_token", token.expose());
+            Some(token)
+        }
+        TokenGrant::Exchange { kind } => {
+            let token = source.ingredient(Ingredient::SubjectToken)?;
+            form.add("grant_type", EXCHANGE.as_bytes());
+            form.add("subject_token", token.expose());
+            form.add("subject_token_type", kind.as_bytes());
+            Some(token)
+        }
+    };
+    if !request.scope.is_empty() {
+        form.add("scope", request.scope.join(" ").as_bytes());
+    }
+    for (key, values) in [
+        ("audience", &request.audience),
+        ("resource", &request.resource),
+    ] {
+        values.iter().for_each(|one| form.add(key, one.as_bytes()));
+    }
+    let headers = authenticated(&mut form, source, request)?;
+    let asking = Asking {
+        kind: FlowKind::Fetch,
+        method: Method::POST,
+        endpoint: &request.token,
+        headers,
+        body: form.0,
+    };
+    let patience = Duration::from_secs(request.patience_s);
+    let asked_at = SystemTime::now();
+    let answer = own::ask(egress, &source.network, name, asking, patience).await?;
+    let host = &request.token.host;
+    let read = read(&answer, asked_at).map_err(|why| format!("{host}: {why}"))?;
+    let Some((renewed, before)) = read.refresh.zip(asked_by) else {
+        return Ok(read.fresh);
+    };
+    // What was good once alone is not good any more, whatever becomes of the token.
+    if request.grant == TokenGrant::Refresh && before.expose() != &renewed[..] {
+        let kept = egress.credentials.renew(index, source, renewed);
+        kept.map_err(|why| format!("{host}: its new refresh token: {why}"))?;
+    }
+    Ok(read.fresh)
+}
+
+/// Has a token taken back (RFC 7009).
+///
+/// # Errors
+/// Why it may still be good.
+pub(super) async fn take_back(
+    egress: &Arc<Egress>,
+    name: &CredentialName,
+    source: &Source,
+    (request, token): (&OAuthRequest, &Secret),
+    patience: Duration,
+) -> Result<(), String> {
+    let Some(endpoint) = &request.revoke else {
+        return Ok(());
+    };
+    let mut form = Form::default();
+    form.add("token", token.expose());
+    form.add("token_type_hint", b"access_token");
+    let headers = authenticated(&mut form, source, request)?;
+    let asking = Asking {
+        kind: FlowKind::Revocation,
+        method: Method::POST,
+        endpoint,
+        headers,
+        body: form.0,
+    };
+    own::ask(egress, &source.network, name, asking, patience)
+        .await
+        .map(drop)
+}
+
+/// Says who asks, in the form or in a header.
+fn authenticated(
+    form: &mut Form,
+    source: &Source,
+    request: &OAuthRequest,
+) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(FORM));
+    match request.authentication {
+        ClientAuthentication::Public => form.add("client_id", request.client.as_bytes()),
+        ClientAuthentication::Post => {
+            let secret = source.ingredient(Ingredient::ClientSecret)?;
+            form.add("client_id", request.client.as_bytes());
+            form.add("client_secret", secret.expose());
+        }
+        ClientAuthentication::Basic => {
+            let secret = source.ingredient(Ingredient::ClientSecret)?;
+            let mut user = Form::default();
+            user.escape(request.client.as_bytes());
+            user.0.push(b':');
+            user.escape(secret.expose());
+            let mut value = Zeroizing::new(b"Basic ".to_vec());
+            value.extend_from_slice(STANDARD.encode(&*user.0).as_bytes());
+            let value = HeaderValue::from_bytes(&value);
+            let mut value = value.map_err(|_| "its client's secret cannot be written")?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+    }
+    Ok(headers)
+}
+
+/// A form as it is sent.
+struct Form(Zeroizing<Vec<u8>>);
+
+/// The longest form, bytes: two secrets and three lists of names with every byte escaped. So
+/// that it never grows, and leaves no copy behind.
+const FORM_BYTES: usize = 256 * 1024;
+
+impl Default for Form {
+    fn default() -> Self {
+        Self(Zeroizing::new(Vec::with_capacity(FORM_BYTES)))
+    }
+}
+
+impl Form {
+    fn add(&mut self, key: &str, value: &[u8]) {
+        if !self.0.is_empty() {
+            self.0.push(b'&');
+        }
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.push(b'=');
+        self.escape(value);
+    }
+
+    /// As forms are written (RFC 6749, appendix B).
+    fn escape(&mut self, text: &[u8]) {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or(b'0');
+        for byte in text {
+            match byte {
+                b' ' => self.0.push(b'+'),
+                byte if byte.is_ascii_alphanumeric() || b"-._*".contains(byte) => {
+                    self.0.push(*byte);
+                }
+                byte => {
+                    let escaped = [b'%', digit(byte >> 4), digit(byte & 15)];
+                    self.0.extend_from_slice(&escaped);
+                }
+            }
+        }
+    }
+}
+
+/// What an answer gives.
+struct Read {
+    fresh: Fresh,
+    /// What is asked by the next time.
+    refresh: Option<Zeroizing<Vec<u8>>>,
+}
+
+/// An answer (RFC 6749, 5.1). A member that is there twice is refused.
+#[derive(Deserialize)]
+struct Granted {
+    #[serde(default)]
+    access_token: String,
+    token_type: Option<String>,
+    expires_in: Option<Life>,
+    #[serde(default)]
+    refresh_token: String,
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        self.access_token.zeroize();
+        self.refresh_token.zeroize();
+    }
+}
+
+/// How long a token holds, seconds; some write it as a text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Life {
+    Number(u64),
+    Text(String),
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: Option<String>,
+}
+
+/// Reads an answer.
+fn read(answer: &Answer, asked_at: SystemTime) -> Result<Read, String> {
+    if answer.status != StatusCode::OK {
+        return Err(refused(answer));
+    }
+    if !answer.is_json {
+        return Err("its answer is not of the type application/json".to_owned());
+    }
+    // What the library says of a mistake can have a part of the value in it.
+    let read = serde_json::from_slice::<Granted>(&answer.body);
+    let granted = read.map_err(|_| "its answer is no JSON with a token".to_owned())?;
+    if granted.access_token.is_empty() {
+        return Err(match said(answer) {
+            Some(error) => format!("it refuses: {error}"),
+            None => "its answer has no access_token".to_owned(),
+        });
+    }
+    let kind = granted.token_type.as_deref();
+    match kind {
+        Some(kind) if kind.eq_ignore_ascii_case("Bearer") => {}
+        Some(_) => return Err("its token is of another type than Bearer".to_owned()),
+        None => return Err("its answer does not say that its token is a Bearer".to_owned()),
+    }
+    let life = match &granted.expires_in {
+        None => None,
+        Some(Life::Number(seconds)) => Some(*seconds),
+        Some(Life::Text(text)) => {
+            let seconds = text.parse::<u64>();
+            Some(seconds.map_err(|_| "its expires_in is no number of seconds".to_owned())?)
+        }
+    };
+    // From when it was asked: it is not longer good than that.
+    let ends =
+        life.and_then(|life| asked_at.checked_add(Duration::from_secs(life.min(LIFE_S_MAX))));
+    let refresh = granted.refresh_token.as_bytes();
+    Ok(Read {
+        fresh: Fresh::new(granted.access_token.as_bytes(), ends),
+        refresh: (!refresh.is_empty()).then(|| Zeroizing::new(refresh.to_vec())),
+    })
+}
+
+/// Why there is none, where its answer is another one.
+fn refused(answer: &Answer) -> String {
+    let status = answer.status.as_u16();
+    match said(answer) {
+        Some(error) => format!("it answers {status}: {error}"),
+        None => format!("it answers {status}"),
+    }
+}
+
+fn said(answer: &Answer) -> Option<&'static str> {
+    let refusal: Refusal = serde_json::from_slice(&answer.body).ok()?;
+    let error = refusal.error?;
+    let known = ERRORS.iter().find(|known| **known == error);
+    Some(known.copied().unwrap_or("an error of its own"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            is_json: true,
+            body: Zeroizing::new(body.as_bytes().to_vec()),
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_as_it_is_meant_or_not_at_all() {
+        let now = SystemTime::now();
+        let plain = "\"access_token\":\"one-of-them\",\"token_type\":\"bEaReR\"";
+        for (further, life, refresh) in [
+            ("", None, None),
+            (",\"expires_in\":60", Some(60), None),
+            (",\"expires_in\":\"60\",\"scope\":\"a b\"", Some(60), None),
+            (",\"refresh_token\":\"next\"", None, Some(&b"next"[..])),
+            (
+                ",\"expires_in\":18446744073709551615",
+                Some(LIFE_S_MAX),
+                None,
+            ),
+        ] {
+            let read = read(&answer(200, &format!("{{{plain}{further}}}")), now).unwrap();
+            assert_eq!(&read.fresh.value[..], b"one-of-them");
+            let ends = life.map(|life| now + Duration::from_secs(life));
+            assert_eq!(read.fresh.ends, ends, "{further}");
+            assert_eq!(read.refresh.as_deref().map(Vec::as_slice), refresh);
+        }
+        for (status, body, why) in [
+            (200, "{}", "no access_token"),
+            (200, "[]", "no JSON with a token"),
+            (200, "access_token=one-of-them", "no JSON with a token"),
+            (
+                200,
+                "{\"access_token\":\"\",\"token_type\":\"Bearer\"}",
+                "no access_token",
+            ),
+            (
+                200,
+                "{\"access_token\":7,\"token_type\":\"Bearer\"}",
+                "no JSON",
+            ),
+            (200, "{\"access_token\":\"one-of-them\"}", "does not say"),
+            (
+                200,
+                "{\"access_token\":\"one-of-them\",\"token_type\":\"DPoP\"}",
+                "another type",
+            ),
+            (
+                200,
+                "{\"access_token\":\"one-of-them\",\"access_token\":\"two-of-them\",\"token_type\":\"Bearer\"}",
+                "no JSON with a token",
+            ),
+            (
+                200,
+                "{\"access_token\":\"one-of-them\",\"token_type\":\"Bearer\",\"expires_in\":-1}",
+                "no JSON with a token",
+            ),
+            (
+                200,
+                "{\"access_token\":\"one-of-them\",\"token_type\":\"Bearer\",\"expires_in\":\"soon\"}",
+                "no number of seconds",
+            ),
+            (
+                200,
+                "{\"error\":\"bad_verification_code\"}",
+                "it refuses: an error of its own",
+            ),
+            (
+                201,
+                "{\"access_token\":\"one-of-them\",\"token_type\":\"Bearer\"}",
+                "it answers 201",
+            ),
+            (
+                400,
+                "{\"error\":\"invalid_grant\"}",
+                "it answers 400: invalid_grant",
+            ),
+            (
+                401,
+                "{\"error\":\"one-of-them\"}",
+                "it answers 401: an error of its own",
+            ),
+            (500, "one-of-them", "it answers 500"),
+        ] {
+            let said = read(&answer(status, body), now).map(drop).unwrap_err();
+            assert!(said.contains(why), "{body}: {said}");
+            assert!(!said.contains("-of-them"), "{body}: {said}");
+        }
+        let mut page = answer(200, &format!("{{{plain}}}"));
+        page.is_json = false;
+        let said = read(&page, now).map(drop).unwrap_err();
+        assert!(said.contains("not of the type"), "{said}");
+    }
+
+    #[test]
+    fn what_is_sent_is_escaped_as_forms_are() {
+        let mut form = Form::default();
+        form.add("scope", b"read:a write/b");
+        form.add("secret", "a+b&c=d%\u{e9}~*".as_bytes());
+        let text = "scope=read%3Aa+write%2Fb&secret=a%2Bb%26c%3Dd%25%C3%A9%7E*";
+        assert_eq!(String::from_utf8(form.0.to_vec()).unwrap(), text);
+    }
+}

@@ -1,0 +1,248 @@
+//! Requests of Atoll's own for credentials: short, by TLS, each recorded before it is sent,
+//! on a connection that carries nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_model::network::{
+    CredentialName, Endpoint, Flow, FlowKind, FlowRequest, Network, Request as Judged, Scheme,
+    Target,
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, USER_AGENT,
+};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use crate::Egress;
+use crate::dial::Place;
+use crate::inspect::{HEAD_BYTES_MAX, is_of_tls, why_not, why_unanswered};
+use crate::line::{Carried, Opened};
+use crate::resolve::{Nowhere, addresses_by};
+
+/// The longest answer, bytes.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Who asks.
+const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
+/// What is read of answers.
+pub(super) const JSON: &str = "application/json";
+
+/// A request of Atoll's own.
+pub(super) struct Asking<'a> {
+    pub(super) kind: FlowKind,
+    pub(super) method: Method,
+    pub(super) endpoint: &'a Endpoint,
+    /// Besides those that every such request has.
+    pub(super) headers: HeaderMap,
+    pub(super) body: Zeroizing<Vec<u8>>,
+}
+
+/// What came back.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// Whether it says that it is JSON.
+    pub(super) is_json: bool,
+    pub(super) body: Zeroizing<Vec<u8>>,
+}
+
+/// A flow that is told of, and whose end is, whatever becomes of it.
+struct Told<'a> {
+    egress: &'a Egress,
+    opened: Opened,
+    carried: Carried,
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        let carried = std::mem::take(&mut self.carried);
+        self.egress.line.close(&self.opened, carried);
+    }
+}
+
+/// Sends a request for a credential, and reads the answer, in that time.
+///
+/// # Errors
+/// Why there is none; nothing of what was sent or came is in the words.
+pub(super) async fn ask(
+    egress: &Arc<Egress>,
+    network: &Network,
+    name: &CredentialName,
+    asking: Asking<'_>,
+    patience: Duration,
+) -> Result<Answer, String> {
+    let host = asking.endpoint.host.to_string();
+    let at = |why: String| format!("asking {host}: {why}");
+    let asked = timeout(patience, sent(egress, network, name, asking)).await;
+    let late = |_| format!("it took longer than {} s", patience.as_secs());
+    asked.map_err(late).and_then(|asked| asked).map_err(at)
+}
+
+async fn sent(
+    egress: &Arc<Egress>,
+    network: &Network,
+    name: &CredentialName,
+    asking: Asking<'_>,
+) -> Result<Answer, String> {
+    let endpoint = asking.endpoint;
+    let unwritable = |_| "its address cannot be written".to_owned();
+    let target = Target::parse(&endpoint.target).map_err(unwritable)?;
+    let judged = Judged {
+        host: &endpoint.host,
+        port: endpoint.port,
+        scheme: Scheme::Https,
+        method: asking.method.as_str(),
+        target: &target,
+    };
+    let allowed = network.request(&judged);
+    allowed.map_err(|unreachable| unreachable.why_inside())?;
+    let places = addresses_by(
+        egress,
+        network,
+        &endpoint.host,
+        endpoint.port,
+        Some(&judged),
+    )
+    .await;
+    let places = places.map_err(|nowhere| match nowhere {
+        Nowhere::Refused { inside, .. } => inside,
+        Nowhere::Unknown(why) => format!("its name leads nowhere: {why}"),
+    })?;
+    let flow = Flow {
+        kind: asking.kind,
+        host: endpoint.host.to_string(),
+        address: None,
+        via: None,
+        port: endpoint.port,
+        rule: None,
+        request: Some(FlowRequest::of(&judged)),
+        limit: None,
+        credentials: vec![name.clone()],
+    };
+    let mut places = places.into_iter().peekable();
+    let mut failure = "its name leads nowhere".to_owned();
+    while let Some(place) = places.next() {
+        let mut told = told(egress, &flow, place).await?;
+        match connected(egress, endpoint, place).await {
+            Ok(sender) => {
+                let answered = exchange(sender, asking, &mut told.carried).await;
+                told.carried.failure = answered.as_ref().err().cloned();
+                told.carried.is_unreached = told.carried.failure.is_some();
+                return answered;
+            }
+            Err((why, is_last)) => {
+                let is_last = is_last || places.peek().is_none();
+                told.carried = Carried::nothing(why.clone()).at_last(is_last);
+                failure = why;
+                if is_last {
+                    break;
+                }
+            }
+        }
+    }
+    Err(failure)
+}
+
+/// Has it recorded. What is broken off from here on is told of as that.
+async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Place) -> Result<Told<'a>, String> {
+    let mut flow = flow.clone();
+    (flow.address, flow.via) = (place.address(), place.via(egress));
+    // When a run ends nobody answers any more, and what is taken back is worth it.
+    let waits = flow.kind != FlowKind::Revocation;
+    let opened = egress.line.open(flow, waits).await;
+    Ok(Told {
+        egress,
+        opened: opened.map_err(|error| format!("nobody records that it is asked: {error}"))?,
+        carried: Carried::nothing("it was broken off".to_owned()).at_last(true),
+    })
+}
+
+/// A connection that is good for one request. Why there is none, and whether another address
+/// would be no better.
+async fn connected(
+    egress: &Arc<Egress>,
+    endpoint: &Endpoint,
+    place: Place,
+) -> Result<http1::SendRequest<Full<Bytes>>, (String, bool)> {
+    let secured = egress.upstream.secure(egress, endpoint, place).await;
+    let stream = secured.map_err(|error| (why_not(&error), is_of_tls(&error)))?;
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(HEAD_BYTES_MAX);
+    let begun = builder.handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = begun.map_err(|error| (why_unanswered(&error), true))?;
+    egress
+        .upstream
+        .tasks
+        .spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+async fn exchange(
+    mut sender: http1::SendRequest<Full<Bytes>>,
+    asking: Asking<'_>,
+    carried: &mut Carried,
+) -> Result<Answer, String> {
+    let endpoint = asking.endpoint;
+    let sent_bytes = asking.body.len();
+    // Overwritten when it is let go of.
+    let body = Bytes::from_owner(asking.body);
+    let mut request = Request::new(Full::new(body));
+    let unwritable = "its address cannot be written";
+    *request.method_mut() = asking.method;
+    *request.uri_mut() = endpoint.target.parse().map_err(|_| unwritable)?;
+    *request.headers_mut() = asking.headers;
+    let headers = request.headers_mut();
+    let host = HeaderValue::from_str(&endpoint.authority()).map_err(|_| unwritable)?;
+    headers.insert(HOST, host);
+    headers.insert(USER_AGENT, HeaderValue::from_static(WHO));
+    headers
+        .entry(ACCEPT)
+        .or_insert(HeaderValue::from_static(JSON));
+    let response = sender.send_request(request).await;
+    let response = response.map_err(|error| why_unanswered(&error))?;
+    carried.status = Some(response.status().as_u16());
+    let answer = received(response).await?;
+    if asking.kind == FlowKind::Revocation && !answer.status.is_success() {
+        return Err(format!("it answers {}", answer.status.as_u16()));
+    }
+    carried.bytes = [sent_bytes as u64, answer.body.len() as u64];
+    Ok(answer)
+}
+
+async fn received(response: Response<Incoming>) -> Result<Answer, String> {
+    let status = response.status();
+    if status.is_redirection() {
+        return Err(format!("it leads elsewhere ({})", status.as_u16()));
+    }
+    if response.headers().contains_key(CONTENT_ENCODING) {
+        return Err("its answer is packed, which was not asked for".to_owned());
+    }
+    let kind = response.headers().get(CONTENT_TYPE);
+    let is_json = kind.is_some_and(is_json);
+    let mut body = response.into_body();
+    let mut whole = Zeroizing::new(Vec::with_capacity(ANSWER_BYTES_MAX));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| "its answer broke off".to_owned())?;
+        let data = frame.data_ref().map_or(&[][..], |data| data);
+        if whole.len() + data.len() > ANSWER_BYTES_MAX {
+            return Err(format!("its answer has more than {ANSWER_BYTES_MAX} bytes"));
+        }
+        whole.extend_from_slice(data);
+    }
+    Ok(Answer {
+        status,
+        is_json,
+        body: whole,
+    })
+}
+
+fn is_json(kind: &HeaderValue) -> bool {
+    let text = kind.to_str().unwrap_or_default();
+    let (media_type, _) = text.split_once(';').unwrap_or((text, ""));
+    media_type.trim().eq_ignore_ascii_case(JSON)
+}
