@@ -1,10 +1,13 @@
 //! A run's changes, layer by layer, as its record tells where they are.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::{
-    AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, LayerPaths, XattrFlavour,
+    AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, LayerPaths, RelativePath,
+    XattrFlavour,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
@@ -97,10 +100,11 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
                 true => atoll_layer::changes,
                 false => atoll_layer::changes_at_rest,
             };
-            let set = read(&paths, &Bounds::default()).doing(&format!(
+            let mut set = read(&paths, &Bounds::default()).doing(&format!(
                 "the changes below {} cannot be read",
                 layer.host.display()
             ))?;
+            set.leave_out(&logins(layer));
             Ok(LayerChanges {
                 layer: layer.clone(),
                 paths,
@@ -108,6 +112,12 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
             })
         })
         .collect()
+}
+
+/// Login files in whose places something else stands in a layer.
+fn logins(layer: &LayerRecord) -> Vec<RelativePath> {
+    let path = |name: &OsString| RelativePath::new(name.as_bytes()).ok();
+    layer.logins.iter().filter_map(path).collect()
 }
 
 /// The journals of a layer's applies, oldest first.
@@ -193,7 +203,6 @@ pub fn refusals(all: &[LayerChanges]) -> impl Iterator<Item = (Vec<u8>, &str)> {
 
 /// A path as people know it: below the workspace as it is, elsewhere in full.
 pub fn shown_path(one: &LayerChanges, path: &[u8]) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt;
     match one.layer.kind {
         LayerKind::Workspace => path.to_vec(),
         LayerKind::Home | LayerKind::Cache => {

@@ -1,6 +1,7 @@
 //! The credentials of a run: read before anything else that could keep them, and handed on.
 
 mod keys;
+mod login;
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -26,7 +27,7 @@ pub fn read(
     workspace: &Path,
     output: &Output,
 ) -> Result<Option<Handover>, Failure> {
-    if rules.credentials().next().is_none() {
+    if rules.credentials().next().is_none() && rules.logins().next().is_none() {
         return Ok(None);
     }
     let mut handover = Handover::new().doing("credentials cannot be handed on")?;
@@ -72,12 +73,14 @@ pub fn read(
                 handover.promise(name, standing(credential)?, command);
                 Ok(())
             }
+            // With all of its file.
+            CredentialSource::Login(_) => Ok(()),
         };
         read.or_else(|error| left_out(rules, credential, error, output))?;
     }
     refuse_halves(&handover, rules)?;
-    let is_any = !handover.placeholders().is_empty();
-    Ok(is_any.then_some(handover))
+    login::read(&mut handover, rules, workspace, output)?;
+    Ok((!handover.is_empty()).then_some(handover))
 }
 
 /// What can be read inside by its own name, whatever leads to it: what policy sees is what is
@@ -131,6 +134,7 @@ fn left_out(
         CredentialSource::Vault(wanted) => format!("the vault's secret {wanted}"),
         CredentialSource::Key(_) => "its key".to_owned(),
         CredentialSource::Command(_) => "its command".to_owned(),
+        CredentialSource::Login(_) => "its login file".to_owned(),
     };
     if let Some(required) = same.into_iter().find(|one| !one.optional) {
         return Err(unread(required.binding.name.as_str(), &from, &error));
@@ -230,6 +234,7 @@ fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
         CredentialSource::File(_)
         | CredentialSource::Vault(_)
         | CredentialSource::Command(_)
+        | CredentialSource::Login(_)
         | CredentialSource::Key(_) => Vec::new(),
     }
 }

@@ -17,7 +17,7 @@ use crate::resuming::decided_about;
 use crate::slug::slug;
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
-use crate::{PlaceError, Request, fencing, rooted};
+use crate::{PlaceError, Request, fencing, login, rooted};
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
@@ -72,6 +72,7 @@ pub(crate) fn place(
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, &boundary.profile)?);
     }
+    let hidden = login::place(&mut placing, boundary, &mut layers)?;
     let fence = match boundary.mode {
         Mode::Full => None,
         Mode::Fence => Some(fencing::place(&mut placing, boundary.workspace)?),
@@ -101,6 +102,7 @@ pub(crate) fn place(
             empty,
             trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
+            hidden,
             fence,
         },
         notices: placing.notices,
@@ -139,7 +141,7 @@ pub(crate) struct Placing<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) offered: Offered<'a>,
     pub(crate) base: Option<u32>,
-    layers: Vec<LayerRecord>,
+    pub(crate) layers: Vec<LayerRecord>,
     pub(crate) locks: Vec<File>,
     pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.
@@ -277,6 +279,7 @@ impl Placing<'_> {
                 upper,
                 since: stamp(since),
                 shared: false,
+                logins: Vec::new(),
             },
         );
     }
@@ -330,6 +333,7 @@ impl Placing<'_> {
                 upper: below.join("upper"),
                 since: stamp(since),
                 shared: shared.is_some(),
+                logins: Vec::new(),
             });
         }
         Ok(Some(layer))

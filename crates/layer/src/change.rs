@@ -23,6 +23,18 @@ pub struct ChangeSet {
     pub(crate) uncopied: BTreeSet<RelativePath>,
 }
 
+impl ChangeSet {
+    /// Leaves out all that is at these paths or beneath them: what they are is nobody's to see
+    /// and to take over.
+    pub fn leave_out(&mut self, paths: &[RelativePath]) {
+        let is_left = |path: &RelativePath| paths.iter().any(|one| path.starts_with(one));
+        self.changes.retain(|change| !is_left(&change.path));
+        for refusals in [&mut self.refused, &mut self.withheld, &mut self.notes] {
+            refusals.retain(|refusal| !is_left(&refusal.path));
+        }
+    }
+}
+
 /// One entry that differs.
 #[derive(Clone, Debug)]
 pub struct Change {

@@ -11,6 +11,7 @@ mod host;
 mod http;
 mod limits;
 mod lock;
+mod login;
 mod meant;
 mod package;
 mod pattern;
@@ -44,6 +45,7 @@ pub use lock::{
     InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,
     Unlocked, normal_version,
 };
+pub use login::{FieldPath, InvalidFieldPath};
 pub use meant::{InvalidRule, Meant};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern};

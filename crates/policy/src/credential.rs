@@ -2,6 +2,7 @@
 
 mod command;
 mod lines;
+mod login;
 mod signing;
 
 use std::ops::Range;
@@ -24,6 +25,7 @@ use crate::variables::is_for_something_else;
 pub use signing::{KEY_PARTS, KeySource};
 
 pub use self::command::{CommandProgram, CommandSource};
+pub use self::login::LoginSource;
 
 /// The table of one.
 const TABLE: &str = "credential.NAME";
@@ -57,6 +59,8 @@ pub enum CredentialSource {
     Key(KeySource),
     /// What a command prints when a request needs it.
     Command(CommandSource),
+    /// A field of a login file.
+    Login(LoginSource),
 }
 
 impl CredentialSource {
@@ -65,7 +69,7 @@ impl CredentialSource {
         match self {
             Self::Variable(name) => std::slice::from_ref(name),
             Self::Key(key) => key.variables(),
-            Self::File(_) | Self::Vault(_) | Self::Command(_) => &[],
+            Self::File(_) | Self::Vault(_) | Self::Command(_) | Self::Login(_) => &[],
         }
     }
 
@@ -73,7 +77,11 @@ impl CredentialSource {
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) | Self::Key(KeySource::Profile { file, .. }) => Some(file),
-            Self::Variable(_) | Self::Vault(_) | Self::Key(_) | Self::Command(_) => None,
+            Self::Variable(_)
+            | Self::Vault(_)
+            | Self::Key(_)
+            | Self::Command(_)
+            | Self::Login(_) => None,
         }
     }
 
@@ -81,7 +89,11 @@ impl CredentialSource {
     #[must_use]
     pub fn is_fetched(&self) -> bool {
         match self {
-            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
+            Self::Variable(_)
+            | Self::File(_)
+            | Self::Vault(_)
+            | Self::Key(_)
+            | Self::Login(_) => false,
             Self::Command(_) => true,
         }
     }
@@ -119,6 +131,7 @@ enum WrittenSource {
     Vault(SecretName),
     Key(signing::Written),
     Command(WrittenCommand),
+    Login(LoginSource),
 }
 
 impl WrittenSource {
@@ -127,6 +140,8 @@ impl WrittenSource {
         match self {
             Self::Variable(name) => Some(vec![(Part::Whole, name.clone())]),
             Self::Key(key) => Some(key.variables()),
+            // It stands in the file.
+            Self::Login(_) => Some(Vec::new()),
             Self::File(_) | Self::Vault(_) | Self::Command(_) => None,
         }
     }
@@ -134,7 +149,11 @@ impl WrittenSource {
     /// Whether its value is not there when a run starts.
     fn is_fetched(&self) -> bool {
         match self {
-            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
+            Self::Variable(_)
+            | Self::File(_)
+            | Self::Vault(_)
+            | Self::Key(_)
+            | Self::Login(_) => false,
             Self::Command(_) => true,
         }
     }
@@ -151,6 +170,7 @@ impl Written {
                 WrittenSource::Command(command) => {
                     CredentialSource::Command(command.resolved(home))
                 }
+                WrittenSource::Login(login) => CredentialSource::Login(login),
             },
             binding: self.binding,
             variables: self.variables,
@@ -290,6 +310,14 @@ fn complete(
         document.report(at, format!("[credential.{name}] needs {missing}"), None);
         return None;
     };
+    if let (false, Spot::Refresh(_)) = (matches!(source, WrittenSource::Login(_)), &place) {
+        let what = format!(
+            "[credential.{name}]: `refresh` is for what renews a login, which is a field of its file"
+        );
+        let hint = "write source = { login = \"NAME\", field = \"tokens.refresh_token\" }";
+        document.report(at, what, Some(hint.to_owned()));
+        return None;
+    }
     // A body is looked through before it is decided, and a command is run after that.
     if let (true, Spot::Body(_)) = (source.is_fetched(), &place) {
         let what = format!(
@@ -323,7 +351,9 @@ fn read_optional(
     let has_to_be = match source {
         Some(WrittenSource::Vault(_) | WrittenSource::Command(_)) => true,
         Some(WrittenSource::Key(key)) => key.is_of_vault(),
-        Some(WrittenSource::Variable(_) | WrittenSource::File(_)) | None => false,
+        Some(WrittenSource::Variable(_) | WrittenSource::File(_) | WrittenSource::Login(_)) | None => {
+            false
+        }
     };
     if flag.value && has_to_be {
         let what = "`optional` is for a variable or a file: a secret of the vault and a command \
@@ -387,6 +417,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
     let file = document.text(&mut section, "file", parse_place);
     let secret = document.text(&mut section, "vault", parse_secret);
     let command = command::read(document, &mut section);
+    let login = login::read(document, &mut section);
     document.end(
         section,
         &[
@@ -396,6 +427,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
             "aws-profile",
             "command",
             "timeout",
+            "login",
+            "field",
         ],
     );
     let all = [
@@ -404,6 +437,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         secret.map(|secret| WrittenSource::Vault(secret.value)),
         key.map(WrittenSource::Key),
         command.map(WrittenSource::Command),
+        login.map(WrittenSource::Login),
     ];
     let mut all = all.into_iter().flatten();
     match (all.next(), all.next()) {
@@ -412,7 +446,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         (_, _) => {
             let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
                         { vault = \"token\" }, { command = [\"PROGRAM\", …] }, { aws-profile = \
-                        \"default\" }";
+                        \"default\" }, { login = \"NAME\", field = \"tokens.access_token\" }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -454,10 +488,11 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
     let basic = document.text(&mut section, "basic", parse_user);
     let query = document.text(&mut section, "query", parse_parameter);
     let body = document.text(&mut section, "body", parse_parameter);
+    let refresh = document.text(&mut section, "refresh", parse_parameter);
     let scope = signing::read_scope(document, &mut section);
     document.end(
         section,
-        &["header", "form", "basic", "query", "body", "sigv4"],
+        &["header", "form", "basic", "query", "body", "refresh", "sigv4"],
     );
     let form = form.map(|form| form.value);
     let is_formed = form.is_some();
@@ -470,6 +505,7 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
         basic.map(|user| Spot::Basic(user.value)),
         query.map(|key| Spot::Query(key.value)),
         body.map(|field| Spot::Body(field.value)),
+        refresh.map(|field| Spot::Refresh(field.value)),
         scope.map(Spot::SigV4),
     ];
     let mut all = all.into_iter().flatten();
@@ -480,6 +516,7 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
         (_, _) => {
             let what = "`place` is one of: { header = \"authorization\" }, { header = …, form = \
                         \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { body = \"field\" }, \
+                        { refresh = \"field\" }, \
                         { sigv4 = { region = \"eu-west-1\", service = \"s3\" } }";
             document.report(&at, what.to_owned(), None);
             None
@@ -626,7 +663,11 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
             Spot::SigV4(_) => {
                 "; what its services answer the program has, also keys that they give out"
             }
-            Spot::Header { .. } | Spot::Basic(_) | Spot::Query(_) | Spot::Body(_) => "",
+            Spot::Header { .. }
+            | Spot::Basic(_)
+            | Spot::Query(_)
+            | Spot::Body(_)
+            | Spot::Refresh(_) => "",
         };
         let text = format!(
             "credential {} is used as it is: Atoll holds it to {binding}, and cannot ask the \

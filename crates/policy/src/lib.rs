@@ -25,6 +25,7 @@ mod grant;
 mod home;
 mod layers;
 mod load;
+mod login;
 mod merge;
 mod network;
 mod origin;
@@ -46,12 +47,13 @@ mod variables;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
 pub use credential::{
-    CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource,
+    CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource, LoginSource,
 };
 pub use decide::decide;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};
 pub use grant::{Grant, Notice};
+pub use login::Login;
 pub use network::preset::{PresetSummary, preset_for, preset_for_host, presets};
 pub use network::rule::network_entry;
 pub use origin::Origin;

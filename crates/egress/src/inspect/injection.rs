@@ -36,6 +36,9 @@ pub(crate) use signing::{Needed, Signing};
 pub(super) use spots::unescaped;
 use spots::{Spot, basic, in_header, spots};
 
+/// What to do where a login is not valid any more.
+const RENEW_OUTSIDE: &str = "log in again outside with the agent's own command, or let it renew its login there, and start a new run";
+
 /// In which ways a program reads compressed messages of gRPC.
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
@@ -67,6 +70,8 @@ pub(crate) struct Misuse {
     pub(crate) why: String,
     /// Where it may stand.
     pub(crate) instead: String,
+    /// Whether somebody has to be told at once: what an agent does of itself is none.
+    pub(crate) is_alert: bool,
 }
 
 impl Misuse {
@@ -78,8 +83,9 @@ impl Misuse {
 
     /// Tells of it.
     pub(super) fn tell(&self, egress: &Egress, flow: Flow) {
+        let named = self.is_alert.then(|| self.name.clone());
         let flow = Flow {
-            credentials: vec![self.name.clone()],
+            credentials: named.into_iter().collect(),
             ..flow
         };
         egress.line.refuse(flow, self.why.clone());
@@ -89,13 +95,34 @@ impl Misuse {
 /// A placeholder where its credential is not for.
 fn misuse(held: &Held, why: &str) -> Misuse {
     let name = held.name();
-    Misuse {
-        name: name.clone(),
-        why: format!("the placeholder of credential {name} {why}"),
-        instead: format!(
+    let instead = match &held.binding.place {
+        Place::Refresh(_) => format!(
+            "credential {name} renews a login, and is put in nowhere: {RENEW_OUTSIDE}"
+        ),
+        Place::Header { .. }
+        | Place::Basic(_)
+        | Place::Query(_)
+        | Place::Body(_)
+        | Place::SigV4(_) => format!(
             "credential {name} is put in for {}: write its placeholder nowhere else",
             held.binding
         ),
+    };
+    Misuse {
+        name: name.clone(),
+        why: format!("the placeholder of credential {name} {why}"),
+        instead,
+        is_alert: true,
+    }
+}
+
+/// A login that its program wants to renew, where that is done. What is answered would be the
+/// real tokens, and those that the person's own programs have would not be valid any more.
+pub(super) fn renewal(held: &Held) -> Misuse {
+    let why = "is in a request that would renew its login, which is not done from inside";
+    Misuse {
+        is_alert: false,
+        ..misuse(held, why)
     }
 }
 
@@ -116,9 +143,11 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
             );
             misuse(held, &why)
         }
-        Place::Header { .. } | Place::Basic(_) | Place::Query(_) | Place::SigV4(_) => {
-            misuse(held, &format!("is in its body{form}, which it is not for"))
-        }
+        Place::Header { .. }
+        | Place::Basic(_)
+        | Place::Query(_)
+        | Place::Refresh(_)
+        | Place::SigV4(_) => misuse(held, &format!("is in its body{form}, which it is not for")),
     })
 }
 
@@ -233,7 +262,9 @@ impl Injection {
         let stands = |other: &Held| {
             let is_its =
                 |held: &Held| held.placeholder == other.placeholder || held.name() == other.name();
-            self.held(credentials).any(|(held, _)| is_its(held))
+            // Nobody can do anything with what stands for a login's renewal.
+            let renews = matches!(other.binding.place, Place::Refresh(_));
+            self.held(credentials).any(|(held, _)| renews || is_its(held))
         };
         // One variable can stand for several credentials, and a key has several.
         let all = credentials.iter().enumerate();
@@ -411,7 +442,9 @@ fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> 
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
-        Place::Query(_) | Place::Body(_) | Place::SigV4(_) => return Some(()),
+        Place::Query(_) | Place::Body(_) | Place::Refresh(_) | Place::SigV4(_) => {
+            return Some(());
+        }
     };
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound
