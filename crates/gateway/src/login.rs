@@ -47,7 +47,9 @@ pub(crate) fn place(
         }
     }
     layers.retain(|layer| !hidden.contains(&layer.inside));
-    placing.layers.retain(|layer| !hidden.contains(&layer.inside));
+    placing
+        .layers
+        .retain(|layer| !hidden.contains(&layer.inside));
     Ok(hidden)
 }
 
@@ -67,11 +69,7 @@ fn is_of_home(view: &&View) -> bool {
     }
 }
 
-fn cover(
-    placing: &mut Placing<'_>,
-    login: &Login,
-    layer: &PlacedLayer,
-) -> Result<(), PlaceError> {
+fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Result<(), PlaceError> {
     let handover = placing.request.handover;
     let text = handover.and_then(|handover| handover.stands_for(&login.file));
     let Some(name) = login.file.file_name() else {

@@ -89,11 +89,9 @@ impl CredentialSource {
     #[must_use]
     pub fn is_fetched(&self) -> bool {
         match self {
-            Self::Variable(_)
-            | Self::File(_)
-            | Self::Vault(_)
-            | Self::Key(_)
-            | Self::Login(_) => false,
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) | Self::Login(_) => {
+                false
+            }
             Self::Command(_) => true,
         }
     }
@@ -149,11 +147,9 @@ impl WrittenSource {
     /// Whether its value is not there when a run starts.
     fn is_fetched(&self) -> bool {
         match self {
-            Self::Variable(_)
-            | Self::File(_)
-            | Self::Vault(_)
-            | Self::Key(_)
-            | Self::Login(_) => false,
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) | Self::Login(_) => {
+                false
+            }
             Self::Command(_) => true,
         }
     }
@@ -351,9 +347,8 @@ fn read_optional(
     let has_to_be = match source {
         Some(WrittenSource::Vault(_) | WrittenSource::Command(_)) => true,
         Some(WrittenSource::Key(key)) => key.is_of_vault(),
-        Some(WrittenSource::Variable(_) | WrittenSource::File(_) | WrittenSource::Login(_)) | None => {
-            false
-        }
+        Some(WrittenSource::Variable(_) | WrittenSource::File(_) | WrittenSource::Login(_))
+        | None => false,
     };
     if flag.value && has_to_be {
         let what = "`optional` is for a variable or a file: a secret of the vault and a command \
@@ -492,7 +487,9 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
     let scope = signing::read_scope(document, &mut section);
     document.end(
         section,
-        &["header", "form", "basic", "query", "body", "refresh", "sigv4"],
+        &[
+            "header", "form", "basic", "query", "body", "refresh", "sigv4",
+        ],
     );
     let form = form.map(|form| form.value);
     let is_formed = form.is_some();

@@ -102,11 +102,13 @@ fn values<T>(list: Vec<Sourced<T>>) -> Vec<T> {
 
 /// A field of a login file.
 pub(crate) fn parse_field(text: &str) -> Result<FieldPath, Complaint> {
-    text.parse::<FieldPath>().map_err(|error| said(text, &error))
+    text.parse::<FieldPath>()
+        .map_err(|error| said(text, &error))
 }
 
 fn parse_claim(text: &str) -> Result<String, Complaint> {
-    let is_name = (1..=CLAIM_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+    let is_name =
+        (1..=CLAIM_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
     match is_name {
         true => Ok(text.to_owned()),
         false => Err(format!("{text:?} is no name of a claim").into()),

@@ -121,7 +121,11 @@ pub struct LayerRecord {
     pub shared: bool,
     /// Files at its top in whose places something else stands: login files of agents. Nothing
     /// of them is shown or taken over.
-    #[serde(default, with = "host_text::list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        with = "host_text::list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub logins: Vec<OsString>,
 }
 

@@ -69,19 +69,20 @@ pub(super) fn read(
         {
             let (field, login) = (&source.field, &source.login);
             return Err(Failure::new(format!("credential {name} is not there"))
-                .because(format!("the file of login {login} has no text in its field {field}"))
+                .because(format!(
+                    "the file of login {login} has no text in its field {field}"
+                ))
                 .advise("log in outside, with the agent's own command")
-                .advise(format!("optional = true in [credential.{name}] lets runs go without")));
+                .advise(format!(
+                    "optional = true in [credential.{name}] lets runs go without"
+                )));
         }
     }
     Ok(())
 }
 
 fn is_absence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::NotFound | ErrorKind::NotADirectory
-    )
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Opens one that nobody else can have written or read by another name, and whether others
@@ -162,7 +163,9 @@ fn hand_on(
 ) -> Result<Option<String>, String> {
     let name = &credential.binding.name;
     if handover.has(name, Part::Whole) {
-        return Err(format!("the field of credential {name} is in it more than once"));
+        return Err(format!(
+            "the field of credential {name} is in it more than once"
+        ));
     }
     match handover.take_value(name, value, &atoll_egress::disguise) {
         Ok(()) => {
@@ -217,7 +220,9 @@ fn refused(login: &Login, error: &LoginError) -> Failure {
             "log in anew outside, with the agent's own command, or move the file away".to_owned()
         }
     };
-    Failure::new(format!("the login file {text} is not used, so nothing starts"))
-        .because(error)
-        .advise(advice)
+    Failure::new(format!(
+        "the login file {text} is not used, so nothing starts"
+    ))
+    .because(error)
+    .advise(advice)
 }

@@ -96,9 +96,9 @@ impl Misuse {
 fn misuse(held: &Held, why: &str) -> Misuse {
     let name = held.name();
     let instead = match &held.binding.place {
-        Place::Refresh(_) => format!(
-            "credential {name} renews a login, and is put in nowhere: {RENEW_OUTSIDE}"
-        ),
+        Place::Refresh(_) => {
+            format!("credential {name} renews a login, and is put in nowhere: {RENEW_OUTSIDE}")
+        }
         Place::Header { .. }
         | Place::Basic(_)
         | Place::Query(_)
@@ -264,7 +264,8 @@ impl Injection {
                 |held: &Held| held.placeholder == other.placeholder || held.name() == other.name();
             // Nobody can do anything with what stands for a login's renewal.
             let renews = matches!(other.binding.place, Place::Refresh(_));
-            self.held(credentials).any(|(held, _)| renews || is_its(held))
+            self.held(credentials)
+                .any(|(held, _)| renews || is_its(held))
         };
         // One variable can stand for several credentials, and a key has several.
         let all = credentials.iter().enumerate();

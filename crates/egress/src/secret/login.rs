@@ -304,11 +304,19 @@ fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfi
     let encoded = |map: Map<String, Value>| URL_SAFE_NO_PAD.encode(Value::Object(map).to_string());
     let signature = text_of(&Shape::opaque());
     let signature = signature.map_err(|error| LoginUnfit::Unfit(error.to_string()))?;
-    Ok(Some(format!("{}.{}.{signature}", encoded(kind), encoded(body_told))))
+    Ok(Some(format!(
+        "{}.{}.{signature}",
+        encoded(kind),
+        encoded(body_told)
+    )))
 }
 
 /// The members of these names, wherever they are, that are no objects themselves.
-fn told(map: &Map<String, Value>, is_named: &dyn Fn(&str) -> bool, depth: usize) -> Map<String, Value> {
+fn told(
+    map: &Map<String, Value>,
+    is_named: &dyn Fn(&str) -> bool,
+    depth: usize,
+) -> Map<String, Value> {
     let mut kept = Map::new();
     for (name, value) in map {
         match value {

@@ -80,7 +80,9 @@ mod tests {
         assert!(any.leads_along(&["openai", "type"]));
         assert!(!any.leads_along(&["type"]));
         let (long, deep) = ("a".repeat(65), ["a"; 9].join("."));
-        for wrong in ["", ".", "a.", ".a", "a..b", "a\"b", "a\\b", "a\nb", &long, &deep] {
+        for wrong in [
+            "", ".", "a.", ".a", "a..b", "a\"b", "a\\b", "a\nb", &long, &deep,
+        ] {
             assert_eq!(path(wrong), Err(InvalidFieldPath), "{wrong:?}");
         }
     }

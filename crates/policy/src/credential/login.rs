@@ -20,7 +20,11 @@ impl LoginSource {
     /// As it is written in a profile.
     pub(super) fn text(&self) -> String {
         let (login, field) = (self.login.as_str(), self.field.to_string());
-        format!("{{ login = {}, field = {} }}", quoted(login), quoted(&field))
+        format!(
+            "{{ login = {}, field = {} }}",
+            quoted(login),
+            quoted(&field)
+        )
     }
 }
 

@@ -14,7 +14,12 @@ fn made(file: &str, keep: &[&str], claims: &[&str]) -> Result<String, LoginUnfit
 
 fn token(header: &str, claims: &str) -> String {
     let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
-    format!("{}.{}.{}", part(header), part(claims), "c2lnbmF0dXJlLW9mLWEtdG9rZW4tMDEyMzQ1Njc4OQ")
+    format!(
+        "{}.{}.{}",
+        part(header),
+        part(claims),
+        "c2lnbmF0dXJlLW9mLWEtdG9rZW4tMDEyMzQ1Njc4OQ"
+    )
 }
 
 fn claims_of(token: &str) -> Value {
@@ -30,16 +35,25 @@ fn a_login_file_keeps_its_members_and_none_of_its_texts() {
         "none": null}}, "of-tomorrow": {{"deep": ["secret-of-tomorrow-0123456789", {{"in": "a list"}}]}},
         "empty": "", "umlaut": "g\u00e4nse\"f\u00fcsschen", "list": [], "object": {{}}}} "#
     );
-    let keep = ["claudeAiOauth.expiresAt", "*.scopes", "claudeAiOauth.subscriptionType"];
+    let keep = [
+        "claudeAiOauth.expiresAt",
+        "*.scopes",
+        "claudeAiOauth.subscriptionType",
+    ];
     let text = made(&file, &keep, &[]).unwrap();
-    let (before, after): (Value, Value) =
-        (serde_json::from_str(&file).unwrap(), serde_json::from_str(&text).unwrap());
+    let (before, after): (Value, Value) = (
+        serde_json::from_str(&file).unwrap(),
+        serde_json::from_str(&text).unwrap(),
+    );
     let (was, is) = (&before["claudeAiOauth"], &after["claudeAiOauth"]);
     for kept in ["expiresAt", "scopes", "subscriptionType", "on", "none"] {
         assert_eq!(was[kept], is[kept], "{kept}: {text}");
     }
     let stands = is["accessToken"].as_str().unwrap();
-    assert!(stands.starts_with("sk-ant-oat01-") && stands.len() == TOKEN.len(), "{text}");
+    assert!(
+        stands.starts_with("sk-ant-oat01-") && stands.len() == TOKEN.len(),
+        "{text}"
+    );
     assert_eq!(is["pin"], 0);
     for gone in [TOKEN, "123456", "tomorrow-0123", "a list", "gänse", "chen"] {
         assert!(!text.contains(gone), "{gone}: {text}");
@@ -47,7 +61,10 @@ fn a_login_file_keeps_its_members_and_none_of_its_texts() {
     assert_eq!(after["of-tomorrow"]["deep"][1]["in"], "xxxxxx");
     assert_eq!(after["empty"], "");
     assert_eq!(after["umlaut"].as_str().unwrap().chars().count(), 15);
-    assert_eq!((after["list"].to_string(), after["object"].to_string()), ("[]".into(), "{}".into()));
+    assert_eq!(
+        (after["list"].to_string(), after["object"].to_string()),
+        ("[]".into(), "{}".into())
+    );
 }
 
 #[test]
@@ -80,7 +97,10 @@ fn of_a_web_token_the_named_claims_stay() {
     let claims = r#"{"email": "ann@example.com", "exp": 1900000000, "sub": "user-of-this-test-0123",
         "https://api.openai.com/auth": {"chatgpt_account_id": "account-1", "groups": ["a"],
         "organizations": [{"id": "org-of-this-test"}], "user_id": "u-0123"}, "iat": "text"}"#;
-    let real = token(r#"{"alg":"RS256","typ":"JWT","kid":"of-this-test"}"#, claims);
+    let real = token(
+        r#"{"alg":"RS256","typ":"JWT","kid":"of-this-test"}"#,
+        claims,
+    );
     let file = format!(r#"{{"tokens": {{"id_token": "{real}"}}}}"#);
     let text = made(&file, &[], &["email", "chatgpt_account_id"]).unwrap();
     let after: Value = serde_json::from_str(&text).unwrap();
@@ -94,7 +114,10 @@ fn of_a_web_token_the_named_claims_stay() {
     assert!(stands.split('.').count() == 3 && !stands.ends_with(real.rsplit('.').next().unwrap()));
     let header = stands.split('.').next().unwrap();
     let header = String::from_utf8(URL_SAFE_NO_PAD.decode(header).unwrap()).unwrap();
-    assert!(header.contains("RS256") && !header.contains("of-this-test"), "{header}");
+    assert!(
+        header.contains("RS256") && !header.contains("of-this-test"),
+        "{header}"
+    );
     // Without any named, the times alone.
     let text = made(&file, &[], &[]).unwrap();
     let after: Value = serde_json::from_str(&text).unwrap();
@@ -108,7 +131,10 @@ fn what_is_no_login_file_is_refused() {
     let many = format!("{{\"a\": [{}1]}}", "1,".repeat(VALUES_MAX));
     let long = format!("{{\"{}\": 1}}", "n".repeat(NAME_BYTES_MAX + 1));
     assert!(made(&deep(DEPTH_MAX), &[], &[]).is_ok());
-    assert_eq!(made(r#"[{"a": "b"}]"#, &["a"], &[]).unwrap(), r#"[{"a":"b"}]"#);
+    assert_eq!(
+        made(r#"[{"a": "b"}]"#, &["a"], &[]).unwrap(),
+        r#"[{"a":"b"}]"#
+    );
     for (file, expected) in [
         (deep(DEPTH_MAX + 1).as_str(), "within each other"),
         (&"[".repeat(60_000), "within each other"),
@@ -136,7 +162,11 @@ fn what_is_no_login_file_is_refused() {
         ("\u{feff}{}", "no JSON"),
     ] {
         let error = made(file, &[], &[]).unwrap_err().to_string();
-        assert!(error.contains(expected), "{}: {error}", file.get(..40).unwrap_or(file));
+        assert!(
+            error.contains(expected),
+            "{}: {error}",
+            file.get(..40).unwrap_or(file)
+        );
     }
     assert!(stand_in(b"{\"a\": \"\xff\"}", &[], &[], &mut |_, _| Ok(None)).is_err());
 }
