@@ -118,7 +118,7 @@ fn a_login_is_used_and_what_stands_for_it_is_inside() {
         return;
     }
     let script = format!(
-        "cat ~/.agent/auth.json; A=$(field access); R=$(field refresh); \
+        "cat ~/.agent/auth.json; echo; A=$(field access); R=$(field refresh); \
          {CURL} -H \"Authorization: Bearer $A\" https://example.com/v1/one; \
          {CURL} -H \"Authorization: Bearer $A\" -d @$HOME/.agent/auth.json https://example.com/v1/told; \
          {CURL} -H \"Authorization: Bearer $A\" https://other.example/v1/two; \
