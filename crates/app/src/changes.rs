@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::{
-    AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, LayerPaths, RelativePath,
-    XattrFlavour,
+    AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths,
+    RelativePath, XattrFlavour,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
@@ -105,6 +105,11 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
                 layer.host.display()
             ))?;
             set.leave_out(&logins(layer));
+            if layer.kind == LayerKind::Home
+                && let Ok(directory) = within_root(&layer.inside)
+            {
+                set.classify_within(&directory);
+            }
             Ok(LayerChanges {
                 layer: layer.clone(),
                 paths,
@@ -112,6 +117,12 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
             })
         })
         .collect()
+}
+
+/// A directory's path without its leading slash.
+fn within_root(path: &Path) -> Result<RelativePath, InvalidPath> {
+    let bytes = path.as_os_str().as_bytes();
+    RelativePath::new(bytes.strip_prefix(b"/").unwrap_or(bytes))
 }
 
 /// Login files in whose places something else stands in a layer.

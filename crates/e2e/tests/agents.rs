@@ -535,7 +535,7 @@ fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str
         |line: &str| line.starts_with("POST api.openai.com /v1/") && line.ends_with(&asked);
     assert!(requests.lines().any(is_asked), "{what}");
     assert!(requests.contains("made by an agent"), "{what}");
-    let diff = world.atoll(["diff", "last"]).run().success();
+    let diff = world.atoll(["diff", "--stat", "last"]).run().success();
     assert!(diff.out().contains("copied"), "{diff}");
     assert!(!diff.out().contains("auth.json"), "{diff}");
     // Nothing of the login is anywhere but where it was, and at the model.
@@ -634,8 +634,7 @@ fn opencode_works_by_a_login_that_is_not_inside() {
     let Some(opencode) = package(&world, &opencode_program()) else {
         return;
     };
-    let settings = r#"{"provider": {"openai": {"npm": "@ai-sdk/openai-compatible", "name": "scripted",
-        "options": {"baseURL": "https://api.openai.com/v1"},
+    let settings = r#"{"provider": {"openai": {"options": {"baseURL": "https://api.openai.com/v1"},
         "models": {"model": {"name": "model"}}}}, "permission": {"bash": "allow"}}"#;
     world.write("opencode.json", settings);
     let text = serde_json::json!({
