@@ -635,7 +635,7 @@ fn opencode_works_by_a_login_that_is_not_inside() {
         return;
     };
     let settings = r#"{"provider": {"openai": {"options": {"baseURL": "https://api.openai.com/v1"},
-        "models": {"model": {"name": "model"}}}}, "permission": {"bash": "allow"}}"#;
+        "models": {"model": {"name": "model"}}}}, "permission": {"bash": "allow", "external_directory": "allow"}}"#;
     world.write("opencode.json", settings);
     let text = serde_json::json!({
         "openai": {"type": "api", "key": KEY},
