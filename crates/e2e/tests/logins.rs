@@ -416,3 +416,58 @@ fn in_a_fence_what_holds_a_login_is_not_shown() {
     let outcome = fenced(&world);
     assert!(outcome.out().contains("beside it"), "{outcome}");
 }
+
+#[test]
+fn what_a_run_changes_of_an_agents_own_waits_for_a_yes_but_for_its_history() {
+    let world =
+        World::new("what_a_run_changes_of_an_agents_own_waits_for_a_yes_but_for_its_history");
+    let own = world.home().join(".codex");
+    fs::create_dir_all(&own).unwrap();
+    world.write(own.join("config.toml"), "model = \"mine\"\n");
+    let script = "mkdir -p ~/.codex/sessions ~/.codex/hooks; echo said > ~/.codex/sessions/one.jsonl; \
+                  echo planted > ~/.codex/hooks/one.sh; echo planted > ~/.codex/config.toml; \
+                  ln -s ../../planted ~/.codex/log";
+    let run = world
+        .run(["--keep", "--profile", "codex"], script)
+        .run()
+        .success();
+    assert!(run.err().contains("control"), "{run}");
+    let stat = world.atoll(["diff", "--stat", "last"]).run().success();
+    for (name, is_control) in [
+        ("sessions/one.jsonl", false),
+        ("config.toml", true),
+        ("hooks/one.sh", true),
+        ("/log", true),
+    ] {
+        let line = stat.out();
+        let line = line
+            .lines()
+            .find(|line| line.contains(name))
+            .unwrap_or_else(|| panic!("{name}: {stat}"));
+        assert_eq!(line.contains("control:"), is_control, "{line}");
+    }
+    let applied = world.atoll(["apply", "last"]).run().success();
+    assert!(
+        applied.err().contains("not applied without --control"),
+        "{applied}"
+    );
+    assert_eq!(
+        fs::read_to_string(own.join("sessions/one.jsonl")).unwrap(),
+        "said\n"
+    );
+    assert_eq!(
+        fs::read_to_string(own.join("config.toml")).unwrap(),
+        "model = \"mine\"\n"
+    );
+    assert!(!own.join("hooks/one.sh").exists() && !own.join("log").is_symlink());
+    let _ = world.atoll(["apply", "last", "--control"]).run().success();
+    assert_eq!(
+        fs::read_to_string(own.join("config.toml")).unwrap(),
+        "planted\n"
+    );
+    let _ = world.atoll(["undo", "last"]).run().success();
+    assert_eq!(
+        fs::read_to_string(own.join("config.toml")).unwrap(),
+        "model = \"mine\"\n"
+    );
+}
