@@ -28,7 +28,7 @@ pub(crate) fn place(
         let Some((directory, file)) = real(login) else {
             continue;
         };
-        for view in boundary.views.iter().filter(|view| is_of_home(view)) {
+        for view in boundary.views.iter().filter(is_of_home) {
             let Ok(host) = view.host.canonicalize() else {
                 continue;
             };

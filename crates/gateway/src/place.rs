@@ -6,7 +6,9 @@ use std::time::SystemTime;
 
 use atoll_layer::{IdShift, checkpoint, control_paths, restore_modes};
 use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
-use atoll_sandbox::{IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer};
+use atoll_sandbox::{
+    FencePlace, IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer,
+};
 use atoll_store::{
     Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
@@ -73,10 +75,7 @@ pub(crate) fn place(
         layers.extend(placing.view(view, keep, &boundary.profile)?);
     }
     let hidden = login::place(&mut placing, boundary, &mut layers)?;
-    let fence = match boundary.mode {
-        Mode::Full => None,
-        Mode::Fence => Some(fencing::place(&mut placing, boundary.workspace)?),
-    };
+    let fence = fence(&mut placing, boundary)?;
     let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
     let notices = placing.offered.notices(boundary, placing.base);
     placing.notices.extend(notices);
@@ -110,6 +109,14 @@ pub(crate) fn place(
         ssh,
         _locks: placing.locks,
     })
+}
+
+/// What stands in for a home and a /tmp, where there is no tree of its own.
+fn fence(placing: &mut Placing<'_>, boundary: &Boundary) -> Result<Option<FencePlace>, PlaceError> {
+    match boundary.mode {
+        Mode::Full => Ok(None),
+        Mode::Fence => fencing::place(placing, boundary.workspace).map(Some),
+    }
 }
 
 fn layered(view: &View) -> Option<(&View, Keep)> {

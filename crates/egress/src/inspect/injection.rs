@@ -6,6 +6,7 @@
 //! becomes the placeholder again.
 
 mod claim;
+mod renewal;
 mod signing;
 mod sigv4;
 mod spots;
@@ -32,12 +33,10 @@ use super::upload::Upload;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, fetch};
 use crate::secret::{Form, Found, Located, Placeholders, Secret, narrow};
+pub(super) use renewal::renewal;
 pub(crate) use signing::{Needed, Signing};
 pub(super) use spots::unescaped;
 use spots::{Spot, basic, in_header, spots};
-
-/// What to do where a login is not valid any more.
-const RENEW_OUTSIDE: &str = "log in again outside with the agent's own command, or let it renew its login there, and start a new run";
 
 /// In which ways a program reads compressed messages of gRPC.
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
@@ -95,34 +94,11 @@ impl Misuse {
 /// A placeholder where its credential is not for.
 fn misuse(held: &Held, why: &str) -> Misuse {
     let name = held.name();
-    let instead = match &held.binding.place {
-        Place::Refresh(_) => {
-            format!("credential {name} renews a login, and is put in nowhere: {RENEW_OUTSIDE}")
-        }
-        Place::Header { .. }
-        | Place::Basic(_)
-        | Place::Query(_)
-        | Place::Body(_)
-        | Place::SigV4(_) => format!(
-            "credential {name} is put in for {}: write its placeholder nowhere else",
-            held.binding
-        ),
-    };
     Misuse {
         name: name.clone(),
         why: format!("the placeholder of credential {name} {why}"),
-        instead,
+        instead: renewal::instead(held),
         is_alert: true,
-    }
-}
-
-/// A login that its program wants to renew, where that is done. What is answered would be the
-/// real tokens, and those that the person's own programs have would not be valid any more.
-pub(super) fn renewal(held: &Held) -> Misuse {
-    let why = "is in a request that would renew its login, which is not done from inside";
-    Misuse {
-        is_alert: false,
-        ..misuse(held, why)
     }
 }
 
