@@ -276,12 +276,16 @@ fn the_commands_about_credentials_work() {
             "of-an-agent",
             ["to = [\"models.example.com:443\"]", "[credential.codex]"],
         ),
+        (
+            "of-a-login",
+            ["[login.agent]", "source = { login = \"agent\", field ="],
+        ),
     ];
     let mut blocks = text.split("```toml").skip(2);
     for (name, lines) in others {
         let block = blocks
             .next()
-            .expect("it has one of a command and of an agent");
+            .expect("it has one of a command, of an agent and of a login");
         let block = block.split("```").next().expect("it ends");
         world.profile(name, block);
         let told = shell(&world, &format!("atoll profile show {name}"));
