@@ -1,10 +1,13 @@
 //! A run's changes, layer by layer, as its record tells where they are.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::{
-    AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, LayerPaths, XattrFlavour,
+    AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths,
+    RelativePath, XattrFlavour,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
@@ -97,10 +100,16 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
                 true => atoll_layer::changes,
                 false => atoll_layer::changes_at_rest,
             };
-            let set = read(&paths, &Bounds::default()).doing(&format!(
+            let mut set = read(&paths, &Bounds::default()).doing(&format!(
                 "the changes below {} cannot be read",
                 layer.host.display()
             ))?;
+            set.leave_out(&logins(layer));
+            if layer.kind == LayerKind::Home
+                && let Ok(directory) = within_root(&layer.inside)
+            {
+                set.classify_within(&directory);
+            }
             Ok(LayerChanges {
                 layer: layer.clone(),
                 paths,
@@ -108,6 +117,18 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
             })
         })
         .collect()
+}
+
+/// A directory's path without its leading slash.
+fn within_root(path: &Path) -> Result<RelativePath, InvalidPath> {
+    let bytes = path.as_os_str().as_bytes();
+    RelativePath::new(bytes.strip_prefix(b"/").unwrap_or(bytes))
+}
+
+/// Login files in whose places something else stands in a layer.
+fn logins(layer: &LayerRecord) -> Vec<RelativePath> {
+    let path = |name: &OsString| RelativePath::new(name.as_bytes()).ok();
+    layer.logins.iter().filter_map(path).collect()
 }
 
 /// The journals of a layer's applies, oldest first.
@@ -201,7 +222,6 @@ pub fn place_of(one: &LayerChanges) -> Vec<u8> {
 
 /// A path as people know it: below the workspace as it is, elsewhere in full.
 pub fn shown_path(one: &LayerChanges, path: &[u8]) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt;
     match one.layer.kind {
         LayerKind::Workspace => path.to_vec(),
         LayerKind::Home | LayerKind::Cache => {

@@ -1,6 +1,7 @@
 //! The credentials of a run: read before anything else that could keep them, and handed on.
 
 mod keys;
+mod login;
 mod tokens;
 
 use std::ffi::OsStr;
@@ -32,7 +33,7 @@ pub fn read(
     workspace: &Path,
     output: &Output,
 ) -> Result<Option<Handover>, Failure> {
-    if rules.credentials().next().is_none() {
+    if rules.credentials().next().is_none() && rules.logins().next().is_none() {
         return Ok(None);
     }
     let mut handover = Handover::new().doing("credentials cannot be handed on")?;
@@ -79,12 +80,14 @@ pub fn read(
                 tokens::entrust(&mut handover, &for_tokens, places, what, &inside, output)?;
                 Ok(())
             }
+            // With all of its file.
+            CredentialSource::Login(_) => Ok(()),
         };
         read.or_else(|error| left_out(rules, credential, error, output))?;
     }
     refuse_halves(&handover, rules)?;
-    let is_any = !handover.placeholders().is_empty();
-    Ok(is_any.then_some(handover))
+    login::read(&mut handover, rules, workspace, output)?;
+    Ok((!handover.is_empty()).then_some(handover))
 }
 
 /// What prints a credential, where that is fit to be run.
@@ -157,6 +160,7 @@ fn left_out(
         CredentialSource::Key(_) => "its key".to_owned(),
         CredentialSource::Command(_) => "its command".to_owned(),
         CredentialSource::Token(_) => "its issuer".to_owned(),
+        CredentialSource::Login(_) => "its login file".to_owned(),
     };
     if let Some(required) = same.into_iter().find(|one| !one.optional) {
         return Err(unread(required.binding.name.as_str(), &from, &error));
@@ -259,6 +263,7 @@ fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
         | CredentialSource::Vault(_)
         | CredentialSource::Command(_)
         | CredentialSource::Token(_)
+        | CredentialSource::Login(_)
         | CredentialSource::Key(_) => Vec::new(),
     }
 }

@@ -476,6 +476,192 @@ fn the_key_of_an_agent_need_not_be_there_and_never_goes_in() {
     }
 }
 
+/// A login file of an agent whose model demands this.
+struct LoggedIn<'a> {
+    /// Where it is in the home directory.
+    file: &'a str,
+    text: String,
+    /// What the model demands.
+    token: String,
+    /// What of it goes nowhere.
+    secrets: Vec<String>,
+}
+
+/// A web token that nobody checks.
+fn web_token(claims: &serde_json::Value, signature: &str) -> String {
+    let part = |text: &str| {
+        const LETTERS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let mut encoded = String::new();
+        for three in text.as_bytes().chunks(3) {
+            let bits = three
+                .iter()
+                .fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+            let bits = bits << (8 * (3 - three.len()));
+            for place in 0..=three.len() {
+                let letter = (bits >> (18 - 6 * place)) & 63;
+                encoded.push(char::from(LETTERS[letter as usize]));
+            }
+        }
+        encoded
+    };
+    let header = part(r#"{"alg":"RS256","typ":"JWT"}"#);
+    format!("{header}.{}.{signature}", part(&claims.to_string()))
+}
+
+/// Runs an agent that is logged in by its file, without any key in Atoll's environment.
+fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str) -> Outcome {
+    use std::os::unix::fs::PermissionsExt;
+    let npm = cache().unwrap().join("npm");
+    let file = world.home().join(login.file);
+    world.write(world.top().join("real"), &login.token);
+    world.write(world.top().join("search.py"), SEARCH);
+    world.write(&file, &login.text);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let run = on_servers(world, MODEL, NAMES, "\"$ATOLL\" run --keep \"$@\"");
+    let commands = format!(
+        "{COMMAND}; cat ~/{}; cp ~/{} copied",
+        login.file, login.file
+    );
+    let run = run.env("COMMANDS", serde_json::to_string(&[commands]).unwrap());
+    let run = run.within(LONG).args(["sh", "--ro"]).arg(npm);
+    let outcome = run.args(options).args(["--", "sh", "-c", script]).run();
+    let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
+    let what = format!("{outcome}\n{requests}");
+    assert!(outcome.out().contains("ALL IS DONE"), "{what}");
+    // The model was asked with the real token, and the agent has told it of what stands for it.
+    let asked = format!("Bearer {}", login.token);
+    let is_asked =
+        |line: &str| line.starts_with("POST api.openai.com /v1/") && line.ends_with(&asked);
+    assert!(requests.lines().any(is_asked), "{what}");
+    assert!(requests.contains("made by an agent"), "{what}");
+    let diff = world.atoll(["diff", "--stat", "last"]).run().success();
+    assert!(diff.out().contains("copied"), "{diff}");
+    assert!(!diff.out().contains("auth.json"), "{diff}");
+    // Nothing of the login is anywhere but where it was, and at the model.
+    let mut find = world.host("grep").arg("-rlaF");
+    for secret in &login.secrets {
+        for form in forms(world, secret) {
+            assert!(
+                !outcome.out().contains(&form) && !outcome.err().contains(&form),
+                "{what}"
+            );
+            find = find.args(["-e", &form]);
+        }
+    }
+    let found = find.arg(world.top()).run().out();
+    let own = [
+        file.clone(),
+        world.top().join("real"),
+        world.top().join("internet/requests"),
+    ];
+    let is_own = |line: &&str| own.iter().any(|own| own.to_str() == Some(line));
+    assert!(
+        found.lines().any(|line| Some(line) == file.to_str()),
+        "{found}"
+    );
+    let others: Vec<&str> = found.lines().filter(|line| !is_own(line)).collect();
+    assert_eq!(others, Vec::<&str>::new(), "{what}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), login.text, "{what}");
+    outcome
+}
+
+const RENEWAL: &str = "rt-an0th3rS3cr3tOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
+const SIGNATURE: &str = "s1gn4tur3OfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
+
+fn codex_logged_in(world: &World, text: &serde_json::Value, token: &str) {
+    if !is_possible(world, &["openssl", "node"]) {
+        return;
+    }
+    let Some(codex) = package(world, "@openai/codex/bin/codex.js") else {
+        return;
+    };
+    let settings = "model = \"scripted\"\nmodel_provider = \"openai-by-login\"\n\
+                    [model_providers.openai-by-login]\nname = \"openai\"\nbase_url = \"https://api.openai.com/v1\"\n\
+                    requires_openai_auth = true\nwire_api = \"responses\"\nsupports_websockets = false\n\
+                    [shell_environment_policy]\ninherit = \"all\"\nignore_default_excludes = true\n";
+    world.write(world.home().join(".codex/config.toml"), settings);
+    let login = LoggedIn {
+        file: ".codex/auth.json",
+        text: text.to_string(),
+        token: token.to_owned(),
+        secrets: vec![RENEWAL.to_owned(), SIGNATURE.to_owned(), KEY.to_owned()],
+    };
+    let script = format!(
+        "node '{}' exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox 'do the work'",
+        codex.display()
+    );
+    logged_in(world, &login, &["--profile", "codex"], &script);
+}
+
+#[test]
+fn codex_works_by_a_login_with_chatgpt_that_is_not_inside() {
+    let world = World::new("codex_works_by_a_login_with_chatgpt_that_is_not_inside");
+    // In a hundred years.
+    let claims = serde_json::json!({
+        "email": "ann@example.com", "exp": 4_900_000_000_u64, "sub": "user-of-this-test",
+        "https://api.openai.com/auth": {"chatgpt_account_id": "account-1", "chatgpt_plan_type": "pro"},
+    });
+    let (identity, access) = (
+        web_token(&claims, SIGNATURE),
+        web_token(&claims, &format!("a-{SIGNATURE}")),
+    );
+    let now = std::process::Command::new("date")
+        .args(["-u", "+%FT%TZ"])
+        .output()
+        .unwrap();
+    let text = serde_json::json!({
+        "auth_mode": "chatgpt", "OPENAI_API_KEY": null,
+        "tokens": {"id_token": identity, "access_token": access, "refresh_token": RENEWAL, "account_id": "account-1"},
+        "last_refresh": String::from_utf8(now.stdout).unwrap().trim(),
+    });
+    codex_logged_in(&world, &text, &access);
+}
+
+#[test]
+fn codex_works_by_a_login_with_a_key_that_is_not_inside() {
+    let world = World::new("codex_works_by_a_login_with_a_key_that_is_not_inside");
+    let text = serde_json::json!({"auth_mode": "apikey", "OPENAI_API_KEY": KEY, "tokens": null});
+    codex_logged_in(&world, &text, KEY);
+}
+
+#[test]
+fn opencode_works_by_a_login_that_is_not_inside() {
+    let world = World::new("opencode_works_by_a_login_that_is_not_inside");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let Some(opencode) = package(&world, &opencode_program()) else {
+        return;
+    };
+    let settings = r#"{"provider": {"openai": {"options": {"baseURL": "https://api.openai.com/v1"},
+        "models": {"model": {"name": "model"}}}}, "permission": {"bash": "allow", "external_directory": "allow"}}"#;
+    world.write("opencode.json", settings);
+    let text = serde_json::json!({
+        "openai": {"type": "api", "key": KEY},
+        "other": {"type": "oauth", "refresh": RENEWAL, "access": SIGNATURE, "expires": 1},
+    });
+    let login = LoggedIn {
+        file: ".local/share/opencode/auth.json",
+        text: text.to_string(),
+        token: KEY.to_owned(),
+        secrets: vec![RENEWAL.to_owned(), SIGNATURE.to_owned(), KEY.to_owned()],
+    };
+    let options = [
+        "--profile",
+        "opencode",
+        "--env",
+        "OPENCODE_DISABLE_MODELS_FETCH=1",
+        "--env",
+        "OPENCODE_DISABLE_AUTOUPDATE=1",
+    ];
+    let script = format!(
+        "'{}' run --model openai/model 'do the work'",
+        opencode.display()
+    );
+    logged_in(&world, &login, &options, &script);
+}
+
 fn codex(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Option<Outcome> {
     if !is_possible(world, &["openssl", "node"]) {
         return None;

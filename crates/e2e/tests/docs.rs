@@ -284,6 +284,10 @@ fn the_commands_about_credentials_work() {
             "of-an-agent",
             ["to = [\"models.example.com:443\"]", "[credential.codex]"],
         ),
+        (
+            "of-a-login",
+            ["[login.agent]", "source = { login = \"agent\", field ="],
+        ),
     ];
     let mut blocks = text.split("```toml").skip(2);
     for (name, lines) in others {

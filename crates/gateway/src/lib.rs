@@ -13,6 +13,7 @@ mod describe;
 mod fallback;
 mod fencing;
 mod flows;
+mod login;
 mod place;
 mod place_error;
 mod ranged;

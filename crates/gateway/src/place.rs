@@ -6,7 +6,9 @@ use std::time::SystemTime;
 
 use atoll_layer::{IdShift, checkpoint, control_paths, restore_modes};
 use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
-use atoll_sandbox::{IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer};
+use atoll_sandbox::{
+    FencePlace, IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer,
+};
 use atoll_store::{
     Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
@@ -17,7 +19,7 @@ use crate::resuming::decided_about;
 use crate::slug::slug;
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
-use crate::{PlaceError, Request, fencing, rooted};
+use crate::{PlaceError, Request, fencing, login, rooted};
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
@@ -72,10 +74,8 @@ pub(crate) fn place(
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, &boundary.profile)?);
     }
-    let fence = match boundary.mode {
-        Mode::Full => None,
-        Mode::Fence => Some(fencing::place(&mut placing, boundary.workspace)?),
-    };
+    let hidden = login::place(&mut placing, boundary, &mut layers)?;
+    let fence = fence(&mut placing, boundary)?;
     let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
     let notices = placing.offered.notices(boundary, placing.base);
     placing.notices.extend(notices);
@@ -101,6 +101,7 @@ pub(crate) fn place(
             empty,
             trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
+            hidden,
             fence,
         },
         notices: placing.notices,
@@ -108,6 +109,14 @@ pub(crate) fn place(
         ssh,
         _locks: placing.locks,
     })
+}
+
+/// What stands in for a home and a /tmp, where there is no tree of its own.
+fn fence(placing: &mut Placing<'_>, boundary: &Boundary) -> Result<Option<FencePlace>, PlaceError> {
+    match boundary.mode {
+        Mode::Full => Ok(None),
+        Mode::Fence => fencing::place(placing, boundary.workspace).map(Some),
+    }
 }
 
 fn layered(view: &View) -> Option<(&View, Keep)> {
@@ -139,7 +148,7 @@ pub(crate) struct Placing<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) offered: Offered<'a>,
     pub(crate) base: Option<u32>,
-    layers: Vec<LayerRecord>,
+    pub(crate) layers: Vec<LayerRecord>,
     pub(crate) locks: Vec<File>,
     pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.
@@ -277,6 +286,7 @@ impl Placing<'_> {
                 upper,
                 since: stamp(since),
                 shared: false,
+                logins: Vec::new(),
             },
         );
     }
@@ -330,6 +340,7 @@ impl Placing<'_> {
                 upper: below.join("upper"),
                 since: stamp(since),
                 shared: shared.is_some(),
+                logins: Vec::new(),
             });
         }
         Ok(Some(layer))

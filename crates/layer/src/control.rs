@@ -7,8 +7,10 @@ use std::sync::LazyLock;
 
 use crate::RelativePath;
 
+mod home;
 mod table;
 
+pub(crate) use home::is_history;
 pub use table::CONTROL_FILES;
 
 /// One kind of control file.

@@ -13,6 +13,7 @@ mod http;
 mod limits;
 mod listening;
 mod lock;
+mod login;
 mod meant;
 mod package;
 mod pattern;
@@ -50,6 +51,7 @@ pub use lock::{
     InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,
     Unlocked, normal_version,
 };
+pub use login::{FieldPath, InvalidFieldPath};
 pub use meant::{Denying, InvalidRule, Meant, Sense};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern};

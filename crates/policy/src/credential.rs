@@ -3,6 +3,7 @@
 mod app;
 mod command;
 mod lines;
+mod login;
 mod signing;
 mod token;
 
@@ -29,6 +30,7 @@ use crate::variables::is_for_something_else;
 pub use signing::{KEY_PARTS, KeySource};
 
 pub use self::command::{CommandProgram, CommandSource};
+pub use self::login::LoginSource;
 pub use self::token::{SecretSource, TokenSource};
 
 const TABLES: Tables = Tables {
@@ -67,6 +69,8 @@ pub enum CredentialSource {
     Command(CommandSource),
     /// A token that Atoll itself asks for when a request needs it.
     Token(TokenSource),
+    /// A field of a login file.
+    Login(LoginSource),
 }
 
 impl CredentialSource {
@@ -76,7 +80,7 @@ impl CredentialSource {
             Self::Variable(name) => vec![name],
             Self::Key(key) => key.variables().iter().map(String::as_str).collect(),
             Self::Token(token) => token.variables(),
-            Self::File(_) | Self::Vault(_) | Self::Command(_) => Vec::new(),
+            Self::File(_) | Self::Vault(_) | Self::Command(_) | Self::Login(_) => Vec::new(),
         }
     }
 
@@ -85,7 +89,11 @@ impl CredentialSource {
         match self {
             Self::File(file) | Self::Key(KeySource::Profile { file, .. }) => vec![file],
             Self::Token(token) => token.files(),
-            Self::Variable(_) | Self::Vault(_) | Self::Key(_) | Self::Command(_) => Vec::new(),
+            Self::Variable(_)
+            | Self::Vault(_)
+            | Self::Key(_)
+            | Self::Command(_)
+            | Self::Login(_) => Vec::new(),
         }
     }
 
@@ -93,7 +101,9 @@ impl CredentialSource {
     #[must_use]
     pub fn is_fetched(&self) -> bool {
         match self {
-            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) | Self::Login(_) => {
+                false
+            }
             Self::Command(_) | Self::Token(_) => true,
         }
     }
@@ -145,6 +155,7 @@ enum WrittenSource {
     Key(signing::Written),
     Command(WrittenCommand),
     Token(WrittenToken),
+    Login(LoginSource),
 }
 
 impl WrittenSource {
@@ -153,6 +164,8 @@ impl WrittenSource {
         match self {
             Self::Variable(name) => Some(vec![(Part::Whole, name.clone())]),
             Self::Key(key) => Some(key.variables()),
+            // It stands in the file.
+            Self::Login(_) => Some(Vec::new()),
             Self::File(_) | Self::Vault(_) | Self::Command(_) | Self::Token(_) => None,
         }
     }
@@ -160,7 +173,9 @@ impl WrittenSource {
     /// Whether its value is not there when a run starts.
     fn is_fetched(&self) -> bool {
         match self {
-            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) => false,
+            Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) | Self::Login(_) => {
+                false
+            }
             Self::Command(_) | Self::Token(_) => true,
         }
     }
@@ -178,6 +193,7 @@ impl Written {
                     CredentialSource::Command(command.resolved(home))
                 }
                 WrittenSource::Token(token) => CredentialSource::Token(token.resolved(home)),
+                WrittenSource::Login(login) => CredentialSource::Login(login),
             },
             binding: self.binding,
             variables: self.variables,
@@ -307,12 +323,21 @@ fn complete(
         document.report(at, format!("[credential.{name}] needs {missing}"), None);
         return None;
     };
+    if let (false, Spot::Refresh(_)) = (matches!(source, WrittenSource::Login(_)), &place) {
+        let what = format!(
+            "[credential.{name}]: `refresh` is for what renews a login, which is a field of its file"
+        );
+        let hint = "write source = { login = \"NAME\", field = \"tokens.refresh_token\" }";
+        document.report(at, what, Some(hint.to_owned()));
+        return None;
+    }
     let fetched = match &source {
         WrittenSource::Command(_) => Some("a command"),
         WrittenSource::Token(_) => Some("a token"),
         WrittenSource::Variable(_)
         | WrittenSource::File(_)
         | WrittenSource::Vault(_)
+        | WrittenSource::Login(_)
         | WrittenSource::Key(_) => None,
     };
     // A body is looked through before it is decided, and what is fetched is after that.
@@ -348,7 +373,8 @@ fn read_optional(
     let has_to_be = match source {
         Some(WrittenSource::Vault(_) | WrittenSource::Command(_) | WrittenSource::Token(_)) => true,
         Some(WrittenSource::Key(key)) => key.is_of_vault(),
-        Some(WrittenSource::Variable(_) | WrittenSource::File(_)) | None => false,
+        Some(WrittenSource::Variable(_) | WrittenSource::File(_) | WrittenSource::Login(_))
+        | None => false,
     };
     if flag.value && has_to_be {
         let what = "`optional` is for a variable or a file: a secret of the vault and a command \
@@ -414,6 +440,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
     let command = command::read(document, &mut section);
     let token = token::read(document, &mut section);
     let app = app::read(document, &mut section);
+    let login = login::read(document, &mut section);
     document.end(
         section,
         &[
@@ -425,6 +452,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
             "timeout",
             "oauth",
             "github-app",
+            "login",
+            "field",
         ],
     );
     let all = [
@@ -435,6 +464,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         command.map(WrittenSource::Command),
         token.map(WrittenSource::Token),
         app.map(WrittenSource::Token),
+        login.map(WrittenSource::Login),
     ];
     let mut all = all.into_iter().flatten();
     match (all.next(), all.next()) {
@@ -443,7 +473,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         (_, _) => {
             let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
                         { vault = \"token\" }, { command = [\"PROGRAM\", …] }, { oauth = … }, { \
-                        github-app = … }, { aws-profile = \"default\" }";
+                        github-app = … }, { aws-profile = \"default\" }, { login = \"NAME\", field \
+                        = \"tokens.access_token\" }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -485,10 +516,13 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
     let basic = document.text(&mut section, "basic", parse_user);
     let query = document.text(&mut section, "query", parse_parameter);
     let body = document.text(&mut section, "body", parse_parameter);
+    let refresh = document.text(&mut section, "refresh", parse_parameter);
     let scope = signing::read_scope(document, &mut section);
     document.end(
         section,
-        &["header", "form", "basic", "query", "body", "sigv4"],
+        &[
+            "header", "form", "basic", "query", "body", "refresh", "sigv4",
+        ],
     );
     let form = form.map(|form| form.value);
     let is_formed = form.is_some();
@@ -501,6 +535,7 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
         basic.map(|user| Spot::Basic(user.value)),
         query.map(|key| Spot::Query(key.value)),
         body.map(|field| Spot::Body(field.value)),
+        refresh.map(|field| Spot::Refresh(field.value)),
         scope.map(Spot::SigV4),
     ];
     let mut all = all.into_iter().flatten();
@@ -511,6 +546,7 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
         (_, _) => {
             let what = "`place` is one of: { header = \"authorization\" }, { header = …, form = \
                         \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { body = \"field\" }, \
+                        { refresh = \"field\" }, \
                         { sigv4 = { region = \"eu-west-1\", service = \"s3\" } }";
             document.report(&at, what.to_owned(), None);
             None
@@ -706,7 +742,11 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
             Spot::SigV4(_) => {
                 "; what its services answer the program has, also keys that they give out"
             }
-            Spot::Header { .. } | Spot::Basic(_) | Spot::Query(_) | Spot::Body(_) => "",
+            Spot::Header { .. }
+            | Spot::Basic(_)
+            | Spot::Query(_)
+            | Spot::Body(_)
+            | Spot::Refresh(_) => "",
         };
         let text = format!(
             "credential {} is used as it is: Atoll holds it to {binding}, and cannot ask the \

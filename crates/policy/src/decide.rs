@@ -54,6 +54,11 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     };
     reasons.extend(network::refusals(rules, &boundary.network, facts.mode));
     reasons.extend(of_credentials(rules, call, facts));
+    let refused = rules.login_refusals().into_iter();
+    reasons.extend(refused.map(|(what, why, origin)| {
+        let instead = "leave it out, or name another one";
+        reason(what, why, &origin, instead)
+    }));
     let refused = rules.ssh_refusals(&call.workspace).into_iter();
     reasons.extend(refused.map(|(what, why, origin)| {
         let instead = "leave it out, or keep its key in your agent or in the vault";

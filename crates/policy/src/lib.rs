@@ -25,6 +25,7 @@ mod grant;
 mod home;
 mod layers;
 mod load;
+mod login;
 mod merge;
 mod named;
 mod network;
@@ -47,13 +48,14 @@ mod variables;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
 pub use credential::{
-    CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource,
+    CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource, LoginSource,
     SecretSource, TokenSource,
 };
 pub use decide::decide;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};
 pub use grant::{Grant, Notice};
+pub use login::Login;
 pub use network::preset::{PresetSummary, preset_for, preset_for_host, presets};
 pub use network::publishing::decide_publishing;
 pub use network::repositories::Remote;

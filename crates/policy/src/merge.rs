@@ -33,6 +33,7 @@ pub(crate) fn merge_profile(
     replace(&mut rules.workspace, settings.workspace);
     rules.network.merge(settings.network)?;
     rules.add_credentials(settings.credentials);
+    rules.add_logins(settings.logins);
     rules.git.extend(settings.git);
     rules.add_ssh(settings.ssh);
     replace(&mut rules.forbid_live, settings.forbid_live);

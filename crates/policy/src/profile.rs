@@ -7,7 +7,7 @@ use crate::origin::Sourced;
 use crate::settings::{Author, Settings};
 
 /// The keys at the top of a profile.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "description",
     "extends",
     "commands",
@@ -15,6 +15,7 @@ const KEYS: [&str; 18] = [
     "forbid-live",
     "network",
     "credential",
+    "login",
     "git",
     "ssh",
     "system",

@@ -9,6 +9,7 @@ use atoll_model::{
 use atoll_model::network::{CredentialName, HostName, Network, Placeholder};
 
 use crate::credential::Credential;
+use crate::login::Login;
 use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
 use crate::source::HostFacts;
@@ -45,6 +46,7 @@ pub struct Rules {
     pub(crate) programs: Vec<Sourced<PathBuf>>,
     pub(crate) network: NetworkRules,
     pub(crate) credentials: BTreeMap<CredentialName, Sourced<Credential>>,
+    pub(crate) logins: BTreeMap<CredentialName, Sourced<Login>>,
     /// Hosts whose remotes over SSH git asks by HTTPS.
     pub(crate) git: Vec<Sourced<HostName>>,
     pub(crate) ssh: BTreeMap<CredentialName, Sourced<SshRule>>,
@@ -193,6 +195,7 @@ impl Rules {
             programs: Vec::new(),
             network: NetworkRules::default(),
             credentials: BTreeMap::new(),
+            logins: BTreeMap::new(),
             git: Vec::new(),
             ssh: BTreeMap::new(),
             refusals: Vec::new(),

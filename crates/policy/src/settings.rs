@@ -10,6 +10,7 @@ use crate::credential::{self, Written};
 use crate::document::{Complaint, Document, Section};
 use crate::git;
 use crate::home::HomeSettings;
+use crate::login;
 use crate::network::NetworkSettings;
 use crate::origin::Sourced;
 use crate::places::{Place, parse_absolute, parse_place};
@@ -34,6 +35,7 @@ pub(crate) enum Author {
 pub(crate) struct Settings {
     pub(crate) network: NetworkSettings,
     pub(crate) credentials: Vec<Sourced<Written>>,
+    pub(crate) logins: Vec<Sourced<login::Written>>,
     pub(crate) git: Vec<Sourced<HostName>>,
     pub(crate) ssh: Vec<Sourced<ssh::Written>>,
     pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
@@ -84,6 +86,11 @@ impl Settings {
             );
             document.refuse(
                 top,
+                "login",
+                "a project's file cannot name logins; write it into a profile of your own",
+            );
+            document.refuse(
+                top,
                 "ssh",
                 "a project's file cannot use keys; write it into a profile of your own",
             );
@@ -103,6 +110,7 @@ impl Settings {
         Self {
             network: NetworkSettings::read(document, top),
             credentials: credential::read(document, top),
+            logins: login::read(document, top),
             git: git::read(document, top),
             ssh: ssh::read(document, top),
             workspace: document.text(top, "workspace", parse_workspace),

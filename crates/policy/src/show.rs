@@ -177,6 +177,10 @@ impl Rows {
             let said = one.value.lines().join("; ");
             self.text("credential", name.as_str(), &said, &one.origin);
         }
+        for (name, one) in &rules.logins {
+            let said = one.value.lines().join("; ");
+            self.text("login", name.as_str(), &said, &one.origin);
+        }
         for (name, one) in &rules.ssh {
             let said = one.value.lines().join("; ");
             self.text("ssh", name.as_str(), &said, &one.origin);

@@ -7,6 +7,7 @@ mod files;
 mod git;
 mod keys;
 mod layers;
+mod logins;
 mod monotonic;
 mod network;
 mod publish;

@@ -52,7 +52,7 @@ pub(crate) fn permissions(
             });
         }
     };
-    for view in &boundary.views {
+    for view in boundary.views.iter().filter(|view| placement.shows(view)) {
         give(&view.host, execute, false, false);
     }
     for name in DEVICES {
@@ -130,10 +130,15 @@ fn tells_of_ssh(name: &OsString) -> bool {
 }
 
 /// Puts links to what the boundary shows of the person's home into the fence's.
-pub(crate) fn furnish(boundary: &Boundary, place: &FencePlace) -> Result<(), SandboxError> {
+pub(crate) fn furnish(
+    boundary: &Boundary,
+    placement: &Placement,
+    place: &FencePlace,
+) -> Result<(), SandboxError> {
     let shown = boundary.views.iter().filter_map(|view| {
         let below = view.inside.strip_prefix(&boundary.home).ok()?;
-        (view.kind != ViewKind::System && view.host.exists()).then_some((view, below))
+        let is_linked = view.kind != ViewKind::System && placement.shows(view);
+        (is_linked && view.host.exists()).then_some((view, below))
     });
     for (view, below) in shown {
         let link = place.home.join(below);

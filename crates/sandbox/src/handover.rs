@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atoll_model::network::{
     CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Ingredient, Part, Placeholder,
@@ -35,6 +35,7 @@ pub struct Handover {
     placeholders: Vec<Placeholder>,
     fetched: Vec<Fetched>,
     commands: Vec<(CredentialName, CredentialCommand)>,
+    logins: Vec<(PathBuf, Vec<u8>)>,
 }
 
 /// Why a credential is not there. Nothing of it is in the words.
@@ -84,6 +85,7 @@ impl Handover {
             placeholders: Vec::new(),
             fetched: Vec::new(),
             commands: Vec::new(),
+            logins: Vec::new(),
         })
     }
 
@@ -225,6 +227,25 @@ impl Handover {
         let name = name.clone();
         self.placeholders.push(Placeholder { name, part, text });
         Ok(())
+    }
+
+    /// Notes what stands inside for a login file, in which there is no secret any more.
+    pub fn stand_for(&mut self, file: &Path, text: Vec<u8>) {
+        self.logins.push((file.to_owned(), text));
+    }
+
+    /// What stands inside for a login file that was there.
+    #[must_use]
+    pub fn stands_for(&self, file: &Path) -> Option<&[u8]> {
+        let mut all = self.logins.iter();
+        all.find(|(one, _)| one == file)
+            .map(|(_, text)| text.as_slice())
+    }
+
+    /// Whether there is nothing to hand on.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.placeholders.is_empty() && self.logins.is_empty()
     }
 
     /// What stands inside for each, in the order in which their values come.

@@ -210,7 +210,7 @@ fn seen(native: &Native<'_>, boundary: &Boundary, call: &Call) -> Result<Seen, S
             // The checkpoint, to which undo goes back, does not reach into mounts.
             tree::refuse_mounts_within(workspace, native.host)?;
         }
-        fence::furnish(boundary, place)?;
+        fence::furnish(boundary, native.placement, place)?;
         return Ok(Seen {
             host_name: Vec::new(),
             operations: Vec::new(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use atoll_model::Mode;
+use atoll_model::{Mode, View};
 
 use crate::{SandboxError, Subordinate};
 
@@ -31,11 +31,19 @@ pub struct Placement {
     /// What ssh and git read, and the socket at which an agent is asked for: a directory of
     /// the run's that nobody inside writes to.
     pub ssh: Option<PathBuf>,
+    /// Views of the boundary that are not shown, by their paths inside: a login file is in
+    /// them, and nothing can stand in its place there.
+    pub hidden: Vec<PathBuf>,
     /// In a fence: what stands in for a home and a /tmp of its own.
     pub fence: Option<FencePlace>,
 }
 
 impl Placement {
+    /// Whether a view is shown.
+    pub(crate) fn shows(&self, view: &View) -> bool {
+        !self.hidden.contains(&view.inside)
+    }
+
     /// Which walls stand around what is placed so.
     pub(crate) fn mode(&self) -> Mode {
         match self.fence {

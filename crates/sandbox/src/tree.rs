@@ -74,7 +74,8 @@ pub(crate) fn plan(
     }
     plan.devices()?;
     plan.processes(boundary.nesting)?;
-    let mut mounted: Vec<Mounted<'_>> = boundary.views.iter().map(Mounted::View).collect();
+    let shown = boundary.views.iter().filter(|view| placement.shows(view));
+    let mut mounted: Vec<Mounted<'_>> = shown.map(Mounted::View).collect();
     mounted.push(Mounted::Workspace(workspace));
     // A parent before what lies beneath it, whatever kind each is.
     mounted.sort_by_key(|one| one.inside().components().count());

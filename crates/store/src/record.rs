@@ -119,6 +119,14 @@ pub struct LayerRecord {
     pub since: (i64, u32),
     /// Whether the layer outlives this run, for the next run of its profile.
     pub shared: bool,
+    /// Files at its top in whose places something else stands: login files of agents. Nothing
+    /// of them is shown or taken over.
+    #[serde(
+        default,
+        with = "host_text::list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub logins: Vec<OsString>,
 }
 
 /// What a layer is for.

@@ -158,11 +158,16 @@ impl From<Misuse> for Untaken {
 impl Untaken {
     /// Because of a placeholder that was found.
     fn found(credentials: &Credentials, judged: &Judged<'_>, found: Found) -> Self {
-        if let Some(held) = credentials.get(found.number)
-            && matches!(held.binding.place, Place::Body(_))
-            && !held.binding.holds(judged)
-        {
-            return injection::misuse_of_request(held, judged).into();
+        if let Some(held) = credentials.get(found.number) {
+            match (&held.binding.place, held.binding.holds(judged)) {
+                (Place::Refresh(_), true) => return injection::renewal(held).into(),
+                (Place::Body(_) | Place::Refresh(_), false) => {
+                    return injection::misuse_of_request(held, judged).into();
+                }
+                (Place::Body(_), true)
+                | (Place::Header { .. } | Place::Basic(_) | Place::Query(_) | Place::SigV4(_), _) =>
+                    {}
+            }
         }
         let misuse = injection::misuse_in_body(credentials, found);
         misuse.map_or_else(|| Self::Broken(found.to_string()), Self::from)

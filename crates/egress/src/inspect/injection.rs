@@ -6,6 +6,7 @@
 //! becomes the placeholder again.
 
 mod claim;
+mod renewal;
 mod signing;
 mod sigv4;
 mod spots;
@@ -32,6 +33,7 @@ use super::upload::Upload;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, fetch};
 use crate::secret::{Form, Found, Located, Placeholders, Secret, narrow};
+pub(super) use renewal::renewal;
 pub(crate) use signing::{Needed, Signing};
 pub(super) use spots::unescaped;
 use spots::{Spot, basic, in_header, spots};
@@ -67,6 +69,8 @@ pub(crate) struct Misuse {
     pub(crate) why: String,
     /// Where it may stand.
     pub(crate) instead: String,
+    /// Whether somebody has to be told at once: what an agent does of itself is none.
+    pub(crate) is_alert: bool,
 }
 
 impl Misuse {
@@ -78,8 +82,9 @@ impl Misuse {
 
     /// Tells of it.
     pub(super) fn tell(&self, egress: &Egress, flow: Flow) {
+        let named = self.is_alert.then(|| self.name.clone());
         let flow = Flow {
-            credentials: vec![self.name.clone()],
+            credentials: named.into_iter().collect(),
             ..flow
         };
         egress.line.refuse(flow, self.why.clone());
@@ -92,10 +97,8 @@ fn misuse(held: &Held, why: &str) -> Misuse {
     Misuse {
         name: name.clone(),
         why: format!("the placeholder of credential {name} {why}"),
-        instead: format!(
-            "credential {name} is put in for {}: write its placeholder nowhere else",
-            held.binding
-        ),
+        instead: renewal::instead(held),
+        is_alert: true,
     }
 }
 
@@ -116,9 +119,11 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
             );
             misuse(held, &why)
         }
-        Place::Header { .. } | Place::Basic(_) | Place::Query(_) | Place::SigV4(_) => {
-            misuse(held, &format!("is in its body{form}, which it is not for"))
-        }
+        Place::Header { .. }
+        | Place::Basic(_)
+        | Place::Query(_)
+        | Place::Refresh(_)
+        | Place::SigV4(_) => misuse(held, &format!("is in its body{form}, which it is not for")),
     })
 }
 
@@ -233,7 +238,10 @@ impl Injection {
         let stands = |other: &Held| {
             let is_its =
                 |held: &Held| held.placeholder == other.placeholder || held.name() == other.name();
-            self.held(credentials).any(|(held, _)| is_its(held))
+            // Nobody can do anything with what stands for a login's renewal.
+            let renews = matches!(other.binding.place, Place::Refresh(_));
+            self.held(credentials)
+                .any(|(held, _)| renews || is_its(held))
         };
         // One variable can stand for several credentials, and a key has several.
         let all = credentials.iter().enumerate();
@@ -411,7 +419,9 @@ fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> 
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
-        Place::Query(_) | Place::Body(_) | Place::SigV4(_) => return Some(()),
+        Place::Query(_) | Place::Body(_) | Place::Refresh(_) | Place::SigV4(_) => {
+            return Some(());
+        }
     };
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound

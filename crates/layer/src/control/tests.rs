@@ -237,3 +237,49 @@ fn a_link_or_a_moved_directory_stands_for_what_could_be_in_it() {
         assert_eq!(reason(&path, true, false), None, "{path}");
     }
 }
+
+#[test]
+fn of_an_agents_directory_only_its_history_is_ordinary() {
+    let path = |path: &str| RelativePath::new(path).expect("a path");
+    for history in [
+        "sessions/2026/11/22/rollout.jsonl",
+        "history.jsonl",
+        "logs_2.sqlite-wal",
+        "projects/-srv-app/0.jsonl",
+        "storage/session/one.json",
+        "opencode.db-shm",
+        "TODOS/one.json",
+    ] {
+        assert!(is_history(&path(history)), "{history}");
+    }
+    for other in [
+        "",
+        "config.toml",
+        "settings.json",
+        "settings.local.json",
+        "hooks.json",
+        "hooks/one.sh",
+        "plugins/one/plugin.json",
+        "skills/one/SKILL.md",
+        "AGENTS.md",
+        "shell-snapshots/one.sh",
+        "projects/-srv-app/memory/MEMORY.md",
+        "memories/one.md",
+        "bin/server",
+        "of-the-next-version",
+        "sessions-of-tomorrow",
+        "environments.toml",
+    ] {
+        assert!(!is_history(&path(other)), "{other}");
+    }
+    for directory in [
+        ".codex",
+        ".claude",
+        ".gemini",
+        ".config/opencode",
+        ".local/share/opencode",
+    ] {
+        let within = path(&format!("home/ann/{directory}/config"));
+        assert!(reason(&within, false, false).is_some(), "{directory}");
+    }
+}

@@ -86,6 +86,9 @@ pub enum Place {
     /// The value of a field of the body: of a form (`application/x-www-form-urlencoded`),
     /// or a member of a JSON object, which is a string.
     Body(String),
+    /// What a login is renewed with, in this field of a body. It is put in nowhere: what is
+    /// given for it would be seen inside.
+    Refresh(String),
     /// The key of an AWS signature, which is made anew with the real one.
     #[serde(rename = "sigv4")]
     SigV4(SignatureScope),
@@ -152,6 +155,7 @@ impl fmt::Display for Place {
             }
             Self::Query(key) => write!(to, "the parameter {key} of the query"),
             Self::Body(field) => write!(to, "the field {field} of a body (form or JSON)"),
+            Self::Refresh(field) => write!(to, "the field {field} of a body that renews a login"),
             Self::SigV4(scope) => write!(
                 to,
                 "AWS signatures for {} in {}",

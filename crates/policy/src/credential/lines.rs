@@ -26,6 +26,7 @@ impl Credential {
             CredentialSource::Key(key) => key.line(),
             CredentialSource::Command(command) => command.text(),
             CredentialSource::Token(token) => token.text(),
+            CredentialSource::Login(login) => login.text(),
         };
         let to = to.iter().map(|to| quoted(&to.to_string())).collect();
         let mut lines = vec![format!("source = {source}"), format!("to = [{}]", list(to))];
@@ -51,6 +52,7 @@ impl Credential {
             Spot::Basic(user) => format!("basic = {}", quoted(user)),
             Spot::Query(key) => format!("query = {}", quoted(key)),
             Spot::Body(field) => format!("body = {}", quoted(field)),
+            Spot::Refresh(field) => format!("refresh = {}", quoted(field)),
             Spot::SigV4(scope) => signing::scope_line(scope),
         };
         lines.push(format!("place = {{ {place} }}"));
@@ -59,9 +61,11 @@ impl Credential {
             .iter()
             .map(|(_, name)| quoted(name))
             .collect();
-        lines.push(match &names[..] {
-            [name] => format!("variable = {name}"),
-            names => format!("variable = [{}]", names.join(", ")),
+        lines.extend(match &names[..] {
+            // What stands for it is in a file.
+            [] => None,
+            [name] => Some(format!("variable = {name}")),
+            names => Some(format!("variable = [{}]", names.join(", "))),
         });
         let shape = self.shape.as_ref();
         lines.extend(shape.map(|shape| format!("shape = {}", quoted(&shape.to_string()))));

@@ -140,6 +140,13 @@ impl Rules {
     }
 
     fn secrets(&self, out: &mut Profile) {
+        for (name, one) in &self.logins {
+            out.section(&format!("login.{name}"));
+            let from = one.origin.to_string();
+            for line in one.value.lines() {
+                out.line(&line, &from);
+            }
+        }
         for (name, one) in &self.credentials {
             out.section(&format!("credential.{name}"));
             let from = one.origin.to_string();

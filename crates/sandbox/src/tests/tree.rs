@@ -62,6 +62,7 @@ impl World {
             empty: self.path("empty"),
             trust: None,
             ssh: None,
+            hidden: Vec::new(),
             fence: None,
         }
     }

@@ -18,6 +18,7 @@ fn full_record(number: u32) -> RunRecord {
         upper: "layers/workspace/upper".into(),
         since: (1_795_253_412, 999),
         shared,
+        logins: Vec::new(),
     };
     RunRecord {
         command: vec!["echo".into(), odd.clone()],

@@ -162,6 +162,7 @@ impl Signing {
                     "credential {name} is put in for {bound}: sign with both placeholders, and send \
                      what was signed unchanged"
                 ),
+                is_alert: true,
             });
         };
         self.proven = Some(Proven { reading, payload });

@@ -1,0 +1,344 @@
+//! What stands inside for an agent's login file.
+//!
+//! It has the members of the file and none of its texts: each is something else of the same
+//! shape, but for those that somebody has named as harmless. So a member that nobody knows
+//! of yet gives nothing away. Numbers are 0 unless they are named; `true`, `false` and `null`
+//! stay. Of a JSON Web Token the kind stays, the times of its validity and the claims that
+//! are named.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use atoll_model::network::{FieldPath, Shape};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use super::text_of;
+use crate::credentials::disguise;
+
+/// The longest login file, bytes.
+pub const LOGIN_BYTES_MAX: usize = 64 * 1024;
+/// Objects and lists within each other.
+const DEPTH_MAX: usize = 8;
+/// Values of one file.
+const VALUES_MAX: usize = 4096;
+/// The longest name of a member, bytes.
+const NAME_BYTES_MAX: usize = 256;
+/// Claims of a token that say from when until when it is valid.
+const TIMES: [&str; 3] = ["exp", "iat", "nbf"];
+
+/// What stands for a text of a login file that somebody knows, by the names that lead to it.
+pub type Known<'a> = &'a mut dyn FnMut(&[String], &[u8]) -> Result<Option<String>, String>;
+
+/// Why nothing can stand for a login file. Nothing of it is in the words.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginUnfit {
+    /// It is not JSON.
+    #[error("it is no JSON, from byte {0} on")]
+    Syntax(usize),
+    /// It is something else, or a value alone.
+    #[error("it is no JSON object and no list")]
+    NoObject,
+    /// It is nested too deeply.
+    #[error("its objects and lists are more than {DEPTH_MAX} within each other")]
+    Deep,
+    /// There is too much in it.
+    #[error("it has more than {VALUES_MAX} values")]
+    Many,
+    /// A name is too long.
+    #[error("the name of a member is longer than {NAME_BYTES_MAX} bytes")]
+    Name,
+    /// Readers would differ about it.
+    #[error("an object of it has two members of one name")]
+    Twice,
+    /// It would go in all the same.
+    #[error("the value of a credential stands in a second field of it, which is kept")]
+    Kept,
+    /// There is no text to put in a value's place.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+/// What stands inside for a login file. `known` says what stands for a field that is the
+/// source of a credential; `keep` and `claims` are what is harmless.
+///
+/// # Errors
+/// [`LoginUnfit`]: then nothing may be shown of it.
+pub fn stand_in(
+    file: &[u8],
+    keep: &[FieldPath],
+    claims: &[String],
+    known: Known<'_>,
+) -> Result<Vec<u8>, LoginUnfit> {
+    let mut walk = Walk {
+        file,
+        at: 0,
+        values: 0,
+        names: Vec::new(),
+        made: Vec::with_capacity(file.len()),
+        replaced: Vec::new(),
+        keep,
+        claims,
+        known,
+    };
+    walk.space();
+    if !matches!(walk.next_byte(), Some(b'{' | b'[')) {
+        return Err(LoginUnfit::NoObject);
+    }
+    walk.value(0)?;
+    walk.space();
+    if walk.at < file.len() {
+        return Err(walk.wrong());
+    }
+    let stays = |value: &Zeroizing<String>| {
+        let mut windows = walk.made.windows(value.len().max(1));
+        windows.any(|window| window == value.as_bytes())
+    };
+    match walk.replaced.iter().any(stays) {
+        true => Err(LoginUnfit::Kept),
+        false => Ok(walk.made),
+    }
+}
+
+/// The file as it is read, and what comes of it.
+struct Walk<'a> {
+    file: &'a [u8],
+    at: usize,
+    values: usize,
+    /// The names that lead to where it is.
+    names: Vec<String>,
+    made: Vec<u8>,
+    /// The values of credentials.
+    replaced: Vec<Zeroizing<String>>,
+    keep: &'a [FieldPath],
+    claims: &'a [String],
+    known: Known<'a>,
+}
+
+impl Walk<'_> {
+    fn next_byte(&self) -> Option<u8> {
+        self.file.get(self.at).copied()
+    }
+
+    fn wrong(&self) -> LoginUnfit {
+        LoginUnfit::Syntax(self.at)
+    }
+
+    fn space(&mut self) {
+        while matches!(self.next_byte(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn take(&mut self, byte: u8) -> Result<(), LoginUnfit> {
+        self.space();
+        match self.next_byte() == Some(byte) {
+            true => self.at += 1,
+            false => return Err(self.wrong()),
+        }
+        self.made.push(byte);
+        Ok(())
+    }
+
+    fn value(&mut self, depth: usize) -> Result<(), LoginUnfit> {
+        self.space();
+        self.values += 1;
+        if self.values > VALUES_MAX {
+            return Err(LoginUnfit::Many);
+        }
+        match self.next_byte() {
+            Some(b'{' | b'[') if depth == DEPTH_MAX => Err(LoginUnfit::Deep),
+            Some(b'{') => self.object(depth),
+            Some(b'[') => self.list(depth),
+            Some(b'"') => self.text(),
+            Some(_) => self.plain(),
+            None => Err(self.wrong()),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<(), LoginUnfit> {
+        self.take(b'{')?;
+        let mut names = BTreeSet::new();
+        self.space();
+        while self.next_byte() != Some(b'}') {
+            if !names.is_empty() {
+                self.take(b',')?;
+                self.space();
+            }
+            let name = self.read_text()?.to_string();
+            if name.len() > NAME_BYTES_MAX {
+                return Err(LoginUnfit::Name);
+            }
+            self.write_text(&name)?;
+            if !names.insert(name.clone()) {
+                return Err(LoginUnfit::Twice);
+            }
+            self.take(b':')?;
+            self.names.push(name);
+            self.value(depth + 1)?;
+            self.names.pop();
+            self.space();
+        }
+        self.take(b'}')
+    }
+
+    fn list(&mut self, depth: usize) -> Result<(), LoginUnfit> {
+        self.take(b'[')?;
+        self.space();
+        let mut is_first = true;
+        while self.next_byte() != Some(b']') {
+            if !is_first {
+                self.take(b',')?;
+            }
+            is_first = false;
+            self.value(depth + 1)?;
+            self.space();
+        }
+        self.take(b']')
+    }
+
+    /// A number, `true`, `false` or `null`.
+    fn plain(&mut self) -> Result<(), LoginUnfit> {
+        let rest = self.file.get(self.at..).unwrap_or_default();
+        let is_of_it = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        let length = rest.iter().take_while(is_of_it).count();
+        let word = rest.get(..length).unwrap_or_default();
+        let read: Value = serde_json::from_slice(word).map_err(|_| self.wrong())?;
+        match read {
+            Value::Number(_) if !self.is_kept() => self.made.push(b'0'),
+            _ => self.made.extend_from_slice(word),
+        }
+        self.at += length;
+        Ok(())
+    }
+
+    fn text(&mut self) -> Result<(), LoginUnfit> {
+        let value = self.read_text()?;
+        let known = (self.known)(&self.names, value.as_bytes());
+        if let Some(stands) = known.map_err(LoginUnfit::Unfit)? {
+            self.write_text(&stands)?;
+            self.replaced.push(value);
+            return Ok(());
+        }
+        if self.is_kept() {
+            return self.write_text(&value);
+        }
+        let stands = match web_token(&value, self.claims)? {
+            Some(token) => token,
+            None => other(&value),
+        };
+        self.write_text(&stands)
+    }
+
+    fn is_kept(&self) -> bool {
+        self.keep.iter().any(|path| path.leads_along(&self.names))
+    }
+
+    /// A text in quotes.
+    fn read_text(&mut self) -> Result<Zeroizing<String>, LoginUnfit> {
+        let range = self.quoted()?;
+        let text = self.file.get(range.clone()).unwrap_or_default();
+        let read: String = serde_json::from_slice(text).map_err(|_| self.wrong())?;
+        self.at = range.end;
+        Ok(Zeroizing::new(read))
+    }
+
+    fn quoted(&self) -> Result<Range<usize>, LoginUnfit> {
+        if self.next_byte() != Some(b'"') {
+            return Err(self.wrong());
+        }
+        let mut end = self.at + 1;
+        loop {
+            match self.file.get(end) {
+                Some(b'"') => return Ok(self.at..end + 1),
+                Some(b'\\') => end += 2,
+                Some(_) => end += 1,
+                None => return Err(self.wrong()),
+            }
+        }
+    }
+
+    fn write_text(&mut self, text: &str) -> Result<(), LoginUnfit> {
+        let written = serde_json::to_string(text);
+        let written = written.map_err(|error| LoginUnfit::Unfit(error.to_string()))?;
+        self.made.extend_from_slice(written.as_bytes());
+        Ok(())
+    }
+}
+
+/// Something else of a text's shape; where that cannot be had, of its length.
+fn other(value: &str) -> String {
+    let made = disguise(value.as_bytes()).ok();
+    let made = made.and_then(|made| String::from_utf8(made).ok());
+    made.unwrap_or_else(|| "x".repeat(value.chars().count()))
+}
+
+/// What stands for a JSON Web Token (RFC 7519) that programs read and nobody checks.
+fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfit> {
+    let object = |part: &str| -> Option<Map<String, Value>> {
+        let decoded = Zeroizing::new(URL_SAFE_NO_PAD.decode(part).ok()?);
+        serde_json::from_slice(&decoded).ok()
+    };
+    let mut parts = value.split('.');
+    let (Some(header), Some(body), Some(_), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Ok(None);
+    };
+    let (Some(header), Some(body)) = (object(header), object(body)) else {
+        return Ok(None);
+    };
+    if !header.contains_key("alg") {
+        return Ok(None);
+    }
+    let kind = told(&header, &|name| ["alg", "typ"].contains(&name), 0);
+    let is_named = |name: &str| claims.iter().any(|claim| claim == name);
+    let mut body_told = told(&body, &is_named, 0);
+    for name in TIMES {
+        if let Some(time) = body.get(name).filter(|time| time.is_u64()) {
+            body_told.insert(name.to_owned(), time.clone());
+        }
+    }
+    let encoded = |map: Map<String, Value>| URL_SAFE_NO_PAD.encode(Value::Object(map).to_string());
+    let signature = text_of(&Shape::opaque());
+    let signature = signature.map_err(|error| LoginUnfit::Unfit(error.to_string()))?;
+    Ok(Some(format!(
+        "{}.{}.{signature}",
+        encoded(kind),
+        encoded(body_told)
+    )))
+}
+
+/// The members of these names, wherever they are, that are no objects themselves.
+fn told(
+    map: &Map<String, Value>,
+    is_named: &dyn Fn(&str) -> bool,
+    depth: usize,
+) -> Map<String, Value> {
+    let mut kept = Map::new();
+    for (name, value) in map {
+        match value {
+            Value::Object(within) if depth < DEPTH_MAX => {
+                let within = told(within, is_named, depth + 1);
+                if !within.is_empty() {
+                    kept.insert(name.clone(), Value::Object(within));
+                }
+            }
+            Value::String(_) | Value::Number(_) | Value::Bool(_) if is_named(name) => {
+                kept.insert(name.clone(), value.clone());
+            }
+            Value::Object(_)
+            | Value::Array(_)
+            | Value::String(_)
+            | Value::Number(_)
+            | Value::Bool(_)
+            | Value::Null => {}
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests;

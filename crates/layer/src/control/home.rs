@@ -1,0 +1,55 @@
+//! What of an agent's directories in the home is no more than history: it is read by the agent
+//! and shown to a person, and nobody runs or trusts it.
+
+use super::matches_name;
+use crate::RelativePath;
+
+/// By their beginnings within an agent's directory. What is not named here is a control file:
+/// settings, hooks, servers of MCP, plugins, skills, commands, instructions and memories, what
+/// a shell starts with, and whatever comes with the agent's next version.
+const HISTORY: [&str; 27] = [
+    // Codex.
+    "sessions",
+    "archived_sessions",
+    "session_index.jsonl",
+    "history.jsonl",
+    "log",
+    "*.sqlite",
+    "*.sqlite-shm",
+    "*.sqlite-wal",
+    "models_cache.json",
+    "version.json",
+    "installation_id",
+    ".sandbox_migration",
+    // Claude Code.
+    "projects",
+    "todos",
+    "statsig",
+    "debug",
+    "file-history",
+    "stats-cache.json",
+    "telemetry",
+    // OpenCode.
+    "storage",
+    "snapshot",
+    "tool-output",
+    "opencode.db*",
+    // Gemini CLI.
+    "tmp",
+    "history",
+    "google_accounts.json",
+    "state.json",
+];
+
+/// What agents tell themselves for later, wherever it lies.
+const MEMORIES: [&[u8]; 2] = [b"memory", b"memories"];
+
+/// Whether a path within an agent's directory is history.
+pub(crate) fn is_history(path: &RelativePath) -> bool {
+    let names: Vec<Vec<u8>> = path.components().map(<[u8]>::to_ascii_lowercase).collect();
+    let Some(first) = names.first() else {
+        return false;
+    };
+    let is_memory = |name: &Vec<u8>| MEMORIES.contains(&name.as_slice());
+    HISTORY.iter().any(|name| matches_name(name, first)) && !names.iter().any(is_memory)
+}

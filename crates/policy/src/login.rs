@@ -1,0 +1,197 @@
+//! `[login.NAME]`: a login file of an agent, inside whose place something else stands.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use atoll_model::ViewKind;
+use atoll_model::network::{CredentialName, FieldPath};
+
+use crate::credential::CredentialSource;
+use crate::document::{Complaint, Document, Section};
+use crate::network::rule::said;
+use crate::origin::{Origin, Sourced};
+use crate::places::{Place, parse_place};
+use crate::rules::Rules;
+use crate::show::quoted;
+
+/// The table of one.
+const TABLE: &str = "login.NAME";
+const KEYS: [&str; 4] = ["file", "keep", "claims", "optional"];
+/// The most login files of one run.
+const LOGINS_MAX: usize = 16;
+/// The longest name of a claim, bytes.
+const CLAIM_BYTES_MAX: usize = 64;
+
+/// A login file of these rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// What credentials call it.
+    pub name: CredentialName,
+    /// Where it is, absolute.
+    pub file: PathBuf,
+    /// Values in it that go in as they are.
+    pub keep: Vec<FieldPath>,
+    /// Claims of web tokens in it that go in as they are.
+    pub claims: Vec<String>,
+    /// Whether a run goes without it where it is not there.
+    pub optional: bool,
+}
+
+/// The same as written: its place may be in the home directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    name: CredentialName,
+    file: Place,
+    keep: Vec<FieldPath>,
+    claims: Vec<String>,
+    optional: bool,
+}
+
+/// Reads all of them.
+pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Written>> {
+    TABLES.read(document, top, read_one)
+}
+
+fn read_one(
+    document: &mut Document,
+    mut section: Section<'_>,
+    at: &Range<usize>,
+    name: CredentialName,
+) -> Option<Sourced<Written>> {
+    let before = document.problem_count();
+    let file = document.text(&mut section, "file", parse_place);
+    let keep = document.list(&mut section, "keep", parse_field);
+    let claims = document.list(&mut section, "claims", parse_claim);
+    let optional = document.flag(&mut section, "optional");
+    document.end(section, &KEYS);
+    if document.problem_count() > before {
+        return None;
+    }
+    let Some(file) = file else {
+        let what = format!("[login.{name}] needs `file`: where it is, as \"~/.agent/auth.json\"");
+        document.report(at, what, None);
+        return None;
+    };
+    let written = Written {
+        name,
+        file: file.value,
+        keep: keep.map_or_else(Vec::new, |list| values(list.value)),
+        claims: claims.map_or_else(Vec::new, |list| values(list.value)),
+        optional: optional.is_some_and(|(flag, _)| flag.value),
+    };
+    Some(Sourced::new(written, document.origin(at)))
+}
+
+fn values<T>(list: Vec<Sourced<T>>) -> Vec<T> {
+    list.into_iter().map(|one| one.value).collect()
+}
+
+/// A field of a login file.
+pub(crate) fn parse_field(text: &str) -> Result<FieldPath, Complaint> {
+    text.parse::<FieldPath>()
+        .map_err(|error| said(text, &error))
+}
+
+fn parse_claim(text: &str) -> Result<String, Complaint> {
+    let is_name =
+        (1..=CLAIM_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+    match is_name {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is no name of a claim").into()),
+    }
+}
+
+impl Login {
+    /// Its lines in a profile, without its header.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Self {
+            name: _,
+            file,
+            keep,
+            claims,
+            optional,
+        } = self;
+        let list = |texts: Vec<String>| format!("[{}]", texts.join(", "));
+        let mut lines = vec![format!("file = {}", quoted(&file.to_string_lossy()))];
+        if !keep.is_empty() {
+            let keep = keep.iter().map(|one| quoted(&one.to_string())).collect();
+            lines.push(format!("keep = {}", list(keep)));
+        }
+        if !claims.is_empty() {
+            let claims = claims.iter().map(|one| quoted(one)).collect();
+            lines.push(format!("claims = {}", list(claims)));
+        }
+        if *optional {
+            lines.push("optional = true".to_owned());
+        }
+        lines
+    }
+}
+
+impl Rules {
+    /// The login files in whose places something else stands, in the order of their names.
+    pub fn logins(&self) -> impl Iterator<Item = &Login> {
+        self.logins.values().map(|one| &one.value)
+    }
+
+    /// Whether a file lies where programs inside read it, and nothing else can stand in its
+    /// place: in the workspace, in the system, or in what somebody has named as an input.
+    #[must_use]
+    pub fn shows_as_it_is(&self, file: &Path, workspace: &Path) -> bool {
+        let views = self.views.values().map(|view| &view.value);
+        let mut as_it_is = views.filter(|view| match view.kind {
+            ViewKind::System | ViewKind::Input => true,
+            ViewKind::Home | ViewKind::Cache => false,
+        });
+        file.starts_with(workspace) || as_it_is.any(|view| file.starts_with(&view.host))
+    }
+
+    /// Takes up a file's logins: one of the same name stands in the place of an extended
+    /// profile's.
+    pub(crate) fn add_logins(&mut self, written: Vec<Sourced<Written>>) {
+        let home = self.host.home.clone();
+        for one in written {
+            let login = one.map(|written| Login {
+                file: written.file.resolve(&home),
+                name: written.name,
+                keep: written.keep,
+                claims: written.claims,
+                optional: written.optional,
+            });
+            self.logins.insert(login.value.name.clone(), login);
+        }
+    }
+
+    /// Why they cannot be used as they are written, if they cannot.
+    pub(crate) fn login_refusals(&self) -> Vec<(String, String, Origin)> {
+        let mut refused = Vec::new();
+        let mut files = BTreeSet::new();
+        for (index, (name, one)) in self.logins.iter().enumerate() {
+            let what = format!("login {name}");
+            if index >= LOGINS_MAX {
+                let why = format!("a run has {LOGINS_MAX} of them at most");
+                refused.push((what, why, one.origin.clone()));
+            } else if !files.insert(&one.value.file) {
+                let why = "another one is of the same file".to_owned();
+                refused.push((what, why, one.origin.clone()));
+            }
+        }
+        let mut fields = BTreeSet::new();
+        for (name, one) in &self.credentials {
+            let CredentialSource::Login(source) = &one.value.source else {
+                continue;
+            };
+            let why = if !self.logins.contains_key(&source.login) {
+                format!("there is no [login.{}]", source.login)
+            } else if !fields.insert(source) {
+                "another one has the same field of that login, and one text cannot stand for both"
+                    .to_owned()
+            } else {
+                continue;
+            };
+            refused.push((format!("credential {name}"), why, one.origin.clone()));
+        }
+        refused
+    }
+}

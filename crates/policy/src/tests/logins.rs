@@ -1,0 +1,162 @@
+//! Login files: read from profiles alone, shown as they are written, and refused where they
+//! contradict each other.
+
+use std::path::Path;
+
+use super::*;
+use crate::{CredentialSource, LoginSource};
+
+const LOGIN: &str = r#"
+[network]
+allow = ["api.example.com"]
+[home]
+layer = [".agent"]
+[login.agent]
+file = "~/.agent/auth.json"
+keep = ["mode", "*.expires"]
+claims = ["email"]
+optional = true
+[credential.agent]
+source = { login = "agent", field = "tokens.access" }
+to = "api.example.com"
+place = { header = "authorization", form = "Bearer {}" }
+optional = true
+[credential.renewal]
+source = { login = "agent", field = "tokens.refresh" }
+to = "api.example.com"
+paths = ["/oauth/token"]
+place = { refresh = "refresh_token" }
+optional = true
+"#;
+
+#[test]
+fn a_login_file_and_its_fields_are_read_and_shown() {
+    let rules = world().profile("p", LOGIN).with("p").rules();
+    let login = rules.logins().next().unwrap();
+    assert_eq!(login.file, Path::new("/home/ann/.agent/auth.json"));
+    assert!(login.optional && login.claims == ["email"]);
+    assert!(login.keep[1].leads_along(&["openai", "expires"]));
+    let sources: Vec<_> = rules.credentials().map(|one| one.source.clone()).collect();
+    let field = |field: &str| {
+        CredentialSource::Login(LoginSource {
+            login: "agent".parse().unwrap(),
+            field: field.parse().unwrap(),
+        })
+    };
+    assert_eq!(sources, [field("tokens.access"), field("tokens.refresh")]);
+    // What stands for it is in the file: no variable is made.
+    assert!(rules.credentials().all(|one| one.variables.is_empty()));
+    let shown = rules.show();
+    for line in [
+        "[login.agent]",
+        "file = \"/home/ann/.agent/auth.json\"",
+        "keep = [\"mode\", \"*.expires\"]",
+        "claims = [\"email\"]",
+        "source = { login = \"agent\", field = \"tokens.access\" }",
+        "place = { refresh = \"refresh_token\" }",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!shown.contains("variable ="), "{shown}");
+    // An extending profile's stands in its place.
+    let other = "extends = ['p']\n[login.agent]\nfile = '~/.other/auth.json'\n";
+    let world = world().profile("p", LOGIN).profile("q", other).with("q");
+    let rules = world.rules();
+    let files: Vec<_> = rules.logins().map(|login| login.file.clone()).collect();
+    assert_eq!(files, [Path::new("/home/ann/.other/auth.json")]);
+}
+
+#[test]
+fn a_file_is_known_to_be_read_as_it_is() {
+    let text = format!("{LOGIN}[files]\nread = ['~/notes']\n");
+    let rules = world().profile("p", &text).with("p").rules();
+    let workspace = Path::new("/home/ann/src/app");
+    for (file, is_shown) in [
+        ("/home/ann/.agent/auth.json", false),
+        ("/home/ann/notes/auth.json", true),
+        ("/home/ann/src/app/auth.json", true),
+        ("/usr/share/auth.json", true),
+        ("/srv/auth.json", false),
+    ] {
+        assert_eq!(
+            rules.shows_as_it_is(Path::new(file), workspace),
+            is_shown,
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn logins_that_contradict_each_other_let_nothing_start() {
+    for (from, to, said) in [
+        (
+            "login = \"agent\", field = \"tokens.a",
+            "login = \"none\", field = \"tokens.a",
+            "no [login.none]",
+        ),
+        ("tokens.refresh", "tokens.access", "same field"),
+        (
+            "[credential.agent]",
+            "[login.other]\nfile = '~/.agent/auth.json'\n[credential.agent]",
+            "of the same file",
+        ),
+    ] {
+        let world = world().profile("p", &LOGIN.replace(from, to)).with("p");
+        let facts = Facts {
+            now: crate::tests::now(),
+            mode: atoll_model::Mode::Full,
+            host: &world.host,
+            environment: &world.environment,
+            placeholders: &[],
+        };
+        let Verdict::Deny(reasons) = decide(&world.rules(), &world.call, &facts) else {
+            panic!("{said}");
+        };
+        assert!(
+            reasons.iter().any(|one| one.why.contains(said)),
+            "{said}: {reasons:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_login_is_told() {
+    for (from, to, said) in [
+        ("file = \"~/.agent/auth.json\"\n", "", "needs `file`"),
+        ("~/.agent/auth.json", "auth.json", "absolute"),
+        ("\"*.expires\"", "\"a..b\"", "a field is"),
+        (
+            "claims = [\"email\"]",
+            "claims = [\"\"]",
+            "no name of a claim",
+        ),
+        ("keep =", "kept =", "keep"),
+        ("tokens.access\"", "tokens.*\"", "many fields"),
+        (", field = \"tokens.access\"", "", "needs `field`"),
+        (
+            "login = \"agent\", field = \"tokens.access\"",
+            "environment = \"A\", field = \"a\"",
+            "it is of a `login`",
+        ),
+        (
+            "login = \"agent\", field = \"tokens.refresh\"",
+            "environment = \"TOKEN\"",
+            "`refresh` is for what renews",
+        ),
+        ("[login.agent]", "[login.\"a b\"]", "letters, digits"),
+    ] {
+        let text = LOGIN.replacen(from, to, 1);
+        assert_ne!(text, LOGIN, "{from}");
+        let problems = check(text.as_bytes(), "p.toml");
+        let told = problems
+            .iter()
+            .map(|one| format!("{} {:?}\n", one.what, one.hint))
+            .collect::<String>();
+        assert!(told.contains(said), "{said}: {told}");
+    }
+    let alone = "[login.agent]\nfile = '~/.agent/auth.json'\n";
+    for world in [world().project(alone), world().organisation(alone)] {
+        let told = world.error();
+        assert!(told.contains("login"), "{told}");
+    }
+}

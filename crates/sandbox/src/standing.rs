@@ -1,0 +1,56 @@
+//! What stands in a layer in the place of an agent's login file.
+//!
+//! It is put into the upper directory before anything is mounted: so the host's file below is
+//! never seen through the layer, whatever a program does there, with mounts of its own or
+//! without, and whatever becomes of that file meanwhile.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+
+use crate::{PlacedLayer, SandboxError};
+
+/// Puts a text in the place of a file at the top of a layer, or, without one, has the layer
+/// show nothing there. `base` is the kernel's id for the id 0 inside, where that is not the
+/// caller's. Nothing may be mounted on the layer.
+///
+/// # Errors
+/// [`SandboxError::Host`].
+pub fn furnish_login(
+    layer: &PlacedLayer,
+    name: &OsStr,
+    text: Option<&[u8]>,
+    base: Option<u32>,
+) -> Result<(), SandboxError> {
+    let furnish = || -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let top = rustix::fs::open(&layer.upper, flags, Mode::empty())?;
+        match rustix::fs::statat(&top, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(facts) if FileType::from_raw_mode(facts.st_mode) == FileType::Directory => {
+                // A former program has made it, and what is below does not show through.
+                return Ok(());
+            }
+            Ok(_) => rustix::fs::unlinkat(&top, name, AtFlags::empty())?,
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let Some(text) = text else {
+            // What overlayfs takes for the removal of what is below.
+            let kind = FileType::CharacterDevice;
+            return Ok(rustix::fs::mknodat(&top, name, kind, Mode::empty(), 0)?);
+        };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&top, name, flags, Mode::from_raw_mode(0o600))?;
+        if let Some(base) = base {
+            let (owner, group) = (Uid::from_raw(base), Gid::from_raw(base));
+            rustix::fs::fchown(&file, Some(owner), Some(group))?;
+        }
+        File::from(file).write_all(text)
+    };
+    furnish().map_err(SandboxError::host(
+        "what stands for a login file could not be laid down",
+    ))
+}
