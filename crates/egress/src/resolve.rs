@@ -210,6 +210,7 @@ async fn recorded(egress: &Egress, name: &HostName) -> Result<Option<Opened>, No
         request: None,
         limit: None,
         credentials: Vec::new(),
+        login: None,
         via: None,
     };
     let unrecorded = |_| Nowhere::Unknown("nobody records that it is asked for".to_owned());

@@ -65,6 +65,9 @@ fn described(flow: &Flow, number: (&'static str, u64)) -> EventBody {
         let names = flow.credentials.iter().map(CredentialName::as_str);
         body = body.text("credential", &names.collect::<Vec<_>>().join(","));
     }
+    if let Some(login) = &flow.login {
+        body = body.text("database", &login.database);
+    }
     if !is_before {
         body = body.number(key, number);
     }
@@ -87,6 +90,9 @@ fn described(flow: &Flow, number: (&'static str, u64)) -> EventBody {
     if let Some(request) = &flow.request {
         body = body.text("scheme", &request.scheme.to_string());
     }
+    if let Some(login) = &flow.login {
+        body = body.text("user", &login.user);
+    }
     match &flow.via {
         Some(via) => body.text("via", via),
         None => body,
@@ -101,6 +107,7 @@ fn kind(kind: FlowKind) -> &'static str {
         FlowKind::Published => "published",
         FlowKind::SshLogin => "ssh-login",
         FlowKind::CommitSignature => "commit-signature",
+        FlowKind::Postgres => "postgres",
     }
 }
 
@@ -132,6 +139,7 @@ mod tests {
             }),
             limit: Some(Limit::Body),
             credentials: Vec::new(),
+            login: None,
             via: Some("http://proxy.example:3128".to_owned()),
         };
         let opened = |flow| FlowNews::Opened {
@@ -171,6 +179,7 @@ mod tests {
             request: None,
             limit: None,
             credentials: Vec::new(),
+            login: None,
             via: None,
             ..all.clone()
         };

@@ -27,7 +27,7 @@ mod upstream;
 pub use block::{Block, Special, special};
 pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
-    Part, Place, Placeholder, Reach, SignatureScope,
+    Part, Place, Placeholder, PostgresAccess, Reach, SignatureScope,
 };
 pub use fetched::{
     COMMAND_OUTPUT_BYTES_MAX, COMMAND_PATIENCE, COMMAND_PATIENCE_MAX, CommandEnd, Fetch, Fetched,
@@ -35,7 +35,7 @@ pub use fetched::{
 };
 pub use flow::{
     Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow,
-    FlowEnd, FlowKind, FlowOrder, FlowReport, FlowRequest, NO_RULE, UNNAMED,
+    FlowEnd, FlowKind, FlowLogin, FlowOrder, FlowReport, FlowRequest, NO_RULE, UNNAMED,
 };
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};

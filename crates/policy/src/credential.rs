@@ -2,6 +2,7 @@
 
 mod command;
 mod lines;
+mod postgres;
 mod signing;
 
 use std::ops::Range;
@@ -195,6 +196,7 @@ fn read_one(
         |text: &str| PathPattern::try_from(text.to_owned()).map_err(|error| said(text, &error));
     let paths = texts(document, &mut section, "paths", at, path);
     let scheme = document.text(&mut section, "scheme", parse_scheme);
+    let is_about_requests = methods.is_some() || paths.is_some() || scheme.is_some();
     let place = read_place(document, &mut section);
     let variables = read_variables(document, &mut section, at);
     let shape = read_shape(document, &mut section, source.as_ref());
@@ -204,8 +206,19 @@ fn read_one(
         return None;
     }
     let (source, to, place) = complete(document, at, &name, (source, to, place))?;
+    let signs_in = matches!(place, Spot::Postgres(_));
+    if signs_in && is_about_requests {
+        let what =
+            "`methods`, `paths` and `scheme` are about requests, of which PostgreSQL knows none";
+        document.report(at, format!("[credential.{name}]: {what}"), None);
+        return None;
+    }
     let scheme = scheme.map_or(Scheme::Https, |scheme| scheme.value);
-    let to = to.into_iter().map(|to| bound(to, scheme));
+    let usual = match signs_in {
+        true => Ports::Listed(vec![(postgres::PORT, postgres::PORT)]),
+        false => Ports::of(scheme),
+    };
+    let to = to.into_iter().map(|to| bound(to, &usual));
     let to = match to.collect::<Result<Vec<_>, _>>() {
         Ok(to) => to,
         Err(complaint) => {
@@ -215,7 +228,7 @@ fn read_one(
     };
     let variables = settle_variables(document, at, (&name, variables), (&source, &place))?;
     let requests = Conditions {
-        scheme: Some(scheme),
+        scheme: (!signs_in).then_some(scheme),
         methods: methods.unwrap_or_default(),
         paths: paths.unwrap_or_default(),
         packages: None,
@@ -333,8 +346,8 @@ fn read_optional(
     flag.value
 }
 
-/// A credential is for hosts that somebody has named, at ports of its scheme.
-fn bound(mut to: Destination, scheme: Scheme) -> Result<Destination, Complaint> {
+/// A credential is for hosts that somebody has named, at the usual ports where none is.
+fn bound(mut to: Destination, usual: &Ports) -> Result<Destination, Complaint> {
     let is_named = match &to.host {
         HostPattern::Exact(_) | HostPattern::Beneath(_) => true,
         HostPattern::Block(block) => to_one(block.bits(), block.is_6()),
@@ -353,7 +366,7 @@ fn bound(mut to: Destination, scheme: Scheme) -> Result<Destination, Complaint> 
         ));
     }
     match to.ports {
-        Ports::Web => to.ports = Ports::of(scheme),
+        Ports::Web => to.ports = usual.clone(),
         Ports::All => {
             return Err(Complaint::new(
                 format!("`to`: a credential is for ports that it names, not for {to}"),
@@ -455,9 +468,12 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
     let query = document.text(&mut section, "query", parse_parameter);
     let body = document.text(&mut section, "body", parse_parameter);
     let scope = signing::read_scope(document, &mut section);
+    let postgres = postgres::read(document, &mut section);
     document.end(
         section,
-        &["header", "form", "basic", "query", "body", "sigv4"],
+        &[
+            "header", "form", "basic", "query", "body", "sigv4", "postgres",
+        ],
     );
     let form = form.map(|form| form.value);
     let is_formed = form.is_some();
@@ -471,6 +487,7 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
         query.map(|key| Spot::Query(key.value)),
         body.map(|field| Spot::Body(field.value)),
         scope.map(Spot::SigV4),
+        postgres.map(Spot::Postgres),
     ];
     let mut all = all.into_iter().flatten();
     match (all.next(), all.next()) {
@@ -480,7 +497,8 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
         (_, _) => {
             let what = "`place` is one of: { header = \"authorization\" }, { header = …, form = \
                         \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { body = \"field\" }, \
-                        { sigv4 = { region = \"eu-west-1\", service = \"s3\" } }";
+                        { sigv4 = { region = \"eu-west-1\", service = \"s3\" } }, \
+                        { postgres = { user = \"app\", database = \"shop\" } }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -574,6 +592,13 @@ impl Rules {
             }
             let name = &value.binding.name;
             for to in &value.binding.to {
+                if let Spot::Postgres(_) = value.binding.place {
+                    let why = postgres::unused(&network, to);
+                    let text =
+                        why.map(|why| format!("credential {name} is never used at {to}: {why}"));
+                    notices.extend(text.map(|text| (text, origin.clone())));
+                    continue;
+                }
                 let text = match network.reach_of(to) {
                     Reach::Seen => continue,
                     Reach::Unreached => format!(
@@ -618,7 +643,8 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
     let remark = |one: &Sourced<Written>| {
         let binding = &one.value.binding;
         let requests = &binding.requests;
-        let further = match requests.methods.is_empty() && requests.paths.is_empty() {
+        let is_bound = !requests.methods.is_empty() || !requests.paths.is_empty();
+        let further = match !is_bound && requests.scheme.is_some() {
             true => "; `methods` and `paths` bind it to some requests",
             false => "",
         };
@@ -626,6 +652,7 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
             Spot::SigV4(_) => {
                 "; what its services answer the program has, also keys that they give out"
             }
+            Spot::Postgres(_) => "; what its user may there the program may",
             Spot::Header { .. } | Spot::Basic(_) | Spot::Query(_) | Spot::Body(_) => "",
         };
         let text = format!(

@@ -5,7 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use atoll_model::Call;
-use atoll_model::network::{Network, Part, TRUST_DIRECTORY, age_variables, trust_variables};
+use atoll_model::network::{
+    Network, Part, Place, TRUST_BUNDLE, TRUST_DIRECTORY, age_variables, trust_variables,
+};
 
 use crate::Notice;
 use crate::credential::Credential;
@@ -63,7 +65,14 @@ pub(crate) fn build(
     };
     let mut ages = age_variables(network, facts.now);
     ages.retain(|(name, _)| !is_chosen(name));
-    for (name, value) in trust.into_iter().flatten().chain(ages) {
+    // libpq looks at no other file, and holds a server to it where there is one: only where
+    // Atoll stands for the server.
+    let of_database = signs_in(network).then(|| {
+        let bundle = format!("{TRUST_DIRECTORY}/{TRUST_BUNDLE}");
+        ("PGSSLROOTCERT", bundle)
+    });
+    let trust = trust.into_iter().flatten().chain(of_database);
+    for (name, value) in trust.chain(ages) {
         if !is_denied(OsStr::new(name)) {
             let chosen = variables.entry(OsString::from(name));
             chosen.or_insert_with(|| OsString::from(value));
@@ -98,6 +107,12 @@ pub(crate) fn build(
         variables: variables.into_iter().collect(),
         notices,
     }
+}
+
+/// Whether a database is signed in to in the program's place.
+fn signs_in(network: &Network) -> bool {
+    let mut bindings = network.credentials.iter();
+    !network.is_empty() && bindings.any(|one| matches!(one.place, Place::Postgres(_)))
 }
 
 /// What the rules pass of the caller's environment.

@@ -116,9 +116,11 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
             );
             misuse(held, &why)
         }
-        Place::Header { .. } | Place::Basic(_) | Place::Query(_) | Place::SigV4(_) => {
-            misuse(held, &format!("is in its body{form}, which it is not for"))
-        }
+        Place::Header { .. }
+        | Place::Basic(_)
+        | Place::Query(_)
+        | Place::SigV4(_)
+        | Place::Postgres(_) => misuse(held, &format!("is in its body{form}, which it is not for")),
     })
 }
 
@@ -411,7 +413,9 @@ fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> 
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
-        Place::Query(_) | Place::Body(_) | Place::SigV4(_) => return Some(()),
+        Place::Query(_) | Place::Body(_) | Place::SigV4(_) | Place::Postgres(_) => {
+            return Some(());
+        }
     };
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound

@@ -2,7 +2,7 @@
 
 use atoll_model::network::{Binding, Place as Spot};
 
-use super::{Credential, CredentialSource, signing};
+use super::{Credential, CredentialSource, postgres, signing};
 use crate::show::quoted;
 
 impl Credential {
@@ -51,6 +51,7 @@ impl Credential {
             Spot::Query(key) => format!("query = {}", quoted(key)),
             Spot::Body(field) => format!("body = {}", quoted(field)),
             Spot::SigV4(scope) => signing::scope_line(scope),
+            Spot::Postgres(access) => postgres::line(access),
         };
         lines.push(format!("place = {{ {place} }}"));
         let names: Vec<_> = self

@@ -50,7 +50,8 @@ pub(super) fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot
                 | Place::Header { .. }
                 | Place::Basic(_)
                 | Place::Body(_)
-                | Place::SigV4(_),
+                | Place::SigV4(_)
+                | Place::Postgres(_),
                 _,
             ) => false,
         };
@@ -78,7 +79,7 @@ pub(super) fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<
                 name == bound.as_str() && is_of_form(value, placeholder, form.as_deref())
             }
             Place::SigV4(_) => signing::is_bound_header(held, name, value),
-            Place::Basic(_) | Place::Query(_) | Place::Body(_) => false,
+            Place::Basic(_) | Place::Query(_) | Place::Body(_) | Place::Postgres(_) => false,
         };
         return match is_bound {
             true => Some(Spot::Bound),
@@ -108,7 +109,8 @@ pub(super) fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<
         | Place::Header { .. }
         | Place::Query(_)
         | Place::Body(_)
-        | Place::SigV4(_) => elsewhere(),
+        | Place::SigV4(_)
+        | Place::Postgres(_) => elsewhere(),
     }
 }
 
