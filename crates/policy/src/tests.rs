@@ -9,6 +9,7 @@ mod keys;
 mod layers;
 mod monotonic;
 mod network;
+mod postgres;
 mod publish;
 mod selection;
 mod shipped;

@@ -49,6 +49,7 @@ def real_one():
     subprocess.run([*AS_SERVER, f"{programs}/initdb", "-N", "-A", "trust", "-U", "owner", "-D", data], **quiet)
     words = f"""create role app login password '{PASSWORD}'
 create role another login password '{PASSWORD}'
+create role fetched login password '{PASSWORD}'
 create role open login
 set password_encryption = 'md5'
 create role old login password '{PASSWORD}'

@@ -157,7 +157,7 @@ impl Program {
                     io::ErrorKind::UnexpectedEof => "it hung up".to_owned(),
                     _ => error.to_string(),
                 };
-                let why = format!("the program did not accept Atoll's certificate: {said}");
+                let why = format!("TLS with the program did not begin: {said}");
                 egress.line.refuse(wanted.flow(), why);
                 Err(error)
             }

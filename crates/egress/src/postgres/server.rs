@@ -25,7 +25,7 @@ use crate::inspect::why_not;
 /// How long a server may take to answer the first packet, and then over TLS.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take over a login: some wake up for it.
-const LOGIN_PATIENCE: Duration = Duration::from_secs(60);
+const LOGIN_PATIENCE: Duration = Duration::from_secs(30);
 /// How long it may take from there until it is ready.
 pub(super) const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// How long it may take to end what a connection does.

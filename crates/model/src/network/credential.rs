@@ -190,7 +190,7 @@ impl fmt::Display for Place {
             ),
             Self::Postgres(access) => write!(
                 to,
-                "signing in to PostgreSQL as {}, database {}",
+                "a login to PostgreSQL as {}, database {}",
                 access.user,
                 access.databases.join(", ")
             ),
