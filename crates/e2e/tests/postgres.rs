@@ -10,6 +10,7 @@
 )]
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use e2e::internet::{events, is_possible, measured, measuring, on_servers, without_namespaces};
@@ -44,6 +45,7 @@ fn world(name: &str, profile: &str) -> Option<World> {
     let world = World::new(name);
     world.profile("bound", profile);
     world.write(world.top().join("real"), REAL);
+    world.write(world.top().join("fetched"), "f3tchedP4ssw0rdOfTheD4tabase");
     world.write("raw.py", RAW);
     world.write("client.py", CLIENT);
     if !is_possible(&world, &["openssl", "psql"]) {
@@ -159,6 +161,25 @@ fn clients_of_postgres_sign_in_without_a_password() {
 }
 
 #[test]
+fn what_the_page_on_postgres_writes_works() {
+    let name = "what_the_page_on_postgres_writes_works";
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
+    let page = Path::new(&package).join("../../docs/postgres.md");
+    let page = fs::read_to_string(page).unwrap();
+    let profile = page.split("```toml").nth(1).unwrap();
+    let profile = profile.split("```").next().unwrap();
+    let profile = profile.replace("db.example.com", "db.example");
+    let Some(world) = world(name, &profile) else {
+        return;
+    };
+    let script = "psql -At -c 'select current_user'; psql -At postgresql://app@db.example/shop -c 'select 1'";
+    everywhere(&world, "real", script, |outcome| {
+        assert_eq!(outcome.out(), "app\n1\n", "{outcome}");
+        let _ = outcome.says(["postgres: signed in to app@db.example/shop 2 times"]);
+    });
+}
+
+#[test]
 fn a_program_of_python_queries_and_cancels() {
     let Some(world) = world("a_program_of_python_queries_and_cancels", REAL_ONE) else {
         return;
@@ -196,7 +217,7 @@ to = "db.example"
 place = { postgres = { user = "open", database = "shop" } }
 
 [credential.fetched]
-source = { command = ["cat", "REAL"] }
+source = { command = ["cat", "FETCHED"] }
 to = "db.example"
 place = { postgres = { user = "fetched", database = "second" } }
 variable = "FETCHED"
@@ -209,8 +230,8 @@ place = { postgres = { user = "another", database = "shop" } }
     let Some(world) = world(name, "") else {
         return;
     };
-    let real = world.top().join("real");
-    let further = further.replace("REAL", real.to_str().unwrap());
+    let fetched = world.top().join("fetched");
+    let further = further.replace("\"cat\", \"FETCHED\"", &format!("\"cat\", {fetched:?}"));
     world.profile("bound", &format!("{REAL_ONE}{further}"));
     // Clients that would do without TLS try again without it.
     let script = "export PGSSLMODE=require; psql -At -c 'select 1'; psql -U fetched second -At -c 'select current_user'; \

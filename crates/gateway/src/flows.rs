@@ -113,7 +113,7 @@ fn kind(kind: FlowKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::network::{FlowEnd, FlowRequest, Limit, Scheme};
+    use atoll_model::network::{FlowEnd, FlowLogin, FlowRequest, Limit, Scheme};
     use atoll_sandbox::Refused;
 
     use super::*;
@@ -201,6 +201,20 @@ mod tests {
             &FlowNews::Refused(&refused),
             "flow.refused",
             r#"{"address":"192.0.2.1","count":3,"host":"example.com","kind":"name","limit":"body","method":"GET","path":"/\n","rule":"a rule","scheme":"https","via":"http://proxy.example:3128","why":"no"}"#,
+        );
+        let login = Flow {
+            kind: FlowKind::Postgres,
+            credentials: vec!["shop".parse().unwrap()],
+            login: Some(FlowLogin {
+                user: "app".to_owned(),
+                database: "shop".to_owned(),
+            }),
+            ..least
+        };
+        check(
+            &opened(&login),
+            "flow.opened",
+            r#"{"credential":"shop","database":"shop","flow":7,"host":"example.com","kind":"postgres","port":443,"user":"app"}"#,
         );
         let end = FlowEnd {
             up_bytes: 1,

@@ -1,12 +1,15 @@
 """PostgreSQL on the small internet: the real one at db.example, and at late.example one that
 does whatever the name of the database says (at 5432), or what its port says before TLS. What
 reaches that one is written down. Arguments: the directory, then the command to run while they
-are there. The password is in the file `real` beside that directory."""
+are there. The password is in the file `real` beside that directory, that of one user
+in `fetched`."""
 import base64, glob, hashlib, hmac, os, shutil, socket, ssl, struct, subprocess, sys, threading, time
 
 PLACE = sys.argv[1]
 with open(os.path.join(os.path.dirname(PLACE), "real")) as real:
     PASSWORD = real.read().strip()
+with open(os.path.join(os.path.dirname(PLACE), "fetched")) as fetched:
+    FETCHED = fetched.read().strip()
 ID = "61235"
 with open("/proc/self/uid_map") as map_:
     IS_ROOT = map_.read().split()[:2] == ["0", "0"]
@@ -49,7 +52,7 @@ def real_one():
     subprocess.run([*AS_SERVER, f"{programs}/initdb", "-N", "-A", "trust", "-U", "owner", "-D", data], **quiet)
     words = f"""create role app login password '{PASSWORD}'
 create role another login password '{PASSWORD}'
-create role fetched login password '{PASSWORD}'
+create role fetched login password '{FETCHED}'
 create role open login
 set password_encryption = 'md5'
 create role old login password '{PASSWORD}'

@@ -80,12 +80,16 @@ fn a_password_of_postgres_is_for_a_user_and_databases_alone() {
     let line = r#"place = { postgres = { user = "app", database = ["shop", "second"] } }"#;
     assert!(shown.contains(line), "{shown}");
     let again = super::world().profile("p", &shown).with("p").rules();
-    let both = [&world.rules(), &again].map(|rules| rules.credentials().cloned().collect::<Vec<_>>());
+    let both =
+        [&world.rules(), &again].map(|rules| rules.credentials().cloned().collect::<Vec<_>>());
     assert_eq!(both[0], both[1]);
     // A later one of the same name stands in its place.
     let other = SHOP.replace("\"app\"", "\"reader\"");
     let narrower = format!("extends = ['p']\n{other}");
-    let layered = super::world().profile("p", SHOP).profile("q", &narrower).with("q");
+    let layered = super::world()
+        .profile("p", SHOP)
+        .profile("q", &narrower)
+        .with("q");
     let rules = layered.rules();
     assert_eq!(rules.credentials().count(), 1);
     assert!(rules.show().contains("user = \"reader\""));
@@ -96,13 +100,25 @@ fn a_password_of_postgres_is_for_a_user_and_databases_alone() {
 fn what_is_no_password_of_postgres_is_told() {
     for (from, to, what) in [
         ("user = \"app\", ", "", "needs `user` and `database`"),
-        ("[\"shop\", \"second\"]", "[]", "needs `user` and `database`"),
-        ("user = \"app\"", "user = \"a\\u0000b\"", "no name of a user or database"),
+        (
+            "[\"shop\", \"second\"]",
+            "[]",
+            "needs `user` and `database`",
+        ),
+        (
+            "user = \"app\"",
+            "user = \"a\\u0000b\"",
+            "no name of a user or database",
+        ),
         ("\"shop\"", "\"\"", "no name of a user or database"),
         ("user = \"app\"", "user = \"app\", tls = false", "tls"),
         ("to = ", "paths = [\"/a\"]\nto = ", "are about requests"),
         ("to = ", "scheme = \"https\"\nto = ", "are about requests"),
-        ("\"db.example.com\"", "\"host.atoll.internal:5432\"", "can listen there"),
+        (
+            "\"db.example.com\"",
+            "\"host.atoll.internal:5432\"",
+            "can listen there",
+        ),
         ("\"db.example.com\"", "\"*:5432\"", "hosts that it names"),
     ] {
         let text = SHOP.replacen(from, to, 1);
@@ -123,11 +139,17 @@ fn a_password_that_is_never_used_is_told_of() {
     };
     assert_eq!(notices("\"db.example.com:5432\""), "");
     let none = notices("\"db.example.com\"");
-    assert!(none.contains("never used at db.example.com:5432: no rule"), "{none}");
+    assert!(
+        none.contains("never used at db.example.com:5432: no rule"),
+        "{none}"
+    );
     let into = notices("{ to = \"db.example.com:5432\", carry = \"requests\" }");
     assert!(into.contains("carry = \"tunnel\""), "{into}");
     let told = remarks(SHOP.as_bytes(), "p.toml");
     let told = told.into_iter().map(|(_, text)| text).collect::<String>();
-    assert!(told.contains("what its user may there the program may"), "{told}");
+    assert!(
+        told.contains("what its user may there the program may"),
+        "{told}"
+    );
     assert!(!told.contains("methods"), "{told}");
 }
