@@ -188,6 +188,7 @@ fn standing(credential: &Credential) -> Result<String, Failure> {
         | CredentialSource::File(_)
         | CredentialSource::Vault(_)
         | CredentialSource::Command(_)
+        | CredentialSource::Login(_)
         | CredentialSource::Key(_) => Shape::opaque(),
     };
     let shape = credential.shape.as_ref().unwrap_or(&usual);

@@ -145,6 +145,7 @@ mod tests {
                     rule: None,
                     request: None,
                     limit: None,
+                    login: None,
                     credentials: Vec::new(),
                 },
                 why: why.to_owned(),

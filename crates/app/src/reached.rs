@@ -31,6 +31,16 @@ pub(crate) fn unreached(refused: &Refused) -> Denied {
         (None, _) if is_signature(flow.kind) => {
             format!("a signature by a key for {}", flow.host)
         }
+        (None, port) if flow.login.is_some() => {
+            let login = flow.login.as_ref();
+            let whom = login
+                .map(|login| format!(" as user {} to database {}", login.user, login.database));
+            format!(
+                "signing in to {}:{port}{}",
+                flow.host,
+                whom.unwrap_or_default()
+            )
+        }
         (None, 0) => format!("reaching {}", flow.host),
         (None, port) => format!("reaching {}:{port}", flow.host),
     };
@@ -56,11 +66,12 @@ fn is_signature(kind: FlowKind) -> bool {
         | FlowKind::Request
         | FlowKind::Published
         | FlowKind::Fetch
-        | FlowKind::Revocation => false,
+        | FlowKind::Revocation
+        | FlowKind::Postgres => false,
     }
 }
 
-/// What keys of SSH have signed, a line for each.
+/// What keys of SSH have signed and what databases were signed in to, a line for each.
 pub(crate) fn signed(all: &[(FlowKind, String, u64)]) -> Vec<String> {
     let line = |(kind, whom, count): &(FlowKind, String, u64)| {
         let times = match count {
@@ -71,6 +82,7 @@ pub(crate) fn signed(all: &[(FlowKind, String, u64)]) -> Vec<String> {
             FlowKind::CommitSignature => {
                 format!("ssh: signed commits with the key for {whom} {times}")
             }
+            FlowKind::Postgres => format!("postgres: signed in to {whom} {times}"),
             FlowKind::SshLogin
             | FlowKind::Name
             | FlowKind::Tunnel
@@ -176,6 +188,10 @@ pub(crate) fn network_json(
             said.insert("scheme".to_owned(), json!(request.scheme));
             said.insert("method".to_owned(), json!(request.method));
             said.insert("path".to_owned(), json!(request.path));
+        }
+        if let (Some(said), Some(login)) = (said.as_object_mut(), &one.flow.login) {
+            said.insert("user".to_owned(), json!(login.user));
+            said.insert("database".to_owned(), json!(login.database));
         }
         if let (Some(said), Some(limit)) = (said.as_object_mut(), one.flow.limit) {
             said.insert("limit".to_owned(), json!(limit));

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use atoll_model::network::{FlowKind, HostPart};
+use atoll_model::network::{FlowKind, FlowLogin, HostPart};
 use atoll_policy::Credential;
 use atoll_store::Event;
 use serde_json::Value;
@@ -137,16 +137,29 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
         let signature = match said("kind") {
             "ssh-login" => Some(FlowKind::SshLogin),
             "commit-signature" => Some(FlowKind::CommitSignature),
+            "postgres" => Some(FlowKind::Postgres),
             _ => None,
         };
+        let login = match (flow.get("user"), flow.get("database")) {
+            (Some(Value::String(user)), Some(Value::String(database))) => Some(FlowLogin {
+                user: user.clone(),
+                database: database.clone(),
+            }),
+            (_, _) => None,
+        };
         match signature {
+            Some(FlowKind::Postgres) => {
+                if let (Some(login), false) = (login, is_unreached) {
+                    count(
+                        &mut signatures,
+                        FlowKind::Postgres,
+                        &login.told(said("host")),
+                    );
+                }
+            }
             Some(kind) if !has_failed => {
                 let whom = said("rule").split(' ').next().unwrap_or_default();
-                let mut known = signatures.iter_mut();
-                match known.find(|one| one.0 == kind && one.1 == whom) {
-                    Some((_, _, count)) => *count += 1,
-                    None => signatures.push((kind, whom.to_owned(), 1)),
-                }
+                count(&mut signatures, kind, whom);
             }
             None if !is_unreached => {
                 let names = said("credential").split(',');
@@ -163,6 +176,14 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     }
     let accepted = lines(&used, &unauthorised);
     [accepted, signed(&signatures), taken_back(&returned)].concat()
+}
+
+fn count(signatures: &mut Vec<(FlowKind, String, u64)>, kind: FlowKind, whom: &str) {
+    let mut known = signatures.iter_mut();
+    match known.find(|one| one.0 == kind && one.1 == whom) {
+        Some((_, _, count)) => *count += 1,
+        None => signatures.push((kind, whom.to_owned(), 1)),
+    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod limits;
 mod line;
 mod names;
 mod opening;
+mod postgres;
 mod proxy;
 mod publish;
 mod refusals;
@@ -136,6 +137,8 @@ struct Egress {
     locks: Locks,
     /// What is put into requests.
     credentials: Credentials,
+    /// Connections to databases that are signed in.
+    databases: postgres::Sessions,
     /// Who may come to published ports.
     visitors: Visitors,
     /// For requests that are on their way.
@@ -240,6 +243,7 @@ fn say(line: &OwnedFd, text: &[u8]) {
         request: None,
         limit: None,
         credentials: Vec::new(),
+        login: None,
         via: None,
     };
     let report = atoll_model::network::FlowReport::Refused {
@@ -325,6 +329,7 @@ async fn serve(
         releases: Releases::default(),
         locks,
         credentials,
+        databases: postgres::Sessions::default(),
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
         bodies: Memory::default(),
@@ -471,6 +476,7 @@ fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
             request: None,
             limit: None,
             credentials,
+            login: None,
         };
         egress.line.refuse(flow, why);
     }

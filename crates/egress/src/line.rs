@@ -32,6 +32,8 @@ const UNSENT_BYTES_MAX: usize = 8 * FLOW_MESSAGE_BYTES_MAX;
 /// The longest text in a report, bytes. Each may take six times that where it is written,
 /// and all of them fit into one message: what is told of is never too long to be.
 const TEXT_BYTES_MAX: usize = 1024;
+/// The longest name of a user or database, bytes.
+const LOGIN_BYTES_MAX: usize = 128;
 /// The longest path of a flow that is opened, bytes.
 const PATH_BYTES_MAX: usize = 2048;
 
@@ -390,6 +392,10 @@ fn cut_flow(flow: &mut Flow, path_bytes_max: usize) {
     cut(&mut flow.host, TEXT_BYTES_MAX);
     if let Some(rule) = &mut flow.rule {
         cut(rule, TEXT_BYTES_MAX);
+    }
+    if let Some(login) = &mut flow.login {
+        cut(&mut login.user, LOGIN_BYTES_MAX);
+        cut(&mut login.database, LOGIN_BYTES_MAX);
     }
     if let Some(request) = &mut flow.request {
         cut(&mut request.method, TEXT_BYTES_MAX);

@@ -85,6 +85,7 @@ fn itself(program: &TcpStream) -> Flow {
         request: None,
         limit: None,
         credentials: Vec::new(),
+        login: None,
     }
 }
 

@@ -183,6 +183,7 @@ async fn visit(
         request: None,
         limit: None,
         credentials: Vec::new(),
+        login: None,
     };
     if let Err(why) = egress.visitors.admit(&visitor) {
         egress.line.refuse(flow, why);

@@ -41,7 +41,7 @@ impl Refusals {
         let of_kind = match kind {
             _ if !flow.credentials.is_empty() => &mut self.misuses,
             FlowKind::Name => &mut self.names,
-            FlowKind::Tunnel => &mut self.tunnels,
+            FlowKind::Tunnel | FlowKind::Postgres => &mut self.tunnels,
             // Those of Atoll's own are refused with the request that needs them.
             FlowKind::Request | FlowKind::Fetch | FlowKind::Revocation => &mut self.requests,
             FlowKind::Published => &mut self.visits,
@@ -125,6 +125,7 @@ fn nothing_of(kind: FlowKind, host: String, port: u16) -> Flow {
         request: None,
         limit: None,
         credentials: Vec::new(),
+        login: None,
     }
 }
 

@@ -263,6 +263,7 @@ async fn recorded(
         request: None,
         limit: None,
         credentials: Vec::new(),
+        login: None,
         via: None,
     };
     let unrecorded = |_| Nowhere::Unknown("nobody records that it is asked for".to_owned());

@@ -241,6 +241,7 @@ fn flow(kind: FlowKind, host: &str, port: u16) -> Flow {
         request: None,
         limit: None,
         credentials: Vec::new(),
+        login: None,
     }
 }
 

@@ -22,7 +22,7 @@ use crate::line::Carried;
 use crate::names::Names;
 use crate::opening::{Opening, Stop};
 use crate::resolve::{Nowhere, addresses};
-use crate::{Egress, dns, inspect, proxy};
+use crate::{Egress, dns, inspect, postgres, proxy};
 
 /// How long a server may take to answer the first packet.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -49,6 +49,7 @@ impl Wanted {
             request: None,
             limit: None,
             credentials: Vec::new(),
+            login: None,
         }
     }
 }
@@ -133,6 +134,9 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
                 .await;
         }
     };
+    if postgres::is_signed_in(egress, &wanted.host, wanted.port) {
+        return postgres::serve(egress, program, (wanted, flow), part).await;
+    }
     match addresses(egress, &wanted.host, wanted.port, None).await {
         Ok(addresses) => connect(egress, program, (wanted, flow), addresses, part).await,
         Err(Nowhere::Refused { why, inside }) => {

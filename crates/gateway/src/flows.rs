@@ -80,6 +80,9 @@ fn described(flow: &Flow, number: (&'static str, u64)) -> EventBody {
         let names = flow.credentials.iter().map(CredentialName::as_str);
         body = body.text("credential", &names.collect::<Vec<_>>().join(","));
     }
+    if let Some(login) = &flow.login {
+        body = body.text("database", &login.database);
+    }
     if !is_before {
         body = body.number(key, number);
     }
@@ -102,6 +105,9 @@ fn described(flow: &Flow, number: (&'static str, u64)) -> EventBody {
     if let Some(request) = &flow.request {
         body = body.text("scheme", &request.scheme.to_string());
     }
+    if let Some(login) = &flow.login {
+        body = body.text("user", &login.user);
+    }
     match &flow.via {
         Some(via) => body.text("via", via),
         None => body,
@@ -118,12 +124,13 @@ fn kind(kind: FlowKind) -> &'static str {
         FlowKind::CommitSignature => "commit-signature",
         FlowKind::Fetch => "fetch",
         FlowKind::Revocation => "revocation",
+        FlowKind::Postgres => "postgres",
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::network::{FlowEnd, FlowRequest, Limit, Published, Scheme};
+    use atoll_model::network::{FlowEnd, FlowLogin, FlowRequest, Limit, Published, Scheme};
     use atoll_sandbox::Refused;
 
     use super::*;
@@ -149,6 +156,7 @@ mod tests {
             }),
             limit: Some(Limit::Body),
             credentials: Vec::new(),
+            login: None,
             via: Some("http://proxy.example:3128".to_owned()),
         };
         let opened = |flow| FlowNews::Opened {
@@ -188,6 +196,7 @@ mod tests {
             request: None,
             limit: None,
             credentials: Vec::new(),
+            login: None,
             via: None,
             ..all.clone()
         };
@@ -200,7 +209,7 @@ mod tests {
             flow: Flow {
                 kind: FlowKind::Name,
                 port: 0,
-                ..all
+                ..all.clone()
             },
             why: "no".to_owned(),
             count: 3,
@@ -209,6 +218,20 @@ mod tests {
             &FlowNews::Refused(&refused),
             "flow.refused",
             r#"{"address":"192.0.2.1","count":3,"host":"example.com","kind":"name","limit":"body","method":"GET","path":"/\n","rule":"a rule","scheme":"https","via":"http://proxy.example:3128","why":"no"}"#,
+        );
+        let login = Flow {
+            kind: FlowKind::Postgres,
+            credentials: vec!["shop".parse().unwrap()],
+            login: Some(FlowLogin {
+                user: "app".to_owned(),
+                database: "shop".to_owned(),
+            }),
+            ..least.clone()
+        };
+        check(
+            &opened(&login),
+            "flow.opened",
+            r#"{"credential":"shop","database":"shop","flow":7,"host":"example.com","kind":"postgres","port":443,"user":"app"}"#,
         );
         let end = FlowEnd {
             up_bytes: 1,

@@ -31,7 +31,7 @@ mod upstream;
 pub use block::{Block, Special, special};
 pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
-    Part, Place, Placeholder, Reach, SignatureScope,
+    Part, Place, Placeholder, PostgresAccess, Reach, SignatureScope,
 };
 pub use endpoint::{Endpoint, InvalidEndpoint};
 pub use fetched::{
@@ -40,7 +40,7 @@ pub use fetched::{
 };
 pub use flow::{
     Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow,
-    FlowEnd, FlowKind, FlowOrder, FlowReport, FlowRequest, NO_NAME_SERVER, NO_RULE,
+    FlowEnd, FlowKind, FlowLogin, FlowOrder, FlowReport, FlowRequest, NO_NAME_SERVER, NO_RULE,
     SIGNED_BY_ITSELF, UNNAMED,
 };
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};

@@ -4,6 +4,7 @@ mod app;
 mod command;
 mod lines;
 mod login;
+mod postgres;
 mod signing;
 mod token;
 
@@ -129,7 +130,7 @@ impl Credential {
     #[must_use]
     pub fn absence(&self) -> String {
         let names = self.source.variables();
-        match self.source.file() {
+        match self.source.files().first() {
             Some(file) => format!("nothing usable is in {}", file.display()),
             None if names.is_empty() => "its value was not read".to_owned(),
             None => format!("{} is not usable or not set", names.join(", ")),
@@ -228,6 +229,7 @@ fn read_one(
         |text: &str| PathPattern::try_from(text.to_owned()).map_err(|error| said(text, &error));
     let paths = texts(document, &mut section, "paths", at, path);
     let scheme = document.text(&mut section, "scheme", parse_scheme);
+    let is_about_requests = methods.is_some() || paths.is_some() || scheme.is_some();
     let place = read_place(document, &mut section);
     let variables = read_variables(document, &mut section, at);
     let shape = read_shape(document, &mut section, source.as_ref());
@@ -237,8 +239,19 @@ fn read_one(
         return None;
     }
     let (source, to, place) = complete(document, at, &name, (source, to, place))?;
+    let signs_in = matches!(place, Spot::Postgres(_));
+    if signs_in && is_about_requests {
+        let what =
+            "`methods`, `paths` and `scheme` are about requests, of which PostgreSQL knows none";
+        document.report(at, format!("[credential.{name}]: {what}"), None);
+        return None;
+    }
     let scheme = scheme.map_or(Scheme::Https, |scheme| scheme.value);
-    let to = to.into_iter().map(|to| bound(to, scheme));
+    let usual = match signs_in {
+        true => Ports::Listed(vec![(postgres::PORT, postgres::PORT)]),
+        false => Ports::of(scheme),
+    };
+    let to = to.into_iter().map(|to| bound(to, &usual));
     let to = match to.collect::<Result<Vec<_>, _>>() {
         Ok(to) => to,
         Err(complaint) => {
@@ -248,7 +261,7 @@ fn read_one(
     };
     let variables = settle_variables(document, at, (&name, variables), (&source, &place))?;
     let requests = Conditions {
-        scheme: Some(scheme),
+        scheme: (!signs_in).then_some(scheme),
         methods: methods.unwrap_or_default(),
         paths: paths.unwrap_or_default(),
         packages: None,
@@ -384,8 +397,8 @@ fn read_optional(
     flag.value
 }
 
-/// A credential is for hosts that somebody has named, at ports of its scheme.
-fn bound(mut to: Destination, scheme: Scheme) -> Result<Destination, Complaint> {
+/// A credential is for hosts that somebody has named, at the usual ports where none is.
+fn bound(mut to: Destination, usual: &Ports) -> Result<Destination, Complaint> {
     let is_named = match &to.host {
         HostPattern::Exact(_) | HostPattern::Beneath(_) => true,
         HostPattern::Block(block) => to_one(block.bits(), block.is_6()),
@@ -404,7 +417,7 @@ fn bound(mut to: Destination, scheme: Scheme) -> Result<Destination, Complaint> 
         ));
     }
     match to.ports {
-        Ports::Web => to.ports = Ports::of(scheme),
+        Ports::Web => to.ports = usual.clone(),
         Ports::All => {
             return Err(Complaint::new(
                 format!("`to`: a credential is for ports that it names, not for {to}"),
@@ -518,10 +531,11 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
     let body = document.text(&mut section, "body", parse_parameter);
     let refresh = document.text(&mut section, "refresh", parse_parameter);
     let scope = signing::read_scope(document, &mut section);
+    let postgres = postgres::read(document, &mut section);
     document.end(
         section,
         &[
-            "header", "form", "basic", "query", "body", "refresh", "sigv4",
+            "header", "form", "basic", "query", "body", "refresh", "sigv4", "postgres",
         ],
     );
     let form = form.map(|form| form.value);
@@ -537,6 +551,7 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
         body.map(|field| Spot::Body(field.value)),
         refresh.map(|field| Spot::Refresh(field.value)),
         scope.map(Spot::SigV4),
+        postgres.map(Spot::Postgres),
     ];
     let mut all = all.into_iter().flatten();
     match (all.next(), all.next()) {
@@ -547,7 +562,8 @@ fn read_place(document: &mut Document, within: &mut Section<'_>) -> Option<Spot>
             let what = "`place` is one of: { header = \"authorization\" }, { header = …, form = \
                         \"Bearer {}\" }, { basic = \"user\" }, { query = \"key\" }, { body = \"field\" }, \
                         { refresh = \"field\" }, \
-                        { sigv4 = { region = \"eu-west-1\", service = \"s3\" } }";
+                        { sigv4 = { region = \"eu-west-1\", service = \"s3\" } }, \
+                        { postgres = { user = \"app\", database = \"shop\" } }";
             document.report(&at, what.to_owned(), None);
             None
         }
@@ -686,6 +702,14 @@ impl Rules {
         for Sourced { value, origin } in all {
             let name = &value.binding.name;
             for to in &value.binding.to {
+                if let Spot::Postgres(_) = value.binding.place {
+                    let why = postgres::unused(&network, to);
+                    let text =
+                        why.map(|why| format!("credential {name} is never used at {to}: {why}"));
+                    let origin = origin.clone();
+                    notices.extend(text.map(|text| Notice { text, origin }));
+                    continue;
+                }
                 let text = match network.reach_of(to) {
                     Reach::Seen => continue,
                     Reach::Unreached => format!(
@@ -734,7 +758,8 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
         }
         let binding = &one.value.binding;
         let requests = &binding.requests;
-        let further = match requests.methods.is_empty() && requests.paths.is_empty() {
+        let is_bound = !requests.methods.is_empty() || !requests.paths.is_empty();
+        let further = match !is_bound && requests.scheme.is_some() {
             true => "; `methods` and `paths` bind it to some requests",
             false => "",
         };
@@ -742,6 +767,7 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
             Spot::SigV4(_) => {
                 "; what its services answer the program has, also keys that they give out"
             }
+            Spot::Postgres(_) => "; what its user may there the program may",
             Spot::Header { .. }
             | Spot::Basic(_)
             | Spot::Query(_)

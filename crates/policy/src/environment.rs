@@ -6,7 +6,8 @@ use std::path::Path;
 
 use atoll_model::Call;
 use atoll_model::network::{
-    Look, Network, Part, SshGrant, TRUST_DIRECTORY, age_variables, audit_variable, trust_variables,
+    Look, Network, Part, Place, SshGrant, TRUST_BUNDLE, TRUST_DIRECTORY, age_variables,
+    audit_variable, trust_variables,
 };
 
 use crate::Notice;
@@ -66,7 +67,14 @@ pub(crate) fn build(
     let mut ways = age_variables(network, facts.now);
     ways.extend(audit_variable(network));
     ways.retain(|(name, _)| !is_chosen(name));
-    for (name, value) in trust.into_iter().flatten().chain(ways) {
+    // libpq looks at no other file, and holds a server to it where there is one: only where
+    // Atoll stands for the server.
+    let of_database = signs_in(network).then(|| {
+        let bundle = format!("{TRUST_DIRECTORY}/{TRUST_BUNDLE}");
+        ("PGSSLROOTCERT", bundle)
+    });
+    let trust = trust.into_iter().flatten().chain(of_database);
+    for (name, value) in trust.chain(ways) {
         if !is_denied(OsStr::new(name)) {
             let chosen = variables.entry(OsString::from(name));
             chosen.or_insert_with(|| OsString::from(value));
@@ -115,6 +123,12 @@ fn logins(network: &Network) -> impl Iterator<Item = (&'static str, String)> {
         .then(|| ssh::variables(logs_in))
         .into_iter()
         .flatten()
+}
+
+/// Whether a database is signed in to in the program's place.
+fn signs_in(network: &Network) -> bool {
+    let mut bindings = network.credentials.iter();
+    !network.is_empty() && bindings.any(|one| matches!(one.place, Place::Postgres(_)))
 }
 
 /// What the rules pass of the caller's environment.

@@ -9,6 +9,7 @@ use atoll_model::network::{CredentialName, FieldPath};
 
 use crate::credential::CredentialSource;
 use crate::document::{Complaint, Document, Section};
+use crate::named::Tables;
 use crate::network::rule::said;
 use crate::origin::{Origin, Sourced};
 use crate::places::{Place, parse_place};
@@ -16,7 +17,10 @@ use crate::rules::Rules;
 use crate::show::quoted;
 
 /// The table of one.
-const TABLE: &str = "login.NAME";
+const TABLES: Tables = Tables {
+    key: "login",
+    table: "login.NAME",
+};
 const KEYS: [&str; 4] = ["file", "keep", "claims", "optional"];
 /// The most login files of one run.
 const LOGINS_MAX: usize = 16;

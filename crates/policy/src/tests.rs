@@ -10,6 +10,7 @@ mod layers;
 mod logins;
 mod monotonic;
 mod network;
+mod postgres;
 mod publish;
 mod selection;
 mod shipped;

@@ -47,7 +47,8 @@ pub struct Flows {
     pub up_bytes: u64,
     /// To the program, bytes.
     pub down_bytes: u64,
-    /// What keys of SSH have signed, and how often: for a login `user@host`, in order.
+    /// What keys of SSH have signed, and what databases were signed in to, and how often: for a
+    /// login `user@host`, in order.
     pub signed: Vec<(FlowKind, String, u64)>,
     /// What was published while the run went on, in order.
     pub published_later: Vec<Published>,
@@ -74,6 +75,9 @@ impl Flows {
         self.up_bytes = self.up_bytes.saturating_add(end.up_bytes);
         self.down_bytes = self.down_bytes.saturating_add(end.down_bytes);
         if let (FlowKind::SshLogin | FlowKind::CommitSignature, None) = (flow.kind, &end.failure) {
+            self.sign(&flow);
+        }
+        if let (FlowKind::Postgres, Some(_), false) = (flow.kind, &flow.login, end.is_unreached) {
             self.sign(&flow);
         }
         if flow.kind == FlowKind::Request && !end.is_unreached {
@@ -110,10 +114,15 @@ impl Flows {
         alerts.fold(0, |sum, one| sum.saturating_add(one.count))
     }
 
-    /// Counts a signature that was given. Its rule says where it counts.
+    /// Counts a signature that was given, of which the rule says where it counts, or a login to a
+    /// database.
     fn sign(&mut self, flow: &Flow) {
         let rule = flow.rule.as_deref().unwrap_or_default();
-        let (whom, _) = rule.split_once(' ').unwrap_or((rule, ""));
+        let of_database = flow.login.as_ref().map(|login| login.told(&flow.host));
+        let whom = match &of_database {
+            Some(whom) => whom.as_str(),
+            None => rule.split_once(' ').map_or(rule, |(whom, _)| whom),
+        };
         let is_it = |one: &&mut (FlowKind, String, u64)| one.0 == flow.kind && one.1 == whom;
         match self.signed.iter_mut().find(is_it) {
             Some((_, _, count)) => *count = count.saturating_add(1),
@@ -143,7 +152,7 @@ impl Flows {
         match kind {
             FlowKind::Request => Some(&mut self.requests),
             FlowKind::Published => Some(&mut self.published),
-            FlowKind::Tunnel => Some(&mut self.made),
+            FlowKind::Tunnel | FlowKind::Postgres => Some(&mut self.made),
             // Those that were given are counted at their end; what Atoll itself asks is no
             // program's.
             FlowKind::Name
@@ -189,6 +198,7 @@ mod tests {
             request: None,
             limit: None,
             credentials: Vec::new(),
+            login: None,
         }
     }
 

@@ -150,6 +150,7 @@ fn credential_of<'a>(rules: &'a Rules, login: &Login, names: &[String]) -> Optio
         | CredentialSource::File(_)
         | CredentialSource::Vault(_)
         | CredentialSource::Key(_)
+        | CredentialSource::Token(_)
         | CredentialSource::Command(_) => false,
     })
 }

@@ -44,6 +44,7 @@ fn of_token(credential: &Credential) -> impl Iterator<Item = &SecretSource> {
         | CredentialSource::File(_)
         | CredentialSource::Vault(_)
         | CredentialSource::Key(_)
+        | CredentialSource::Login(_)
         | CredentialSource::Command(_) => &[],
     };
     secrets.iter()

@@ -14,6 +14,7 @@ fn refused(port: u16, request: Option<FlowRequest>) -> Refused {
             request,
             limit: None,
             credentials: Vec::new(),
+            login: None,
         },
         why: NO_RULE.to_owned(),
         count: 2,

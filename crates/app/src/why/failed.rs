@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use atoll_model::network::{
-    CERTIFICATE_REFUSED, Flow, FlowKind, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF,
+    CERTIFICATE_REFUSED, Flow, FlowKind, FlowLogin, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF,
 };
 use atoll_sandbox::Refused;
 use serde_json::Value;
@@ -88,10 +88,15 @@ fn flow(body: &Value) -> Option<Flow> {
         }),
         _ => None,
     };
+    let login = match (text(body.get("user")), text(body.get("database"))) {
+        (Some(user), Some(database)) => Some(FlowLogin { user, database }),
+        (_, _) => None,
+    };
     Some(Flow {
-        kind: match request {
-            Some(_) => FlowKind::Request,
-            None => FlowKind::Tunnel,
+        kind: match (&request, &login) {
+            (Some(_), _) => FlowKind::Request,
+            (None, Some(_)) => FlowKind::Postgres,
+            (None, None) => FlowKind::Tunnel,
         },
         host: text(body.get("host"))?,
         address: None,
@@ -100,6 +105,7 @@ fn flow(body: &Value) -> Option<Flow> {
         request,
         limit: None,
         credentials: Vec::new(),
+        login,
         via: None,
     })
 }

@@ -121,6 +121,7 @@ async fn sent(
         port: endpoint.port,
         rule: None,
         request: Some(FlowRequest::of(&judged)),
+        login: None,
         limit: None,
         credentials: vec![name.clone()],
     };

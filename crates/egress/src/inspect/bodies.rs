@@ -165,8 +165,14 @@ impl Untaken {
                     return injection::misuse_of_request(held, judged).into();
                 }
                 (Place::Body(_), true)
-                | (Place::Header { .. } | Place::Basic(_) | Place::Query(_) | Place::SigV4(_), _) =>
-                    {}
+                | (
+                    Place::Header { .. }
+                    | Place::Basic(_)
+                    | Place::Query(_)
+                    | Place::SigV4(_)
+                    | Place::Postgres(_),
+                    _,
+                ) => {}
             }
         }
         let misuse = injection::misuse_in_body(credentials, found);

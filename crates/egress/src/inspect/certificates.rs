@@ -15,10 +15,13 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, StoresServerSessions};
 
 /// The protocols that are offered to programs, best first.
 pub(crate) const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The protocol of PostgreSQL within TLS (registered with IANA for RFC 7301).
+pub(crate) const DATABASE: &[u8] = b"postgresql";
 
 /// How long before its making a certificate begins to hold: clocks differ.
 const BEFORE: Duration = Duration::from_secs(24 * 3600);
@@ -113,6 +116,19 @@ impl Certificates {
         };
         known.insert(host.clone(), kept);
         Ok(config)
+    }
+
+    /// The same for a database.
+    pub(crate) fn of_database(
+        &self,
+        host: &HostPart,
+    ) -> Result<Arc<ServerConfig>, CertificateError> {
+        let mut config = ServerConfig::clone(&*self.of(host)?);
+        config.alpn_protocols = vec![DATABASE.to_vec()];
+        // No connection to another kind of server is taken up again.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Arc::new(config))
     }
 
     fn make(&self, host: &HostPart, now: SystemTime) -> Result<ServerConfig, CertificateError> {

@@ -299,6 +299,7 @@ fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
         request: head.map(|head| FlowRequest::of(&judged(asked, parts, head))),
         limit: None,
         credentials: Vec::new(),
+        login: None,
     }
 }
 

@@ -123,7 +123,8 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
         | Place::Basic(_)
         | Place::Query(_)
         | Place::Refresh(_)
-        | Place::SigV4(_) => misuse(held, &format!("is in its body{form}, which it is not for")),
+        | Place::SigV4(_)
+        | Place::Postgres(_) => misuse(held, &format!("is in its body{form}, which it is not for")),
     })
 }
 
@@ -419,9 +420,11 @@ fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> 
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
-        Place::Query(_) | Place::Body(_) | Place::Refresh(_) | Place::SigV4(_) => {
-            return Some(());
-        }
+        Place::Query(_)
+        | Place::Body(_)
+        | Place::Refresh(_)
+        | Place::SigV4(_)
+        | Place::Postgres(_) => return Some(()),
     };
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound

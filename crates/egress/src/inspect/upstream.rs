@@ -11,6 +11,7 @@ use atoll_model::network::{CERTIFICATE_REFUSED, Endpoint, HostPart, SIGNED_BY_IT
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, DnsName, ServerName};
@@ -23,6 +24,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::Asked;
 use super::body::Sent;
+use super::certificates::DATABASE;
 use super::limits::{CONNECTION_WINDOW_BYTES, HEAD_BYTES_MAX, STREAM_WINDOW_BYTES};
 use super::tasks::Tasks;
 use crate::Egress;
@@ -287,6 +289,21 @@ impl Upstream {
         let connector = TlsConnector::from(Arc::clone(config));
         let connected = connector.connect(server_name(host)?, stream);
         timeout(DIAL_PATIENCE, connected).await.map_err(late)?
+    }
+
+    /// Begins TLS with a database server, whose certificate has to be for this host. Nothing of
+    /// another connection is taken up again.
+    pub(crate) async fn connect_database(
+        &self,
+        host: &HostPart,
+        stream: Dialled,
+    ) -> io::Result<TlsStream<Dialled>> {
+        let config = self.tls.as_ref().map(|[one, _]| one);
+        let mut config = ClientConfig::clone(config.ok_or(io::ErrorKind::Unsupported)?);
+        config.alpn_protocols = vec![DATABASE.to_vec()];
+        config.resumption = Resumption::disabled();
+        let connector = TlsConnector::from(Arc::new(config));
+        connector.connect(server_name(host)?, stream).await
     }
 
     /// Begins to speak HTTP.

@@ -57,6 +57,7 @@ fn flow() -> impl Strategy<Value = Flow> {
         port: u16::MAX,
         limit: None,
         credentials: Vec::new(),
+        login: None,
         rule,
         request: request.map(|(method, path)| FlowRequest {
             scheme: Scheme::Https,
@@ -77,6 +78,7 @@ fn the_longest_texts_fit_into_one_message() {
         port: u16::MAX,
         limit: None,
         credentials: Vec::new(),
+        login: None,
         rule: Some(long()),
         request: Some(FlowRequest {
             scheme: Scheme::Https,

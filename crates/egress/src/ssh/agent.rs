@@ -214,5 +214,6 @@ fn flow(kind: FlowKind, granted: Option<&Granted>) -> Flow {
         request: None,
         limit: None,
         credentials: Vec::new(),
+        login: None,
     }
 }

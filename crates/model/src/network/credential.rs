@@ -92,6 +92,36 @@ pub enum Place {
     /// The key of an AWS signature, which is made anew with the real one.
     #[serde(rename = "sigv4")]
     SigV4(SignatureScope),
+    /// The password by which Atoll itself signs in to PostgreSQL, in the program's place.
+    Postgres(PostgresAccess),
+}
+
+/// As whom PostgreSQL is signed in to, and to what of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PostgresAccess {
+    /// The user.
+    pub user: String,
+    /// The databases.
+    pub databases: Vec<String>,
+}
+
+impl PostgresAccess {
+    /// The longest name of a user or database, bytes: `NAMEDATALEN` of PostgreSQL without the
+    /// byte that ends it.
+    pub const NAME_BYTES_MAX: usize = 63;
+
+    /// Whether a text can be the name of a user or a database.
+    #[must_use]
+    pub fn is_name(text: &str) -> bool {
+        (1..=Self::NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
+    }
+
+    /// Whether it is for that user and database.
+    #[must_use]
+    pub fn holds(&self, user: &str, database: &str) -> bool {
+        self.user == user && self.databases.iter().any(|one| one == database)
+    }
 }
 
 /// What an AWS Signature Version 4 is good for: both are in the key that makes it.
@@ -162,6 +192,12 @@ impl fmt::Display for Place {
                 scope.services.join(", "),
                 scope.regions.join(", ")
             ),
+            Self::Postgres(access) => write!(
+                to,
+                "a login to PostgreSQL as {}, database {}",
+                access.user,
+                access.databases.join(", ")
+            ),
         }
     }
 }
@@ -191,6 +227,23 @@ impl Binding {
         let is_clear = self.requests.paths.is_empty() || request.target.unclear().is_none();
         let is_here = matches!(request.host, HostPart::Name(name) if name.is_this_host());
         is_clear && !is_here && self.to.iter().any(leads) && self.requests.hold(request)
+    }
+
+    /// Of PostgreSQL at a host and port, what it signs in to. This host's own loopback never is
+    /// that, as above.
+    #[must_use]
+    pub fn postgres_at(&self, host: &HostPart, port: u16) -> Option<&PostgresAccess> {
+        let is_here = matches!(host, HostPart::Name(name) if name.is_this_host());
+        match &self.place {
+            Place::Postgres(access) if !is_here && self.is_for(host, port) => Some(access),
+            Place::Postgres(_)
+            | Place::Header { .. }
+            | Place::Basic(_)
+            | Place::Query(_)
+            | Place::Body(_)
+            | Place::Refresh(_)
+            | Place::SigV4(_) => None,
+        }
     }
 
     /// Whether it may be put into some request to a host.

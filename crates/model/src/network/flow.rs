@@ -176,6 +176,27 @@ pub struct Flow {
     /// it would have carried elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialName>,
+    /// As whom a database is signed in to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<FlowLogin>,
+}
+
+/// As whom a database is signed in to, as the program says it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowLogin {
+    /// The user.
+    pub user: String,
+    /// The database.
+    pub database: String,
+}
+
+impl FlowLogin {
+    /// As whom, to a host, in one word: the user, the host and the database.
+    #[must_use]
+    pub fn told(&self, host: &str) -> String {
+        format!("{}@{host}/{}", self.user, self.database)
+    }
 }
 
 /// What a request asks for.
@@ -229,6 +250,8 @@ pub enum FlowKind {
     Fetch,
     /// A request of Atoll's own by which a credential is taken back.
     Revocation,
+    /// A connection to PostgreSQL to which Atoll signs in, or one that ends what another does.
+    Postgres,
 }
 
 /// How a flow ended.

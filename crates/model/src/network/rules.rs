@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::block::within;
 use super::{
-    Binding, Block, Conditions, HostName, HostPart, InvalidHost, Published, Request, RuleLimits,
-    Special, SshGrant, Upstream, Way, special,
+    Binding, Block, Conditions, HostName, HostPart, InvalidHost, Place, Published, Request,
+    RuleLimits, Special, SshGrant, Upstream, Way, special,
 };
 
 /// What a boundary lets its program reach: nothing that no rule allows. What one rule
@@ -162,7 +162,9 @@ impl Network {
         };
         // What some requests are denied for is looked into, however it is allowed.
         let is_denied_in_part = |rule: &NetworkRule| !rule.requests.is_empty();
+        let signs_in = |one: &Binding| matches!(one.place, Place::Postgres(_));
         self.allow.iter().chain(&self.learn).any(is_looked_into)
+            || !self.is_empty() && self.credentials.iter().any(signs_in)
             || !self.is_empty() && self.deny.iter().any(is_denied_in_part)
     }
 

@@ -2,7 +2,7 @@
 
 use atoll_model::network::{Binding, Place as Spot};
 
-use super::{Credential, CredentialSource, signing};
+use super::{Credential, CredentialSource, postgres, signing};
 use crate::show::quoted;
 
 impl Credential {
@@ -54,6 +54,7 @@ impl Credential {
             Spot::Body(field) => format!("body = {}", quoted(field)),
             Spot::Refresh(field) => format!("refresh = {}", quoted(field)),
             Spot::SigV4(scope) => signing::scope_line(scope),
+            Spot::Postgres(access) => postgres::line(access),
         };
         lines.push(format!("place = {{ {place} }}"));
         let names: Vec<_> = self

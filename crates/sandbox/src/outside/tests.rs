@@ -18,6 +18,7 @@ use super::*;
 fn message(id: u64) -> Vec<u8> {
     let flow = Flow {
         credentials: Vec::new(),
+        login: None,
         kind: FlowKind::Tunnel,
         host: "example.com".to_owned(),
         address: None,

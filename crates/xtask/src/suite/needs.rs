@@ -28,7 +28,7 @@ enum Sign {
 /// The system's own Python: one from a home would be of no use in a sandbox.
 const PYTHON: &str = "/usr/bin/python3";
 
-const PACKAGES: [Package; 27] = [
+const PACKAGES: [Package; 28] = [
     program("bubblewrap", "bwrap"),
     program("runc", "runc"),
     program("podman", "podman"),
@@ -57,6 +57,10 @@ const PACKAGES: [Package; 27] = [
     Package {
         name: "postgresql",
         seen_by: Sign::Postgres,
+    },
+    Package {
+        name: "python3-psycopg2",
+        seen_by: Sign::PythonModules("psycopg2"),
     },
     Package {
         name: "python3-venv",

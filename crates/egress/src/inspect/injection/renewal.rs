@@ -32,7 +32,8 @@ pub(super) fn instead(held: &Held) -> String {
         | Place::Basic(_)
         | Place::Query(_)
         | Place::Body(_)
-        | Place::SigV4(_) => format!(
+        | Place::SigV4(_)
+        | Place::Postgres(_) => format!(
             "credential {name} is put in for {}: write its placeholder nowhere else",
             held.binding
         ),

@@ -51,7 +51,8 @@ pub(super) fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot
                 | Place::Basic(_)
                 | Place::Body(_)
                 | Place::Refresh(_)
-                | Place::SigV4(_),
+                | Place::SigV4(_)
+                | Place::Postgres(_),
                 _,
             ) => false,
         };
@@ -79,7 +80,11 @@ pub(super) fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<
                 name == bound.as_str() && is_of_form(value, placeholder, form.as_deref())
             }
             Place::SigV4(_) => signing::is_bound_header(held, name, value),
-            Place::Basic(_) | Place::Query(_) | Place::Body(_) | Place::Refresh(_) => false,
+            Place::Basic(_)
+            | Place::Query(_)
+            | Place::Body(_)
+            | Place::Refresh(_)
+            | Place::Postgres(_) => false,
         };
         return match is_bound {
             true => Some(Spot::Bound),
@@ -110,7 +115,8 @@ pub(super) fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<
         | Place::Query(_)
         | Place::Body(_)
         | Place::Refresh(_)
-        | Place::SigV4(_) => elsewhere(),
+        | Place::SigV4(_)
+        | Place::Postgres(_) => elsewhere(),
     }
 }
 

@@ -1,0 +1,371 @@
+//! PostgreSQL that is signed in to outside: what a program says first is read and judged, Atoll
+//! signs in with a password that no sandbox holds, and then bytes pass both ways.
+//!
+//! The program is let in without a password: whoever is inside may do what the credential is
+//! for. It speaks TLS with Atoll or none; the server always does, and shows a certificate.
+
+mod message;
+mod program;
+mod relay;
+mod scram;
+mod server;
+mod sessions;
+mod startup;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use atoll_model::network::{CredentialName, Flow, FlowKind, FlowLogin, HostPart, PostgresAccess};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use self::program::{Begun, Program};
+use self::server::{Failed, REJECTED, UNREACHED};
+pub(crate) use self::sessions::Sessions;
+use self::startup::{Key, Startup};
+use crate::Egress;
+use crate::arrival::Arrival;
+use crate::credentials::fetch;
+use crate::dial::Place;
+use crate::limits::Part;
+use crate::line::{Carried, Opened};
+use crate::opening::Stop;
+use crate::resolve::{Nowhere, addresses};
+use crate::tunnel::Wanted;
+
+/// A state of PostgreSQL's appendix A: who asks may not.
+const FORBIDDEN: &str = "28000";
+
+/// Whether connections to a host and port are signed in to by Atoll.
+pub(crate) fn is_signed_in(egress: &Egress, host: &HostPart, port: u16) -> bool {
+    accesses(egress, host, port).next().is_some()
+}
+
+/// What is signed in to there: each credential by its place, its name, and what it is for.
+fn accesses<'a>(
+    egress: &'a Egress,
+    host: &'a HostPart,
+    port: u16,
+) -> impl Iterator<Item = (usize, &'a CredentialName, &'a PostgresAccess)> {
+    let all = egress.credentials.iter().enumerate();
+    all.filter_map(move |(index, held)| {
+        let access = held.binding.postgres_at(host, port)?;
+        Some((index, held.name(), access))
+    })
+}
+
+/// A connection that a rule allows: to whom, what is told of it, and its part of what that
+/// rule allows.
+struct Asked<'a> {
+    wanted: &'a Wanted,
+    flow: Flow,
+    part: Option<&'a Part>,
+}
+
+/// Why a program is not let in: for the record, for the program, and what it can do.
+struct Denied {
+    why: String,
+    inside: String,
+    hint: String,
+}
+
+/// Carries one connection from its arrival to its end.
+pub(crate) async fn serve(
+    egress: &Arc<Egress>,
+    mut arrival: Arrival,
+    (wanted, flow): (Wanted, Flow),
+    part: Option<Part>,
+) {
+    if arrival.grant().await.is_err() {
+        return arrival.reset();
+    }
+    let flow = Flow {
+        kind: FlowKind::Postgres,
+        ..flow
+    };
+    let begun = tokio::select! {
+        begun = program::begin(egress, arrival, &wanted) => begun,
+        () = egress.is_over() => return,
+    };
+    let asked = Asked {
+        wanted: &wanted,
+        flow,
+        part: part.as_ref(),
+    };
+    match begun {
+        Begun::Over => {}
+        Begun::Refused { mut program, why } => {
+            egress.line.refuse(asked.flow, why.to_owned());
+            program.deny(FORBIDDEN, &told(why), "").await;
+        }
+        Begun::Cancel { program, key } => {
+            cancel(egress, asked, key).await;
+            // There is no answer: the end says that it is done.
+            drop(program);
+        }
+        Begun::Startup { program, startup } => begin(egress, asked, program, startup).await,
+    }
+}
+
+fn told(why: &str) -> String {
+    format!("Atoll: {why}")
+}
+
+/// Judges who wants to sign in to what, and carries that.
+async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, startup: Startup) {
+    let mut flow = asked.flow.clone();
+    flow.login = Some(FlowLogin {
+        user: startup.user.clone(),
+        database: startup.database.clone(),
+    });
+    if let Some((name, why)) = misused(egress, &startup) {
+        flow.credentials.push(name);
+        egress.line.refuse(flow, why.clone());
+        return program.deny(FORBIDDEN, &told(&why), "").await;
+    }
+    let (index, name) = match judge(egress, asked.wanted, &startup) {
+        Ok((index, name)) => (index, name.clone()),
+        Err(Denied { why, inside, hint }) => {
+            egress.line.refuse(flow, why);
+            return program.deny(FORBIDDEN, &told(&inside), &hint).await;
+        }
+    };
+    flow.credentials.push(name);
+    let asked = Asked { flow, ..asked };
+    let places = match places(egress, &asked).await {
+        Ok(places) => places,
+        Err((state, why)) => return program.deny(state, &told(&why), "").await,
+    };
+    let mut failed = None;
+    for place in places {
+        match connect(egress, &asked, &mut program, (index, &startup), place).await {
+            Some(Tried::Elsewhere(failure)) => failed = Some(failure),
+            Some(Tried::Failed(failure)) => {
+                failed = Some(failure);
+                break;
+            }
+            None => return,
+        }
+    }
+    let failure = failed.map_or(
+        (None, UNREACHED, "it has no address".to_owned()),
+        |failed| (failed.said, failed.state, failed.why),
+    );
+    match failure {
+        (Some(said), _, _) => program.end_with(&said).await,
+        (None, state, why) => program.deny(state, &told(&why), "").await,
+    }
+}
+
+/// The credential whose placeholder is in what would be sent on, if one is.
+fn misused(egress: &Egress, startup: &Startup) -> Option<(CredentialName, String)> {
+    let found = egress.credentials.placeholders()?.find(&startup.packet())?;
+    let name = egress.credentials.get(found.number)?.name();
+    let why = format!("the placeholder of credential {name} is in what the program signs in with");
+    Some((name.clone(), why))
+}
+
+/// The credential that is for this user and database.
+fn judge<'a>(
+    egress: &'a Egress,
+    wanted: &'a Wanted,
+    startup: &Startup,
+) -> Result<(usize, &'a CredentialName), Denied> {
+    let Startup { user, database, .. } = startup;
+    let mut all = accesses(egress, &wanted.host, wanted.port);
+    if let Some((index, name, _)) = all.find(|(_, _, access)| access.holds(user, database)) {
+        return Ok((index, name));
+    }
+    let all = accesses(egress, &wanted.host, wanted.port);
+    let (of_user, others): (Vec<_>, Vec<_>) = all.partition(|(_, _, access)| access.user == *user);
+    let known = of_user.first().or(others.first());
+    let (why, hint) = match known {
+        Some((_, name, access)) if access.user == *user => (
+            format!("credential {name} signs in to other databases than this one"),
+            format!(
+                "ask the person who started this to add it: to `database` in `place` of [credential.{name}]"
+            ),
+        ),
+        Some((_, name, access)) => (
+            format!(
+                "credential {name} signs in as {}, and as nobody else",
+                access.user
+            ),
+            format!(
+                "sign in as {}, or ask the person who started this for a credential of this user",
+                access.user
+            ),
+        ),
+        None => ("no credential signs in to it".to_owned(), String::new()),
+    };
+    let inside = format!("user \"{user}\", database \"{database}\": {why}");
+    Err(Denied { why, inside, hint })
+}
+
+/// Where the host may be dialled. What stands in the way is told of.
+async fn places(egress: &Egress, asked: &Asked<'_>) -> Result<Vec<Place>, (&'static str, String)> {
+    let Asked { wanted, flow, .. } = asked;
+    match addresses(egress, &wanted.host, wanted.port, None).await {
+        Ok(places) => Ok(places),
+        Err(Nowhere::Refused { why, inside }) => {
+            let flow = Flow {
+                credentials: Vec::new(),
+                ..flow.clone()
+            };
+            egress.line.refuse(flow, why);
+            Err((FORBIDDEN, inside))
+        }
+        Err(Nowhere::Unknown(why)) => {
+            let why = format!("its name leads nowhere: {why}");
+            if let Ok(opened) = egress.line.open(flow.clone(), false).await {
+                let failure = Carried::nothing(why.clone()).at_last(true);
+                egress.line.close(&opened, failure);
+            }
+            Err((UNREACHED, why))
+        }
+    }
+}
+
+/// What came of one address.
+enum Tried {
+    /// Another one can be tried.
+    Elsewhere(Failed),
+    /// No other one is.
+    Failed(Failed),
+}
+
+/// Has a connection recorded, makes it, signs in, and carries it to its end: none then.
+async fn connect(
+    egress: &Arc<Egress>,
+    asked: &Asked<'_>,
+    program: &mut Program,
+    (index, startup): (usize, &Startup),
+    place: Place,
+) -> Option<Tried> {
+    let mut flow = asked.flow.clone();
+    (flow.address, flow.via) = (place.address(), place.via(egress));
+    let opened = egress.line.open(flow.clone(), true).await.ok()?;
+    let signed_in = tokio::select! {
+        signed_in = sign_in(egress, asked.wanted, (index, startup), place) => signed_in,
+        () = egress.is_over() => Err((Failed::over(), None)),
+    };
+    let server = match signed_in {
+        Ok(server) => server,
+        Err((failed, recorded)) => {
+            let why = recorded.unwrap_or_else(|| failed.why.clone());
+            let is_last = !failed.is_elsewhere;
+            egress
+                .line
+                .close(&opened, Carried::nothing(why).at_last(is_last));
+            return Some(match failed.is_elsewhere {
+                true => Tried::Elsewhere(failed),
+                false => Tried::Failed(failed),
+            });
+        }
+    };
+    let ended = relay::carry(egress, asked, program, (server, place)).await;
+    close(egress, asked, &opened, (flow, ended));
+    None
+}
+
+/// Tells how a connection ended that was signed in.
+fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, (flow, ended): (Flow, relay::Ended)) {
+    let failure = match ended.stopped {
+        Some(Stop::Beyond(excess)) => {
+            let flow = Flow {
+                credentials: Vec::new(),
+                ..flow
+            };
+            egress.line.refuse_beyond(flow, &excess);
+            None
+        }
+        Some(Stop::ForAnother(why) | Stop::Failed(why)) => Some(why),
+        None => None,
+    };
+    let carried = Carried {
+        bytes: ended.bytes,
+        failure,
+        ..Carried::default()
+    };
+    let excess = asked.part.and_then(Part::excess);
+    egress.line.close(opened, carried.ended_by(excess));
+}
+
+/// Signs in to a server. Why not, and what of that is for the record alone.
+async fn sign_in(
+    egress: &Arc<Egress>,
+    wanted: &Wanted,
+    (index, startup): (usize, &Startup),
+    place: Place,
+) -> Result<server::Stream, (Failed, Option<String>)> {
+    let plain = |failed: Failed| (failed, None);
+    let held = egress.credentials.get(index);
+    let held = held.ok_or_else(|| plain(Failed::rejected("there is no such credential")))?;
+    // Before the server waits for it.
+    let secret = match held.given() {
+        Some(secret) => Arc::clone(secret),
+        None => fetch::value(egress, index).await.map_err(|unfetched| {
+            let recorded = Some(unfetched.recorded());
+            (Failed::because(unfetched.why), recorded)
+        })?,
+    };
+    let to = (&wanted.host, wanted.port);
+    let mut stream = server::connect(egress, to, place).await.map_err(plain)?;
+    match server::sign_in(&mut stream, startup, secret.expose()).await {
+        Ok(()) => Ok(stream),
+        Err(failed) => {
+            if failed.is_wrong_password {
+                egress.credentials.doubt(index, &secret);
+            }
+            Err(plain(failed))
+        }
+    }
+}
+
+/// Ends what another connection of this sandbox does, at the same server.
+async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
+    let Asked { wanted, flow, .. } = asked;
+    let Some(place) = egress.databases.place(wanted, key) else {
+        let why = "it wants to end what no connection of this sandbox does";
+        return egress.line.refuse(flow, why.to_owned());
+    };
+    let flow = Flow {
+        address: place.address(),
+        via: place.via(egress),
+        ..flow
+    };
+    let Ok(opened) = egress.line.open(flow, true).await else {
+        return;
+    };
+    let asked = async {
+        let to = (&wanted.host, wanted.port);
+        let mut stream = server::connect(egress, to, place).await?;
+        let ended = |error| Failed::ended(&error);
+        let request = startup::cancel_request(key);
+        stream.write_all(&request).await.map_err(ended)?;
+        stream.flush().await.map_err(ended)?;
+        // It closes the connection once it has done so, and says nothing.
+        let _ = timeout(server::CANCEL_PATIENCE, stream.read_u8()).await;
+        Ok::<_, Failed>(())
+    };
+    let asked = tokio::select! {
+        asked = asked => asked,
+        () = egress.is_over() => Err(Failed::over()),
+    };
+    let carried = match asked {
+        Ok(()) => Carried::default(),
+        Err(failed) => Carried::nothing(failed.why).at_last(true),
+    };
+    egress.line.close(&opened, carried);
+}
+
+impl Failed {
+    fn because(why: String) -> Self {
+        Self::new(REJECTED, why)
+    }
+
+    fn over() -> Self {
+        Self::because("the sandbox ended".to_owned())
+    }
+}

@@ -1,0 +1,192 @@
+//! The program's side: with TLS or without, until it says as whom it wants to sign in.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::message;
+use super::startup::{self, Invalid, Key, Packet, Startup};
+use crate::Egress;
+use crate::arrival::Arrival;
+use crate::tunnel::Wanted;
+
+/// How long a program may take until it has said all that.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to read why it is not let in.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// What TLS begins with that was not asked for first (RFC 8446, 5.1).
+const HANDSHAKE: u8 = 22;
+
+/// Bytes both ways.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A program's connection.
+pub(super) struct Program {
+    stream: Box<dyn Stream>,
+    is_tls: bool,
+}
+
+/// What a program begins with.
+pub(super) enum Begun {
+    /// It wants to sign in.
+    Startup { program: Program, startup: Startup },
+    /// It wants to end what another connection does.
+    Cancel { program: Program, key: Key },
+    /// Something that is not let through.
+    Refused { program: Program, why: &'static str },
+    /// It is gone, or cannot be told anything.
+    Over,
+}
+
+/// Reads what a program says first.
+pub(super) async fn begin(egress: &Egress, arrival: Arrival, wanted: &Wanted) -> Begun {
+    // What is read of it is kept out here, so that it can be told that it took too long.
+    let mut program = match timeout(PATIENCE, Program::new(egress, arrival, wanted)).await {
+        Ok(Ok(program)) => program,
+        Ok(Err(_)) | Err(_) => return Begun::Over,
+    };
+    let mut asked = Questions::default();
+    let said = timeout(PATIENCE, async {
+        loop {
+            match program.packet().await? {
+                Ok(Packet::Tls) if !asked.tls && !program.is_tls => {
+                    asked.tls = true;
+                    if !program.begin_tls(egress, wanted).await? {
+                        program.say(b"N").await?;
+                    }
+                }
+                Ok(Packet::Gss) if !asked.gss && !program.is_tls => {
+                    asked.gss = true;
+                    program.say(b"N").await?;
+                }
+                packet => return Ok::<_, io::Error>(packet),
+            }
+        }
+    });
+    let said = match said.await {
+        Ok(Ok(said)) => said,
+        Ok(Err(_)) => return Begun::Over,
+        Err(_) => Err(Invalid::Refused(
+            "the program took too long to say who it is",
+        )),
+    };
+    match said {
+        Ok(Packet::Startup(startup)) => Begun::Startup { program, startup },
+        Ok(Packet::Cancel(key)) => Begun::Cancel { program, key },
+        Ok(Packet::Tls | Packet::Gss) => Begun::Refused {
+            program,
+            why: "it asks again what it was answered",
+        },
+        Err(invalid) => Begun::Refused {
+            program,
+            why: invalid.why(),
+        },
+    }
+}
+
+/// What a program has asked for so far.
+#[derive(Default)]
+struct Questions {
+    tls: bool,
+    gss: bool,
+}
+
+impl Program {
+    /// Over a connection of which nothing has been read; one that begins with TLS at once has
+    /// said so (PostgreSQL 17, `sslnegotiation=direct`).
+    async fn new(egress: &Egress, mut arrival: Arrival, wanted: &Wanted) -> io::Result<Self> {
+        while arrival.first().is_empty() {
+            if arrival.read_first().await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let is_direct = arrival.first().first() == Some(&HANDSHAKE);
+        let mut program = Self {
+            stream: Box::new(arrival),
+            is_tls: false,
+        };
+        if is_direct && !program.accept(egress, wanted).await? {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(program)
+    }
+
+    /// Reads a first packet, and not a byte more: what was sent in the clear before TLS never
+    /// counts as what was sent within (CVE-2021-23214).
+    async fn packet(&mut self) -> io::Result<Result<Packet, Invalid>> {
+        let mut header = [0; 4];
+        self.stream.read_exact(&mut header).await?;
+        let length = match startup::length(header) {
+            Ok(length) => length,
+            Err(invalid) => return Ok(Err(invalid)),
+        };
+        let mut packet = vec![0; length - header.len()];
+        self.stream.read_exact(&mut packet).await?;
+        Ok(startup::read(&packet))
+    }
+
+    /// Begins TLS where the sandbox trusts an authority of Atoll's.
+    async fn begin_tls(&mut self, egress: &Egress, wanted: &Wanted) -> io::Result<bool> {
+        if egress.certificates.is_none() {
+            return Ok(false);
+        }
+        self.say(b"S").await?;
+        self.accept(egress, wanted).await
+    }
+
+    async fn accept(&mut self, egress: &Egress, wanted: &Wanted) -> io::Result<bool> {
+        let Some(certificates) = &egress.certificates else {
+            return Ok(false);
+        };
+        let config = certificates.of_database(&wanted.host);
+        let config = config.map_err(|error| io::Error::other(error.to_string()))?;
+        let nothing: Box<dyn Stream> = Box::new(tokio::io::empty());
+        let plain = std::mem::replace(&mut self.stream, nothing);
+        match TlsAcceptor::from(config).accept(plain).await {
+            Ok(stream) => {
+                self.stream = Box::new(stream);
+                self.is_tls = true;
+                Ok(true)
+            }
+            Err(error) => {
+                let said = match error.kind() {
+                    io::ErrorKind::UnexpectedEof => "it hung up".to_owned(),
+                    _ => error.to_string(),
+                };
+                let why = format!("TLS with the program did not begin: {said}");
+                egress.line.refuse(wanted.flow(), why);
+                Err(error)
+            }
+        }
+    }
+
+    /// Tells it something.
+    pub(super) async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
+    }
+
+    /// Tells it why it is not let in, and ends it.
+    pub(super) async fn deny(&mut self, state: &str, text: &str, hint: &str) {
+        self.end_with(&message::error(state, text, hint)).await;
+    }
+
+    /// Ends it with these last bytes.
+    pub(super) async fn end_with(&mut self, bytes: &[u8]) {
+        // Whoever does not read it finds the connection ended.
+        let _ = timeout(FAREWELL, async {
+            self.say(bytes).await?;
+            self.stream.shutdown().await
+        })
+        .await;
+    }
+
+    /// Its bytes both ways.
+    pub(super) fn stream(&mut self) -> &mut (impl AsyncRead + AsyncWrite + Send + Unpin + use<>) {
+        &mut self.stream
+    }
+}

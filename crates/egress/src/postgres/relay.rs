@@ -1,0 +1,149 @@
+//! Bytes both ways, once both sides are signed in.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::Asked;
+use super::message::{self, ERROR, KEY, Message, NOTICE, READY, SETTING};
+use super::program::Program;
+use super::server::{self, READY_PATIENCE};
+use super::sessions::Present;
+use super::startup::Key;
+use crate::Egress;
+use crate::dial::Place;
+use crate::limits::{Part, Way, late, passed};
+use crate::opening::Stop;
+
+/// How much is carried at once, bytes: a record of TLS (RFC 8446, 5.1).
+const BLOCK_BYTES: usize = 16 * 1024;
+/// How many messages a server says before it is ready: a setting is one.
+const MESSAGES_MAX: usize = 256;
+
+/// How a connection ended.
+pub(super) struct Ended {
+    /// From the program and to it.
+    pub(super) bytes: [u64; 2],
+    pub(super) stopped: Option<Stop>,
+}
+
+/// Lets the program in, and carries bytes until both sides have ended.
+pub(super) async fn carry(
+    egress: &Egress,
+    asked: &Asked<'_>,
+    program: &mut Program,
+    (mut server, place): (server::Stream, Place),
+) -> Ended {
+    let carried = [AtomicU64::new(0), AtomicU64::new(0)];
+    let [up, down] = &carried;
+    let part = asked.part;
+    let work = async {
+        let begins = begin(egress, asked, program, (&mut server, place), down);
+        let late = || Stop::Failed("the database server does not become ready".to_owned());
+        let begun = timeout(READY_PATIENCE, begins).await.map_err(|_| late())?;
+        // As long as it is there it can be asked to end what it does.
+        let _present = begun?;
+        let (from_program, to_program) = tokio::io::split(program.stream());
+        let (from_server, to_server) = tokio::io::split(&mut server);
+        let to_server = pump(from_program, to_server, (part, Way::Up), up);
+        let to_program = pump(from_server, to_program, (part, Way::Down), down);
+        tokio::pin!(to_program);
+        tokio::select! {
+            // Where the server has ended it, nobody hears what a program says.
+            ended = &mut to_program => ended,
+            ended = to_server => {
+                ended?;
+                to_program.await
+            }
+        }
+    };
+    let worked = tokio::select! {
+        worked = work => worked,
+        excess = late(part) => Err(Stop::Beyond(excess)),
+        () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
+    };
+    Ended {
+        bytes: carried.map(AtomicU64::into_inner),
+        stopped: worked.err(),
+    }
+}
+
+/// Passes on what a server says of itself until it is ready. By what it can be asked to end
+/// what it does is kept.
+async fn begin<'a>(
+    egress: &'a Egress,
+    asked: &Asked<'_>,
+    program: &mut Program,
+    (server, place): (&mut server::Stream, Place),
+    down: &AtomicU64,
+) -> Result<Option<Present<'a>>, Stop> {
+    program.say(&message::signed_in()).await?;
+    let mut present = None;
+    for _ in 0..MESSAGES_MAX {
+        let message = Message::read(server).await?;
+        match message.kind {
+            KEY => {
+                let key = key(&message.body).ok_or_else(unexpected)?;
+                present = Some(egress.databases.enter(asked.wanted, key, place));
+            }
+            READY | SETTING | NOTICE | ERROR => {}
+            _ => return Err(unexpected()),
+        }
+        let bytes = message.written();
+        passed(asked.part, Way::Down, bytes.len()).await?;
+        program.say(&bytes).await?;
+        down.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        match message.kind {
+            READY => return Ok(present),
+            ERROR => {
+                let (state, text) = message.error();
+                let why = format!("the database server refuses it: {text} ({state})");
+                return Err(Stop::Failed(why));
+            }
+            _ => {}
+        }
+    }
+    Err(unexpected())
+}
+
+fn unexpected() -> Stop {
+    Stop::Failed("the database server says what nobody says before it is ready".to_owned())
+}
+
+fn key(body: &[u8]) -> Option<Key> {
+    let (process, rest) = body.split_first_chunk()?;
+    Some(Key {
+        process: u32::from_be_bytes(*process),
+        secret: u32::from_be_bytes(rest.try_into().ok()?),
+    })
+}
+
+/// Carries one way until the end, and passes that on.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    (part, way): (Option<&Part>, Way),
+    carried: &AtomicU64,
+) -> Result<(), Stop> {
+    let bytes = part.map_or(BLOCK_BYTES, |part| part.piece_bytes().min(BLOCK_BYTES));
+    let mut block = vec![0; bytes];
+    loop {
+        let got = match from.read(&mut block).await {
+            Ok(got) => got,
+            // Many end it so: where a message is cut, the other side finds that out.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+            Err(error) => return Err(error.into()),
+        };
+        if got == 0 {
+            // Who has hung up need not be told.
+            let _ = to.shutdown().await;
+            return Ok(());
+        }
+        passed(part, way, got).await?;
+        to.write_all(block.get(..got).unwrap_or_default()).await?;
+        to.flush().await?;
+        carried.fetch_add(got as u64, Ordering::Relaxed);
+    }
+}

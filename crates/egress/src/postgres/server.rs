@@ -1,0 +1,260 @@
+//! The server's side: TLS that nobody can take away, and a login that both sides prove.
+
+use std::io;
+use std::time::Duration;
+
+use atoll_model::network::HostPart;
+use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+use x509_parser::oid_registry::{
+    OID_PKCS1_MD5WITHRSAENC, OID_PKCS1_SHA1WITHRSA, OID_PKCS1_SHA256WITHRSA,
+    OID_PKCS1_SHA384WITHRSA, OID_PKCS1_SHA512WITHRSA, OID_SIG_ECDSA_WITH_SHA256,
+    OID_SIG_ECDSA_WITH_SHA384, OID_SIG_ECDSA_WITH_SHA512,
+};
+use x509_parser::parse_x509_certificate;
+
+use super::message::{self, AUTHENTICATION, ERROR, Message};
+use super::scram::{self, Begun, Binding, Proven};
+use super::startup::{Startup, tls_request};
+use crate::Egress;
+use crate::dial::{Dialled, Place, dial};
+use crate::inspect::why_not;
+
+/// How long a server may take to answer the first packet, and then over TLS.
+const DIAL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take over a login: some wake up for it.
+const LOGIN_PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take from there until it is ready.
+pub(super) const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to end what a connection does.
+pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection to a server, whose certificate was checked.
+pub(super) type Stream = TlsStream<Dialled>;
+
+/// States of PostgreSQL's appendix A.
+pub(super) const UNREACHED: &str = "08001";
+pub(super) const REJECTED: &str = "08004";
+const INVALID_PASSWORD: &str = "28P01";
+
+/// What asks for a password, as a server says it (`AuthenticationRequest`).
+const SIGNED_IN: u32 = 0;
+const SASL: u32 = 10;
+const SASL_CONTINUE: u32 = 11;
+const SASL_FINAL: u32 = 12;
+
+/// Why a server is not signed in to.
+#[derive(Debug)]
+pub(super) struct Failed {
+    /// For the record and for the program.
+    pub(super) why: String,
+    pub(super) state: &'static str,
+    /// What the server itself has said, which the program is told as it is.
+    pub(super) said: Option<Vec<u8>>,
+    /// The server does not take the password.
+    pub(super) is_wrong_password: bool,
+    /// Another address of the host may do better.
+    pub(super) is_elsewhere: bool,
+}
+
+impl Failed {
+    pub(super) fn new(state: &'static str, why: String) -> Self {
+        Self {
+            why,
+            state,
+            said: None,
+            is_wrong_password: false,
+            is_elsewhere: false,
+        }
+    }
+
+    /// It does what no server is trusted with.
+    pub(super) fn rejected(why: &str) -> Self {
+        Self::new(
+            REJECTED,
+            format!("the database server is not signed in to: {why}"),
+        )
+    }
+
+    pub(super) fn ended(error: &io::Error) -> Self {
+        let why = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it ended the connection".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::new(
+            REJECTED,
+            format!("the database server cannot be signed in to: {why}"),
+        )
+    }
+
+    fn late() -> Self {
+        Self::new(UNREACHED, why_not(&io::ErrorKind::TimedOut.into()))
+    }
+
+    /// The server's own word.
+    fn of(message: &Message) -> Self {
+        let (state, text) = message.error();
+        Self {
+            said: Some(message.written()),
+            is_wrong_password: state == INVALID_PASSWORD,
+            ..Self::new(
+                REJECTED,
+                format!("the database server refuses it: {text} ({state})"),
+            )
+        }
+    }
+}
+
+/// Connects to a server by TLS, and checks its certificate.
+pub(super) async fn connect(
+    egress: &Egress,
+    (host, port): (&HostPart, u16),
+    place: Place,
+) -> Result<Stream, Failed> {
+    let dialled = timeout(DIAL_PATIENCE, dial(egress, host, port, place)).await;
+    let dialled = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let mut dialled = dialled.map_err(|error| Failed {
+        is_elsewhere: true,
+        ..Failed::new(UNREACHED, why_not(&error))
+    })?;
+    let _ = dialled.stream.set_nodelay(true);
+    let ended = |error: io::Error| Failed::ended(&error);
+    let asked = async {
+        dialled.write_all(&tls_request()).await?;
+        // One byte and no more: what a server, or who stands before it, sends along with it in
+        // the clear is read as TLS, and is none (CVE-2021-23222).
+        dialled.read_u8().await
+    };
+    let answer = timeout(DIAL_PATIENCE, asked).await;
+    match answer.map_err(|_| Failed::late())?.map_err(ended)? {
+        b'S' => {}
+        b'N' => return Err(Failed::rejected("it speaks no TLS")),
+        _ => return Err(Failed::rejected("it does not say whether it speaks TLS")),
+    }
+    let connected = timeout(
+        DIAL_PATIENCE,
+        egress.upstream.connect_database(host, dialled),
+    )
+    .await;
+    let connected = connected.map_err(|_| Failed::late())?;
+    connected.map_err(|error| Failed::new(REJECTED, why_not(&error)))
+}
+
+/// Signs in. What the server says from there on is still to be read.
+pub(super) async fn sign_in(
+    stream: &mut Stream,
+    startup: &Startup,
+    password: &[u8],
+) -> Result<(), Failed> {
+    let login = login(stream, startup, password);
+    timeout(LOGIN_PATIENCE, login)
+        .await
+        .map_err(|_| Failed::late())?
+}
+
+async fn login(stream: &mut Stream, startup: &Startup, password: &[u8]) -> Result<(), Failed> {
+    send(stream, &startup.packet()).await?;
+    let (code, mechanisms) = asked(stream).await?;
+    if code != SASL {
+        return Err(Failed::rejected(unusable(code)));
+    }
+    let begun = begin(stream, &mechanisms)?;
+    let first = message::sasl_first(begun.0, &begun.1.first());
+    send(stream, &first).await?;
+    let server_first = expected(stream, SASL_CONTINUE).await?;
+    let (last, proven): (_, Proven) = begun
+        .1
+        .last(&server_first, password)
+        .map_err(Failed::rejected)?;
+    send(stream, &message::sasl_last(&last)).await?;
+    let server_last = expected(stream, SASL_FINAL).await?;
+    proven.verify(&server_last).map_err(Failed::rejected)?;
+    expected(stream, SIGNED_IN).await.map(drop)
+}
+
+/// Chooses among what the server offers.
+fn begin(stream: &Stream, mechanisms: &[u8]) -> Result<(&'static str, Begun), Failed> {
+    let offers = |name: &str| {
+        let mut offered = mechanisms.split(|byte| *byte == 0);
+        offered.any(|one| one == name.as_bytes())
+    };
+    let certificate = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(<[_]>::first);
+    let hash = certificate.and_then(|certificate| end_point(certificate));
+    let binding = match (offers(scram::BOUND), hash) {
+        (true, Some(hash)) => Binding::EndPoint(hash),
+        (true, None) => Binding::Impossible,
+        (false, _) => Binding::NotOffered,
+    };
+    if !offers(binding.mechanism()) {
+        return Err(Failed::rejected("it offers no SCRAM-SHA-256"));
+    }
+    let begun = Begun::new(binding.clone()).map_err(Failed::rejected)?;
+    Ok((binding.mechanism(), begun))
+}
+
+/// The hash of a certificate to which a login is bound (RFC 5929, section 4.1). None where its
+/// signature has no hash of its own.
+fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    let (_, read) = parse_x509_certificate(certificate).ok()?;
+    let signed = &read.signature_algorithm.algorithm;
+    let is_one = |known: &[&x509_parser::asn1_rs::Oid<'static>]| known.contains(&signed);
+    let algorithm = if is_one(&[
+        &OID_PKCS1_MD5WITHRSAENC,
+        &OID_PKCS1_SHA1WITHRSA,
+        &OID_PKCS1_SHA256WITHRSA,
+        &OID_SIG_ECDSA_WITH_SHA256,
+    ]) {
+        &SHA256
+    } else if is_one(&[&OID_PKCS1_SHA384WITHRSA, &OID_SIG_ECDSA_WITH_SHA384]) {
+        &SHA384
+    } else if is_one(&[&OID_PKCS1_SHA512WITHRSA, &OID_SIG_ECDSA_WITH_SHA512]) {
+        &SHA512
+    } else {
+        return None;
+    };
+    Some(digest(algorithm, certificate).as_ref().to_vec())
+}
+
+async fn send(stream: &mut Stream, bytes: &[u8]) -> Result<(), Failed> {
+    let sent = async {
+        stream.write_all(bytes).await?;
+        stream.flush().await
+    };
+    sent.await.map_err(|error: io::Error| Failed::ended(&error))
+}
+
+/// What a server asks for next, and the rest of that.
+async fn asked(stream: &mut Stream) -> Result<(u32, Vec<u8>), Failed> {
+    let message = Message::read(stream).await;
+    let message = message.map_err(|error| Failed::ended(&error))?;
+    match (message.kind, message.body.split_first_chunk()) {
+        (ERROR, _) => Err(Failed::of(&message)),
+        (AUTHENTICATION, Some((code, rest))) => Ok((u32::from_be_bytes(*code), rest.to_vec())),
+        (_, _) => Err(Failed::rejected("it says what is no part of a login")),
+    }
+}
+
+async fn expected(stream: &mut Stream, code: u32) -> Result<Vec<u8>, Failed> {
+    match asked(stream).await? {
+        (other, rest) if other == code => Ok(rest),
+        (_, _) => Err(Failed::rejected("it leaves SCRAM before its end")),
+    }
+}
+
+/// Why a way of signing in is none for Atoll.
+fn unusable(code: u32) -> &'static str {
+    match code {
+        SIGNED_IN => {
+            "it lets everybody in without a password, and so does not prove that it is the one that knows it"
+        }
+        3 => "it asks for the password itself, and not for SCRAM-SHA-256",
+        5 => "it asks for an MD5 of the password, and not for SCRAM-SHA-256",
+        _ => "it asks for another way of signing in than SCRAM-SHA-256",
+    }
+}

@@ -1,0 +1,63 @@
+//! Which connections there are, so that a program can end what its own ones do, and nobody
+//! else's.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::startup::Key;
+use crate::dial::Place;
+use crate::tunnel::Wanted;
+
+/// Where a connection goes, and by what it is ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Session {
+    host: String,
+    port: u16,
+    key: Key,
+}
+
+/// The connections of one sandbox that are signed in, each with its server.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions(Mutex<HashMap<Session, Place>>);
+
+/// One of them, as long as it is there.
+pub(super) struct Present<'a> {
+    sessions: &'a Sessions,
+    session: Session,
+}
+
+impl Sessions {
+    fn all(&self) -> MutexGuard<'_, HashMap<Session, Place>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one up.
+    pub(super) fn enter(&self, to: &Wanted, key: Key, place: Place) -> Present<'_> {
+        let session = Session {
+            host: to.host.to_string(),
+            port: to.port,
+            key,
+        };
+        self.all().insert(session.clone(), place);
+        Present {
+            sessions: self,
+            session,
+        }
+    }
+
+    /// Where the one is that this key ends.
+    pub(super) fn place(&self, to: &Wanted, key: Key) -> Option<Place> {
+        let session = Session {
+            host: to.host.to_string(),
+            port: to.port,
+            key,
+        };
+        self.all().get(&session).copied()
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.sessions.all().remove(&self.session);
+    }
+}

@@ -1,0 +1,254 @@
+//! What a program says first to PostgreSQL (its documentation, "Message Formats"), read without
+//! doing anything.
+
+/// The longest first packet, bytes: `MAX_STARTUP_PACKET_LENGTH` of PostgreSQL.
+pub(crate) const PACKET_BYTES_MAX: usize = 10_000;
+/// What each packet begins with: its length with these bytes, and what it is.
+pub(crate) const HEADER_BYTES: usize = 8;
+/// How many parameters a program names.
+const PARAMETERS_MAX: usize = 64;
+
+const PROTOCOL_3_0: u32 = 3 << 16;
+const CANCEL: u32 = 80_877_102;
+const TLS: u32 = 80_877_103;
+const GSS: u32 = 80_877_104;
+
+/// A first packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Packet {
+    /// Whether TLS can begin.
+    Tls,
+    /// Whether GSSAPI can.
+    Gss,
+    /// What another connection does is to end.
+    Cancel(Key),
+    /// It begins.
+    Startup(Startup),
+}
+
+/// By what one connection ends what another does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) process: u32,
+    pub(crate) secret: u32,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Key").finish_non_exhaustive()
+    }
+}
+
+/// As whom a program signs in, and what it wants set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Startup {
+    pub(crate) user: String,
+    pub(crate) database: String,
+    /// All else, in order, as it was written.
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+/// Why a packet is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Invalid {
+    /// Another version of the protocol.
+    Version,
+    /// Something that is never let through: why.
+    Refused(&'static str),
+    /// It cannot be read in one way: why.
+    Malformed(&'static str),
+}
+
+impl Invalid {
+    /// Why, in words.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::Version => "it speaks another version of the protocol than 3.0",
+            Self::Refused(why) | Self::Malformed(why) => why,
+        }
+    }
+}
+
+/// How long a packet that begins so is, in all.
+pub(crate) fn length(header: [u8; 4]) -> Result<usize, Invalid> {
+    let length = usize::try_from(u32::from_be_bytes(header)).unwrap_or(usize::MAX);
+    match (HEADER_BYTES..=PACKET_BYTES_MAX).contains(&length) {
+        true => Ok(length),
+        false => Err(Invalid::Malformed("its first packet has no length of one")),
+    }
+}
+
+/// Reads a packet that is whole, without its length.
+pub(crate) fn read(packet: &[u8]) -> Result<Packet, Invalid> {
+    let (code, rest) = number(packet).ok_or(Invalid::Malformed("its first packet is cut"))?;
+    let alone = |packet| match rest {
+        [] => Ok(packet),
+        [_, ..] => Err(Invalid::Malformed("something follows what it asks")),
+    };
+    match code {
+        TLS => alone(Packet::Tls),
+        GSS => alone(Packet::Gss),
+        CANCEL => cancel(rest).map(Packet::Cancel),
+        PROTOCOL_3_0 => startup(rest).map(Packet::Startup),
+        _ => Err(Invalid::Version),
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    Some((u32::from_be_bytes(*first), rest))
+}
+
+fn cancel(rest: &[u8]) -> Result<Key, Invalid> {
+    let key = || {
+        let (process, rest) = number(rest)?;
+        let (secret, rest) = number(rest)?;
+        rest.is_empty().then_some(Key { process, secret })
+    };
+    key().ok_or(Invalid::Malformed("what it wants ended has no key of one"))
+}
+
+fn startup(rest: &[u8]) -> Result<Startup, Invalid> {
+    let mut user = None;
+    let mut database = None;
+    let mut parameters: Vec<(String, String)> = Vec::new();
+    let mut rest = rest;
+    loop {
+        let name;
+        (name, rest) = text(rest)?;
+        if name.is_empty() {
+            break;
+        }
+        let value;
+        (value, rest) = text(rest)?;
+        // Servers and what stands before them may make no difference between upper and lower case.
+        let is_known = |(known, _): &(String, String)| known.eq_ignore_ascii_case(name);
+        let twice = match name {
+            "user" => user.replace(value.to_owned()).is_some(),
+            "database" => database.replace(value.to_owned()).is_some(),
+            _ => {
+                check(name, value)?;
+                let twice = parameters.iter().any(is_known);
+                parameters.push((name.to_owned(), value.to_owned()));
+                twice
+            }
+        };
+        if twice {
+            return Err(Invalid::Malformed("it names a parameter twice"));
+        }
+        if parameters.len() > PARAMETERS_MAX {
+            return Err(Invalid::Malformed("it names too many parameters"));
+        }
+    }
+    if !rest.is_empty() {
+        return Err(Invalid::Malformed("something follows its parameters"));
+    }
+    let user = user.filter(|user| !user.is_empty());
+    let user = user.ok_or(Invalid::Malformed("it names no user"))?;
+    // Without one it is the user's (as the server takes it).
+    let database = database.filter(|database| !database.is_empty());
+    let database = database.unwrap_or_else(|| user.clone());
+    Ok(Startup {
+        user,
+        database,
+        parameters,
+    })
+}
+
+/// A text up to the zero after it, and what follows.
+fn text(bytes: &[u8]) -> Result<(&str, &[u8]), Invalid> {
+    let end = bytes.iter().position(|byte| *byte == 0);
+    let end = end.ok_or(Invalid::Malformed("its parameters have no end"))?;
+    let (text, rest) = bytes.split_at(end);
+    let text = std::str::from_utf8(text).map_err(|_| Invalid::Malformed("it is no UTF-8"))?;
+    if text.chars().any(char::is_control) {
+        return Err(Invalid::Malformed("it has a control character"));
+    }
+    Ok((text, rest.get(1..).unwrap_or_default()))
+}
+
+/// Whether a parameter is one that changes nothing of whom is signed in to, and as whom: what
+/// could be set later as well.
+fn check(name: &str, value: &str) -> Result<(), Invalid> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
+    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    if !name.bytes().all(is_plain) {
+        return Err(Invalid::Malformed("the name of a parameter is none"));
+    }
+    if is("user") || is("database") {
+        return Err(Invalid::Malformed(
+            "it writes `user` or `database` otherwise",
+        ));
+    }
+    if is("replication") {
+        return Err(Invalid::Refused(
+            "it asks for replication, which is not signed in to",
+        ));
+    }
+    if name.to_ascii_lowercase().starts_with("_pq_") {
+        return Err(Invalid::Refused("it asks for an extension of the protocol"));
+    }
+    match is("options") && !are_settings(value) {
+        true => Err(Invalid::Refused(
+            "its `options` are other ones than -c NAME=VALUE: some services take them for another server",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Whether options are `-c NAME=VALUE`, one after the other.
+fn are_settings(options: &str) -> bool {
+    let mut words = options.split(' ').filter(|word| !word.is_empty());
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
+    while let Some(word) = words.next() {
+        let setting = match word.strip_prefix("-c") {
+            Some("") => words.next(),
+            Some(setting) => Some(setting),
+            None => None,
+        };
+        let Some((name, _)) = setting.and_then(|setting| setting.split_once('=')) else {
+            return false;
+        };
+        // A backslash would join it to the next word.
+        if name.is_empty() || !name.bytes().all(is_plain) || word.contains('\\') {
+            return false;
+        }
+    }
+    true
+}
+
+impl Startup {
+    /// The packet that says the same, in the one way in which it is written.
+    pub(crate) fn packet(&self) -> Vec<u8> {
+        let own = [("user", &self.user), ("database", &self.database)];
+        let further = self.parameters.iter();
+        let all = own
+            .into_iter()
+            .chain(further.map(|(name, value)| (name.as_str(), value)));
+        let mut body = PROTOCOL_3_0.to_be_bytes().to_vec();
+        for (name, value) in all {
+            for text in [name, value] {
+                body.extend_from_slice(text.as_bytes());
+                body.push(0);
+            }
+        }
+        body.push(0);
+        framed(&body)
+    }
+}
+
+/// What asks for TLS.
+pub(crate) fn tls_request() -> Vec<u8> {
+    framed(&TLS.to_be_bytes())
+}
+
+/// What ends what another connection does.
+pub(crate) fn cancel_request(key: Key) -> Vec<u8> {
+    let words = [CANCEL, key.process, key.secret];
+    framed(&words.map(u32::to_be_bytes).concat())
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
+    [&length.to_be_bytes()[..], body].concat()
+}

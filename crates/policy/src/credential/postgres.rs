@@ -1,0 +1,71 @@
+//! Passwords of PostgreSQL: as whom it is signed in to, and to what of it.
+
+use atoll_model::network::{Destination, HostPattern, Network, PostgresAccess, Reach};
+
+use crate::document::{Complaint, Document, Section};
+use crate::show::quoted;
+
+/// The port of PostgreSQL (registered with IANA).
+pub(super) const PORT: u16 = 5432;
+
+/// How it is written.
+pub(super) const EXAMPLE: &str = "{ postgres = { user = \"app\", database = \"shop\" } }";
+
+/// Reads as whom and to what.
+pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<PostgresAccess> {
+    let (at, mut section) =
+        document.placed(within, "postgres", "credential.NAME.place.postgres")?;
+    let before = document.problem_count();
+    let user = document.text(&mut section, "user", parse_name);
+    let databases = if section.holds_text("database") {
+        let one = document.text(&mut section, "database", parse_name);
+        one.map(|one| vec![one.value])
+    } else {
+        let list = document.list(&mut section, "database", parse_name);
+        list.map(|list| list.value.into_iter().map(|one| one.value).collect())
+    };
+    document.end(section, &["user", "database"]);
+    match (user, databases.filter(|all| !all.is_empty())) {
+        _ if document.problem_count() > before => None,
+        (Some(user), Some(databases)) => Some(PostgresAccess {
+            user: user.value,
+            databases,
+        }),
+        (_, _) => {
+            let what = format!("`postgres` needs `user` and `database`, as {EXAMPLE}");
+            document.report(&at, what, None);
+            None
+        }
+    }
+}
+
+fn parse_name(text: &str) -> Result<String, Complaint> {
+    match PostgresAccess::is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(Complaint::new(
+            format!("{text:?} is no name of a user or database"),
+            "write it as the server has it, 63 bytes at most",
+        )),
+    }
+}
+
+/// As it is written in a profile.
+pub(super) fn line(access: &PostgresAccess) -> String {
+    let databases: Vec<_> = access.databases.iter().map(|one| quoted(one)).collect();
+    format!(
+        "postgres = {{ user = {}, database = [{}] }}",
+        quoted(&access.user),
+        databases.join(", ")
+    )
+}
+
+/// Why a password is never used at a place, if it is not.
+pub(super) fn unused(network: &Network, to: &Destination) -> Option<&'static str> {
+    match (network.reach_of(to), &to.host) {
+        (_, HostPattern::Any | HostPattern::Beneath(_)) | (Reach::Unseen, _) => None,
+        (Reach::Unreached, _) => Some("no rule of [network] allows it"),
+        (Reach::Seen, _) => {
+            Some("requests are looked for there; write carry = \"tunnel\" for that rule")
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Passwords of PostgreSQL in profiles: read, shown as they are written, and refused.
+
+use atoll_model::network::{HostPart, Part, Placeholder};
+
+use super::*;
+use crate::{check, remarks};
+
+const SHOP: &str = r#"
+[network]
+allow = ["db.example.com:5432"]
+[credential.shop]
+source = { environment = "SHOP_PASSWORD" }
+to = "db.example.com"
+place = { postgres = { user = "app", database = ["shop", "second"] } }
+variable = "PGPASSWORD"
+"#;
+
+fn boundary(world: &World) -> Boundary {
+    let placeholders = [Placeholder {
+        name: "shop".parse().unwrap(),
+        part: Part::Whole,
+        text: "stands".to_owned(),
+    }];
+    let facts = Facts {
+        now: crate::tests::now(),
+        mode: atoll_model::Mode::Full,
+        host: &world.host,
+        environment: &world.environment,
+        placeholders: &placeholders,
+    };
+    match decide(&world.rules(), &world.call, &facts) {
+        Verdict::Allow(grant) => grant.boundary().clone(),
+        Verdict::Ask(reasons) | Verdict::Deny(reasons) => panic!("{reasons:?}"),
+    }
+}
+
+#[test]
+fn a_password_of_postgres_is_for_a_user_and_databases_alone() {
+    let world = world().profile("p", SHOP).with("p");
+    let boundary = boundary(&world);
+    let value = |name: &str| {
+        let mut all = boundary.environment.iter();
+        let found = all.find(|(one, _)| one == name);
+        found.and_then(|(_, value)| value.to_str())
+    };
+    assert_eq!(value("PGPASSWORD"), Some("stands"));
+    assert_eq!(value("SHOP_PASSWORD"), None);
+    // The program finds whose certificate it sees.
+    assert!(boundary.network.is_inspected());
+    assert_eq!(
+        value("PGSSLROOTCERT"),
+        Some("/run/atoll/trust/ca-certificates.crt")
+    );
+    let [binding] = &boundary.network.credentials[..] else {
+        panic!("{:?}", boundary.network);
+    };
+    assert_eq!(
+        binding.to_string(),
+        "db.example.com:5432, in a login to PostgreSQL as app, database shop, second"
+    );
+    let at = |host: &str, port| {
+        let host: HostPart = host.parse().unwrap();
+        binding.postgres_at(&host, port).cloned()
+    };
+    let access = at("db.example.com", 5432).unwrap();
+    for (user, database, holds) in [
+        ("app", "shop", true),
+        ("app", "second", true),
+        ("app", "Shop", false),
+        ("app", "app", false),
+        ("owner", "shop", false),
+    ] {
+        assert_eq!(access.holds(user, database), holds, "{user} {database}");
+    }
+    for (host, port) in [("db.example.com", 5433), ("example.com", 5432)] {
+        assert!(at(host, port).is_none(), "{host}:{port}");
+    }
+    // What is shown is read as the same.
+    let shown = world.rules().show();
+    let line = r#"place = { postgres = { user = "app", database = ["shop", "second"] } }"#;
+    assert!(shown.contains(line), "{shown}");
+    let again = super::world().profile("p", &shown).with("p").rules();
+    let both =
+        [&world.rules(), &again].map(|rules| rules.credentials().cloned().collect::<Vec<_>>());
+    assert_eq!(both[0], both[1]);
+    // A later one of the same name stands in its place.
+    let other = SHOP.replace("\"app\"", "\"reader\"");
+    let narrower = format!("extends = ['p']\n{other}");
+    let layered = super::world()
+        .profile("p", SHOP)
+        .profile("q", &narrower)
+        .with("q");
+    let rules = layered.rules();
+    assert_eq!(rules.credentials().count(), 1);
+    assert!(rules.show().contains("user = \"reader\""));
+    assert_ne!(rules.digest(), world.rules().digest());
+}
+
+#[test]
+fn what_is_no_password_of_postgres_is_told() {
+    for (from, to, what) in [
+        ("user = \"app\", ", "", "needs `user` and `database`"),
+        (
+            "[\"shop\", \"second\"]",
+            "[]",
+            "needs `user` and `database`",
+        ),
+        (
+            "user = \"app\"",
+            "user = \"a\\u0000b\"",
+            "no name of a user or database",
+        ),
+        ("\"shop\"", "\"\"", "no name of a user or database"),
+        ("user = \"app\"", "user = \"app\", tls = false", "tls"),
+        ("to = ", "paths = [\"/a\"]\nto = ", "are about requests"),
+        ("to = ", "scheme = \"https\"\nto = ", "are about requests"),
+        (
+            "\"db.example.com\"",
+            "\"host.atoll.internal:5432\"",
+            "can listen there",
+        ),
+        ("\"db.example.com\"", "\"*:5432\"", "hosts that it names"),
+    ] {
+        let text = SHOP.replacen(from, to, 1);
+        assert_ne!(text, SHOP, "{from}");
+        let problems = check(text.as_bytes(), "p.toml");
+        let problems: String = problems.iter().map(ToString::to_string).collect();
+        assert!(problems.contains(what), "{what}: {problems}");
+    }
+}
+
+#[test]
+fn a_password_that_is_never_used_is_told_of() {
+    let notices = |allow: &str| {
+        let text = SHOP.replace("\"db.example.com:5432\"", allow);
+        let rules = world().profile("p", &text).with("p").rules();
+        let all = rules.notices().iter().map(|one| one.text.clone());
+        all.collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(notices("\"db.example.com:5432\""), "");
+    let none = notices("\"db.example.com\"");
+    assert!(
+        none.contains("never used at db.example.com:5432: no rule"),
+        "{none}"
+    );
+    let into = notices("{ to = \"db.example.com:5432\", carry = \"requests\" }");
+    assert!(into.contains("carry = \"tunnel\""), "{into}");
+    let told = remarks(SHOP.as_bytes(), "p.toml");
+    let told = told.into_iter().map(|(_, text)| text).collect::<String>();
+    assert!(
+        told.contains("what its user may there the program may"),
+        "{told}"
+    );
+    assert!(!told.contains("methods"), "{told}");
+}
