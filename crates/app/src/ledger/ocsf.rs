@@ -100,16 +100,24 @@ impl<'a> Told<'a> {
             "time": milliseconds(&self.event.time),
             "message": self.event.kind,
         });
-        if let (Some(members), Some(run)) = (metadata.as_object_mut(), self.run) {
-            members.insert("correlation_uid".to_owned(), json!(run));
+        if let Some(run) = self.run {
+            put(&mut metadata, "correlation_uid", json!(run));
         }
         if let Some(allowed) = allowed {
-            metadata["profiles"] = json!(["security_control"]);
-            out["action_id"] = json!(if allowed { 1 } else { 2 });
-            out["disposition_id"] = json!(if allowed { 1 } else { 2 });
-            out["status_id"] = json!(if allowed { SUCCESS } else { FAILURE });
+            put(&mut metadata, "profiles", json!(["security_control"]));
+            put(&mut out, "action_id", json!(if allowed { 1 } else { 2 }));
+            put(
+                &mut out,
+                "disposition_id",
+                json!(if allowed { 1 } else { 2 }),
+            );
+            put(
+                &mut out,
+                "status_id",
+                json!(if allowed { SUCCESS } else { FAILURE }),
+            );
         }
-        out["metadata"] = metadata;
+        put(&mut out, "metadata", metadata);
         match out {
             Value::Object(out) => out,
             _ => Map::new(),
@@ -120,18 +128,22 @@ impl<'a> Told<'a> {
     fn process(&self, class: Class, severity: u64, allowed: Option<bool>) -> Map<String, Value> {
         let mut out = self.base(class, severity, allowed);
         let words: Vec<String> = match self.event.body.get("command").and_then(Value::as_array) {
-            Some(words) => words.iter().map(|word| plain(word)).collect(),
+            Some(words) => words.iter().map(plain).collect(),
             None => Vec::new(),
         };
         let mut process = json!({ "uid": self.run.unwrap_or("-") });
         if let Some(program) = words.first() {
-            process["name"] = json!(program.rsplit('/').next());
-            process["cmd_line"] = json!(words.join(" "));
+            put(&mut process, "name", json!(program.rsplit('/').next()));
+            put(&mut process, "cmd_line", json!(words.join(" ")));
         }
         let mut actor = json!({ "app_name": "atoll" });
         if let Some(principal) = self.event.body.get("principal") {
             let uid = principal.get("uid").map(Value::to_string);
-            actor["user"] = json!({ "name": principal.get("name"), "uid": uid });
+            put(
+                &mut actor,
+                "user",
+                json!({ "name": principal.get("name"), "uid": uid }),
+            );
         }
         out.insert("process".to_owned(), process);
         out.insert("actor".to_owned(), actor);
@@ -187,14 +199,12 @@ impl<'a> Told<'a> {
         if class.uid == OPEN.uid {
             let mut connection = json!({ "direction_id": if is_inbound { 1 } else { 2 } });
             if let (Some(run), Some(flow)) = (self.run, self.number("flow")) {
-                connection["uid"] = json!(format!("{run}/{flow}"));
+                put(&mut connection, "uid", json!(format!("{run}/{flow}")));
             }
             out.insert("connection_info".to_owned(), connection);
         }
-        if let Some(rule) = self.text("rule") {
-            if allowed.is_some() {
-                out.insert("firewall_rule".to_owned(), json!({ "name": rule }));
-            }
+        if let (Some(rule), Some(_)) = (self.text("rule"), allowed) {
+            out.insert("firewall_rule".to_owned(), json!({ "name": rule }));
         }
         out
     }
@@ -229,7 +239,7 @@ impl<'a> Told<'a> {
         let mut request = json!({ "url": url });
         // Of others it knows no word.
         if activity != 99 {
-            request["http_method"] = json!(method);
+            put(&mut request, "http_method", json!(method));
         }
         out.insert("http_request".to_owned(), request);
         out
@@ -278,6 +288,13 @@ impl<'a> Told<'a> {
             .map_or_else(|| "-".to_owned(), plain);
         out.insert("entity".to_owned(), json!({ "name": name, "type": kind }));
         out
+    }
+}
+
+/// Adds a member to an object.
+fn put(to: &mut Value, member: &str, value: Value) {
+    if let Value::Object(members) = to {
+        members.insert(member.to_owned(), value);
     }
 }
 
