@@ -594,7 +594,7 @@ fn a_token_that_could_be_narrower_is_told_of() {
             kept,
             "{further}: {said}"
         );
-        assert_eq!(said.contains("used as it is"), false, "{said}");
+        assert!(!said.contains("used as it is"), "{said}");
     }
 }
 
