@@ -62,7 +62,7 @@ pub enum CredentialSource {
     /// What a command prints when a request needs it.
     Command(CommandSource),
     /// A token that Atoll itself asks for when a request needs it.
-    Token(TokenSource),
+    Token(Box<TokenSource>),
 }
 
 impl CredentialSource {
@@ -127,7 +127,7 @@ enum WrittenSource {
     Vault(SecretName),
     Key(signing::Written),
     Command(WrittenCommand),
-    Token(WrittenToken),
+    Token(Box<WrittenToken>),
 }
 
 impl WrittenSource {
@@ -160,7 +160,9 @@ impl Written {
                 WrittenSource::Command(command) => {
                     CredentialSource::Command(command.resolved(home))
                 }
-                WrittenSource::Token(token) => CredentialSource::Token(token.resolved(home)),
+                WrittenSource::Token(token) => {
+                    CredentialSource::Token(Box::new(token.resolved(home)))
+                }
             },
             binding: self.binding,
             variables: self.variables,
@@ -426,8 +428,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         secret.map(|secret| WrittenSource::Vault(secret.value)),
         key.map(WrittenSource::Key),
         command.map(WrittenSource::Command),
-        token.map(WrittenSource::Token),
-        app.map(WrittenSource::Token),
+        token.map(Box::new).map(WrittenSource::Token),
+        app.map(Box::new).map(WrittenSource::Token),
     ];
     let mut all = all.into_iter().flatten();
     match (all.next(), all.next()) {
