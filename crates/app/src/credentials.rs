@@ -76,7 +76,7 @@ pub fn read(
             }
             CredentialSource::Token(token) => {
                 let inside = |file: &Path| refuse_shown(rules, credential, file, workspace);
-                let what = (credential, token);
+                let what = (credential, &**token);
                 tokens::entrust(&mut handover, &for_tokens, places, what, &inside, output)?;
                 Ok(())
             }

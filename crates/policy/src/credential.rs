@@ -69,7 +69,7 @@ pub enum CredentialSource {
     /// What a command prints when a request needs it.
     Command(CommandSource),
     /// A token that Atoll itself asks for when a request needs it.
-    Token(TokenSource),
+    Token(Box<TokenSource>),
     /// A field of a login file.
     Login(LoginSource),
 }
@@ -155,7 +155,7 @@ enum WrittenSource {
     Vault(SecretName),
     Key(signing::Written),
     Command(WrittenCommand),
-    Token(WrittenToken),
+    Token(Box<WrittenToken>),
     Login(LoginSource),
 }
 
@@ -193,7 +193,9 @@ impl Written {
                 WrittenSource::Command(command) => {
                     CredentialSource::Command(command.resolved(home))
                 }
-                WrittenSource::Token(token) => CredentialSource::Token(token.resolved(home)),
+                WrittenSource::Token(token) => {
+                    CredentialSource::Token(Box::new(token.resolved(home)))
+                }
                 WrittenSource::Login(login) => CredentialSource::Login(login),
             },
             binding: self.binding,
@@ -475,8 +477,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         secret.map(|secret| WrittenSource::Vault(secret.value)),
         key.map(WrittenSource::Key),
         command.map(WrittenSource::Command),
-        token.map(WrittenSource::Token),
-        app.map(WrittenSource::Token),
+        token.map(Box::new).map(WrittenSource::Token),
+        app.map(Box::new).map(WrittenSource::Token),
         login.map(WrittenSource::Login),
     ];
     let mut all = all.into_iter().flatten();

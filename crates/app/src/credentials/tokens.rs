@@ -117,7 +117,7 @@ pub(super) fn entrust(
         }
     }
     let secrets: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
-    let by = Fetch::Token(token.request.clone());
+    let by = Fetch::Token(Box::new(token.request.clone()));
     let text = standing(credential)?;
     let handed = handover.entrust(name, text, by, &secrets, &atoll_egress::disguise);
     handed.map_err(|(index, error)| {

@@ -289,12 +289,12 @@ async fn ask(
         Fetch::Command { patience_s } => {
             command::fetch(egress, name, Duration::from_secs(*patience_s)).await
         }
-        Fetch::Token(TokenRequest::OAuth(request)) => {
-            Ok(oauth::fetch(egress, (index, name), source, request).await?)
-        }
-        Fetch::Token(TokenRequest::GithubApp(request)) => {
-            Ok(app::fetch(egress, name, source, request).await?)
-        }
+        Fetch::Token(request) => Ok(match &**request {
+            TokenRequest::OAuth(request) => {
+                oauth::fetch(egress, (index, name), source, request).await?
+            }
+            TokenRequest::GithubApp(request) => app::fetch(egress, name, source, request).await?,
+        }),
     }
 }
 
@@ -330,14 +330,16 @@ async fn take_back_of(egress: &Arc<Egress>, index: usize) {
         // Why not is told with its flow.
         let _ = match &source.by {
             Fetch::Command { .. } => Ok(()),
-            Fetch::Token(TokenRequest::OAuth(request)) => {
-                let what = (request, &*one.secret);
-                oauth::take_back(egress, name, source, what, TAKING_BACK).await
-            }
-            Fetch::Token(TokenRequest::GithubApp(request)) => {
-                let what = (request, &*one.secret);
-                app::take_back(egress, name, source, what, TAKING_BACK).await
-            }
+            Fetch::Token(request) => match &**request {
+                TokenRequest::OAuth(request) => {
+                    let what = (request, &*one.secret);
+                    oauth::take_back(egress, name, source, what, TAKING_BACK).await
+                }
+                TokenRequest::GithubApp(request) => {
+                    let what = (request, &*one.secret);
+                    app::take_back(egress, name, source, what, TAKING_BACK).await
+                }
+            },
         };
     }
 }

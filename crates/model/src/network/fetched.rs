@@ -41,7 +41,7 @@ pub enum Fetch {
         patience_s: u64,
     },
     /// By a request of Atoll's own.
-    Token(TokenRequest),
+    Token(Box<TokenRequest>),
 }
 
 impl Fetch {

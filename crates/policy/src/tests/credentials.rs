@@ -423,10 +423,13 @@ fn a_token_is_asked_for_as_it_is_written() {
         let credential = rules.credentials().next().unwrap().clone();
         assert_eq!(again.credentials().next(), Some(&credential), "{shown}");
         match credential.source {
-            CredentialSource::Token(TokenSource {
-                request: TokenRequest::OAuth(request),
-                secrets,
-            }) => (request, secrets),
+            CredentialSource::Token(token) => match *token {
+                TokenSource {
+                    request: TokenRequest::OAuth(request),
+                    secrets,
+                } => (request, secrets),
+                other => panic!("{other:?}"),
+            },
             other => panic!("{other:?}"),
         }
     };
@@ -594,7 +597,7 @@ fn a_token_that_could_be_narrower_is_told_of() {
             kept,
             "{further}: {said}"
         );
-        assert_eq!(said.contains("used as it is"), false, "{said}");
+        assert!(!said.contains("used as it is"), "{said}");
     }
 }
 
