@@ -510,7 +510,7 @@ fn web_token(claims: &serde_json::Value, signature: &str) -> String {
 }
 
 /// Runs an agent that is logged in by its file, without any key in Atoll's environment.
-fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str) -> Outcome {
+fn run_logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str) -> Outcome {
     use std::os::unix::fs::PermissionsExt;
     let npm = cache().unwrap().join("npm");
     let file = world.home().join(login.file);
@@ -525,7 +525,12 @@ fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str
     );
     let run = run.env("COMMANDS", serde_json::to_string(&[commands]).unwrap());
     let run = run.within(LONG).args(["sh", "--ro"]).arg(npm);
-    let outcome = run.args(options).args(["--", "sh", "-c", script]).run();
+    run.args(options).args(["--", "sh", "-c", script]).run()
+}
+
+/// The same, and that it works so.
+fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str) {
+    let outcome = run_logged_in(world, login, options, script);
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
     assert!(outcome.out().contains("ALL IS DONE"), "{what}");
@@ -538,13 +543,18 @@ fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str
     let diff = world.atoll(["diff", "--stat", "last"]).run().success();
     assert!(diff.out().contains("copied"), "{diff}");
     assert!(!diff.out().contains("auth.json"), "{diff}");
-    // Nothing of the login is anywhere but where it was, and at the model.
+    nowhere(world, login, &outcome);
+}
+
+/// Nothing of a login is anywhere but where it was, and at the model.
+fn nowhere(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
+    let file = world.home().join(login.file);
     let mut find = world.host("grep").arg("-rlaF");
     for secret in &login.secrets {
         for form in forms(world, secret) {
             assert!(
                 !outcome.out().contains(&form) && !outcome.err().contains(&form),
-                "{what}"
+                "{outcome}"
             );
             find = find.args(["-e", &form]);
         }
@@ -561,21 +571,23 @@ fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str
         "{found}"
     );
     let others: Vec<&str> = found.lines().filter(|line| !is_own(line)).collect();
-    assert_eq!(others, Vec::<&str>::new(), "{what}");
-    assert_eq!(fs::read_to_string(&file).unwrap(), login.text, "{what}");
-    outcome
+    assert_eq!(others, Vec::<&str>::new(), "{outcome}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), login.text, "{outcome}");
 }
 
 const RENEWAL: &str = "rt-an0th3rS3cr3tOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 const SIGNATURE: &str = "s1gn4tur3OfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
 
-fn codex_logged_in(world: &World, text: &serde_json::Value, token: &str) {
+/// Codex, with such a login; none where it is not installed.
+fn codex_login<'a>(
+    world: &World,
+    text: &serde_json::Value,
+    token: &str,
+) -> Option<(LoggedIn<'a>, String)> {
     if !is_possible(world, &["openssl", "node"]) {
-        return;
+        return None;
     }
-    let Some(codex) = package(world, "@openai/codex/bin/codex.js") else {
-        return;
-    };
+    let codex = package(world, "@openai/codex/bin/codex.js")?;
     let settings = "model = \"scripted\"\nmodel_provider = \"openai-by-login\"\n\
                     [model_providers.openai-by-login]\nname = \"openai\"\nbase_url = \"https://api.openai.com/v1\"\n\
                     requires_openai_auth = true\nwire_api = \"responses\"\nsupports_websockets = false\n\
@@ -591,31 +603,62 @@ fn codex_logged_in(world: &World, text: &serde_json::Value, token: &str) {
         "node '{}' exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox 'do the work'",
         codex.display()
     );
-    logged_in(world, &login, &["--profile", "codex"], &script);
+    Some((login, script))
+}
+
+fn codex_logged_in(world: &World, text: &serde_json::Value, token: &str) {
+    if let Some((login, script)) = codex_login(world, text, token) {
+        logged_in(world, &login, &["--profile", "codex"], &script);
+    }
+}
+
+/// A login with ChatGPT that is valid until then, and its token.
+fn with_chatgpt(until: u64, renewed: &str) -> (serde_json::Value, String) {
+    let claims = serde_json::json!({
+        "email": "ann@example.com", "exp": until, "sub": "user-of-this-test",
+        "https://api.openai.com/auth": {"chatgpt_account_id": "account-1", "chatgpt_plan_type": "pro"},
+    });
+    let identity = web_token(&claims, SIGNATURE);
+    let access = web_token(&claims, &format!("a-{SIGNATURE}"));
+    let text = serde_json::json!({
+        "auth_mode": "chatgpt", "OPENAI_API_KEY": null,
+        "tokens": {"id_token": identity, "access_token": access, "refresh_token": RENEWAL, "account_id": "account-1"},
+        "last_refresh": renewed,
+    });
+    (text, access)
 }
 
 #[test]
 fn codex_works_by_a_login_with_chatgpt_that_is_not_inside() {
     let world = World::new("codex_works_by_a_login_with_chatgpt_that_is_not_inside");
-    // In a hundred years.
-    let claims = serde_json::json!({
-        "email": "ann@example.com", "exp": 4_900_000_000_u64, "sub": "user-of-this-test",
-        "https://api.openai.com/auth": {"chatgpt_account_id": "account-1", "chatgpt_plan_type": "pro"},
-    });
-    let (identity, access) = (
-        web_token(&claims, SIGNATURE),
-        web_token(&claims, &format!("a-{SIGNATURE}")),
-    );
     let now = std::process::Command::new("date")
         .args(["-u", "+%FT%TZ"])
         .output()
         .unwrap();
-    let text = serde_json::json!({
-        "auth_mode": "chatgpt", "OPENAI_API_KEY": null,
-        "tokens": {"id_token": identity, "access_token": access, "refresh_token": RENEWAL, "account_id": "account-1"},
-        "last_refresh": String::from_utf8(now.stdout).unwrap().trim(),
-    });
+    let now = String::from_utf8(now.stdout).unwrap();
+    // In a hundred years.
+    let (text, access) = with_chatgpt(4_900_000_000, now.trim());
     codex_logged_in(&world, &text, &access);
+}
+
+#[test]
+fn codex_is_told_that_its_login_is_renewed_outside() {
+    let world = World::new("codex_is_told_that_its_login_is_renewed_outside");
+    let (text, access) = with_chatgpt(1_700_000_000, "2023-11-14T00:00:00Z");
+    let Some((login, script)) = codex_login(&world, &text, &access) else {
+        return;
+    };
+    let outcome = run_logged_in(&world, &login, &["--profile", "codex"], &script);
+    let refused = events(&world, "flow.refused");
+    let renewal = refused.iter().find(|one| one["host"] == "auth.openai.com");
+    let renewal = renewal.unwrap_or_else(|| panic!("{refused:?} {outcome}"));
+    assert!(
+        renewal["why"].to_string().contains("would renew its login"),
+        "{renewal}"
+    );
+    assert!(renewal.get("credential").is_none(), "{renewal}");
+    assert!(!outcome.err().contains("alert"), "{outcome}");
+    nowhere(&world, &login, &outcome);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod mountinfo;
 mod placement;
 mod reclaim;
 mod session;
+mod standing;
 mod tree;
 
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ const OUTSIDE: &str = "log in again outside with the agent's own command, or let
 
 /// A login that its program wants to renew, where that is done.
 pub(in crate::inspect) fn renewal(held: &Held) -> Misuse {
-    let why = "is in a request that would renew its login, which is not done from inside";
+    let why = "is in a request that would renew its login, which is not done from inside: log in again outside";
     Misuse {
         is_alert: false,
         ..misuse(held, why)
