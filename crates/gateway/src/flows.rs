@@ -209,7 +209,7 @@ mod tests {
                 user: "app".to_owned(),
                 database: "shop".to_owned(),
             }),
-            ..least
+            ..least.clone()
         };
         check(
             &opened(&login),
