@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::internet::{events, is_possible, measured, measuring, on_servers, without_namespaces};
-use e2e::{Avoidable, Outcome, World, id, is_root};
+use e2e::{Avoidable, Outcome, World, cache, id, is_root};
 
 const LONG: Duration = Duration::from_secs(300);
 const SERVERS: &str = include_str!("postgres/servers.py");
@@ -92,6 +92,29 @@ fn outcome(world: &World, servers: &str, atoll: &str, script: &str) -> Outcome {
 /// What the server of the test's own has written down.
 fn fake(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/fake")).unwrap_or_default()
+}
+
+#[test]
+fn a_program_of_node_queries_alone_and_in_a_pool() {
+    let name = "a_program_of_node_queries_alone_and_in_a_pool";
+    let modules = cache().map(|cache| cache.join("npm/node_modules"));
+    let Some(modules) = modules.filter(|modules| modules.join("pg").is_dir()) else {
+        World::new(name).skip("pg of npm is not in ATOLL_TEST_CACHE", Avoidable::Yes);
+        return;
+    };
+    let profile = format!("{REAL_ONE}\n[files]\nread = [{modules:?}]\n");
+    let Some(world) = world(name, &profile) else {
+        return;
+    };
+    world.write("client.js", include_str!("postgres/client.js"));
+    let script = format!("node client.js '{}/pg'", modules.display());
+    everywhere(&world, "real", &script, |outcome| {
+        assert_eq!(
+            outcome.out(),
+            "app given false\napp given true\n190\n28000 ask the person\n",
+            "{outcome}"
+        );
+    });
 }
 
 /// Why something was refused, in the last run.

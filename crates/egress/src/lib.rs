@@ -234,18 +234,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
 /// What a test hears of this process: something refused.
 #[cfg(feature = "without_defences")]
 fn say(line: &OwnedFd, text: &[u8]) {
-    let flow = Flow {
-        kind: FlowKind::Name,
-        host: "taken.over".to_owned(),
-        address: None,
-        port: 0,
-        rule: None,
-        request: None,
-        limit: None,
-        credentials: Vec::new(),
-        login: None,
-        via: None,
-    };
+    let flow = Flow::to(FlowKind::Name, "taken.over".to_owned(), 0);
     let report = atoll_model::network::FlowReport::Refused {
         flow,
         why: String::from_utf8_lossy(text).into_owned(),
@@ -467,16 +456,8 @@ fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
             None => (Vec::new(), refused.why),
         };
         let flow = Flow {
-            kind: FlowKind::Name,
-            host: refused.name,
-            address: None,
-            via: None,
-            port: 0,
-            rule: None,
-            request: None,
-            limit: None,
             credentials,
-            login: None,
+            ..Flow::to(FlowKind::Name, refused.name, 0)
         };
         egress.line.refuse(flow, why);
     }

@@ -91,7 +91,7 @@ impl Refused {
 
     fn rest(self, kind: FlowKind) -> impl Iterator<Item = FlowReport> {
         let others = (self.others > 0).then(|| {
-            let flow = nothing_of(kind, "(others)".to_owned(), 0);
+            let flow = Flow::to(kind, "(others)".to_owned(), 0);
             let why = format!("more than {PLACES_MAX} further hosts and ports");
             refused(flow, why, self.others)
         });
@@ -110,23 +110,7 @@ fn refused(flow: Flow, why: String, count: u64) -> FlowReport {
 /// One of those that are beyond the room of their kind.
 fn further(kind: FlowKind, (host, port): (String, u16), count: u64) -> FlowReport {
     let why = format!("refused after {REFUSALS_MAX} different others: no more of it is kept");
-    refused(nothing_of(kind, host, port), why, count)
-}
-
-/// A flow of which nothing is known but where it leads.
-fn nothing_of(kind: FlowKind, host: String, port: u16) -> Flow {
-    Flow {
-        kind,
-        host,
-        address: None,
-        via: None,
-        port,
-        rule: None,
-        request: None,
-        limit: None,
-        credentials: Vec::new(),
-        login: None,
-    }
+    refused(Flow::to(kind, host, port), why, count)
 }
 
 /// A text of at most so many bytes, and a mark where it goes on: what a program has

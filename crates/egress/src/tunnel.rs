@@ -39,18 +39,7 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// A connection of which nothing else is known.
     pub(crate) fn flow(&self) -> Flow {
-        Flow {
-            kind: FlowKind::Tunnel,
-            host: self.host.to_string(),
-            address: None,
-            via: None,
-            port: self.port,
-            rule: None,
-            request: None,
-            limit: None,
-            credentials: Vec::new(),
-            login: None,
-        }
+        Flow::to(FlowKind::Tunnel, self.host.to_string(), self.port)
     }
 }
 

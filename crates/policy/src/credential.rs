@@ -253,14 +253,7 @@ fn read_one(
         true => Ports::Listed(vec![(postgres::PORT, postgres::PORT)]),
         false => Ports::of(scheme),
     };
-    let to = to.into_iter().map(|to| bound(to, &usual));
-    let to = match to.collect::<Result<Vec<_>, _>>() {
-        Ok(to) => to,
-        Err(complaint) => {
-            document.report(at, complaint.what, complaint.hint);
-            return None;
-        }
-    };
+    let to = settle_places(document, at, to, &usual)?;
     let variables = settle_variables(document, at, (&name, variables), (&source, &place))?;
     let requests = Conditions {
         scheme: (!signs_in).then_some(scheme),
@@ -281,6 +274,24 @@ fn read_one(
         optional,
     };
     Some(Sourced::new(written, document.origin(at)))
+}
+
+/// The hosts, each at its ports.
+fn settle_places(
+    document: &mut Document,
+    at: &Range<usize>,
+    to: Vec<Destination>,
+    usual: &Ports,
+) -> Option<Vec<Destination>> {
+    let to = to.into_iter().map(|to| bound(to, usual));
+    match to.collect::<Result<Vec<_>, Complaint>>() {
+        Ok(to) => Some(to),
+        Err(complaint) => {
+            let Complaint { what, hint } = complaint;
+            document.report(at, what, hint);
+            None
+        }
+    }
 }
 
 /// The variables inside, named or not, where the source has what the place takes.

@@ -56,9 +56,6 @@ pub(crate) fn build(
             add_programs_of_root(path);
         }
     }
-    let trust = network
-        .is_inspected()
-        .then(|| trust_variables(TRUST_DIRECTORY));
     // npm makes no difference between upper and lower case in the names of its own.
     let is_chosen = |name: &str| {
         let mut names = variables.keys();
@@ -67,14 +64,7 @@ pub(crate) fn build(
     let mut ways = age_variables(network, facts.now);
     ways.extend(audit_variable(network));
     ways.retain(|(name, _)| !is_chosen(name));
-    // libpq looks at no other file, and holds a server to it where there is one: only where
-    // Atoll stands for the server.
-    let of_database = signs_in(network).then(|| {
-        let bundle = format!("{TRUST_DIRECTORY}/{TRUST_BUNDLE}");
-        ("PGSSLROOTCERT", bundle)
-    });
-    let trust = trust.into_iter().flatten().chain(of_database);
-    for (name, value) in trust.chain(ways) {
+    for (name, value) in trusting(network).chain(ways) {
         if !is_denied(OsStr::new(name)) {
             let chosen = variables.entry(OsString::from(name));
             chosen.or_insert_with(|| OsString::from(value));
@@ -125,10 +115,19 @@ fn logins(network: &Network) -> impl Iterator<Item = (&'static str, String)> {
         .flatten()
 }
 
-/// Whether a database is signed in to in the program's place.
-fn signs_in(network: &Network) -> bool {
+/// What names Atoll's authority, where something is looked into.
+fn trusting(network: &Network) -> impl Iterator<Item = (&'static str, String)> {
+    let inspected = network.is_inspected();
+    let usual = inspected.then(|| trust_variables(TRUST_DIRECTORY));
     let mut bindings = network.credentials.iter();
-    !network.is_empty() && bindings.any(|one| matches!(one.place, Place::Postgres(_)))
+    let signs_in = bindings.any(|one| matches!(one.place, Place::Postgres(_)));
+    // libpq looks at no other file, and holds a server to it where there is one: only where
+    // Atoll stands for the server.
+    let of_database = (inspected && signs_in).then(|| {
+        let bundle = format!("{TRUST_DIRECTORY}/{TRUST_BUNDLE}");
+        ("PGSSLROOTCERT", bundle)
+    });
+    usual.into_iter().flatten().chain(of_database)
 }
 
 /// What the rules pass of the caller's environment.

@@ -290,16 +290,8 @@ fn judged<'a>(asked: &'a Asked, parts: &'a Parts, head: &'a Head) -> Judged<'a> 
 
 fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
     Flow {
-        kind: FlowKind::Request,
-        host: asked.host.to_string(),
-        address: None,
-        via: None,
-        port: asked.port,
-        rule: None,
         request: head.map(|head| FlowRequest::of(&judged(asked, parts, head))),
-        limit: None,
-        credentials: Vec::new(),
-        login: None,
+        ..Flow::to(FlowKind::Request, asked.host.to_string(), asked.port)
     }
 }
 

@@ -181,6 +181,25 @@ pub struct Flow {
     pub login: Option<FlowLogin>,
 }
 
+impl Flow {
+    /// One of which no more is known.
+    #[must_use]
+    pub fn to(kind: FlowKind, host: String, port: u16) -> Self {
+        Self {
+            kind,
+            host,
+            address: None,
+            via: None,
+            port,
+            rule: None,
+            request: None,
+            limit: None,
+            credentials: Vec::new(),
+            login: None,
+        }
+    }
+}
+
 /// As whom a database is signed in to, as the program says it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -87,10 +87,11 @@ const NIGHTLY_PACKAGES: [Package; 1] = [program("g++", "c++")];
 const CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
 
 /// Packages of npm, each in the cache, none of them global.
-const NPM: [&str; 3] = [
+const NPM: [&str; 4] = [
     "@openai/codex@0.169.0",
     "opencode-ai@1.18.33",
     "@google/gemini-cli@0.61.0",
+    "pg@8.23.1",
 ];
 
 /// Packages of pip, kept as files for an installation without a network.
