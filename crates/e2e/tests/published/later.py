@@ -62,9 +62,18 @@ print("no run", asked("publish", "nobody", "3000")[0])
 directory = os.path.join(state, "atoll", "control")
 [name] = os.listdir(directory)
 print("modes", oct(os.stat(directory).st_mode & 0o777), oct(os.stat(os.path.join(directory, name)).st_mode & 0o777))
-ask = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.settimeout(60)\n"
-ask += "try:\n s.connect(sys.argv[1]); s.sendall(b'{\"v\":1,\"said\":{\"ports\":{}}}\\n'); print(len(s.recv(9999)) > 9)\n"
-ask += "except OSError as error: print(type(error).__name__)\n"
+ask = """import socket, sys
+one = socket.socket(socket.AF_UNIX)
+one.settimeout(60)
+try:
+    one.connect(sys.argv[1])
+    one.sendall(b'{"v":1,"said":{"ports":{}}}\\n')
+    print("answered" if len(one.recv(9999)) > 9 else "not answered")
+except PermissionError:
+    print("kept out")
+except OSError:
+    print("not answered")
+"""
 
 
 def speaks(*front):
