@@ -14,6 +14,9 @@ use crate::doors;
 /// `ip_local_port_range`): who listens there seldom is for a person.
 const HANDED_OUT: u16 = 32_768;
 
+/// Who decides whether one more port is published, with these published already.
+pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>;
+
 /// What can be asked of a run while it goes on, and by whom that is decided.
 #[derive(Clone, Copy)]
 pub struct Live<'a> {
@@ -21,8 +24,8 @@ pub struct Live<'a> {
     pub run: &'a RunId,
     /// Opens the directory of the sockets at which runs are spoken to.
     pub directory: &'a dyn Fn() -> io::Result<OwnedFd>,
-    /// Whether one more port is published, with these published already.
-    pub decide: &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>,
+    /// Whether a port is published.
+    pub decide: Publisher<'a>,
 }
 
 impl<'a> Outside<'a> {
