@@ -46,7 +46,7 @@ pub use lock::{
 };
 pub use meant::{InvalidRule, Meant};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
-pub use pattern::{InvalidPath, PathPattern};
+pub use pattern::{InvalidPath, PathPattern, Reading, Segment};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
 pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words};
 pub use rules::{
