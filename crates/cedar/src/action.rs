@@ -75,6 +75,26 @@ impl Action {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
+    /// Those of a run's connections, which are asked for while it runs.
+    pub const OF_FLOWS: [Self; 3] = [Self::Resolve, Self::Connect, Self::Request];
+
+    /// Whether this build asks policies for it: those about others decide nothing.
+    #[must_use]
+    pub fn is_asked(self) -> bool {
+        match self {
+            Self::Run
+            | Self::Read
+            | Self::Write
+            | Self::Connect
+            | Self::Request
+            | Self::Resolve
+            | Self::UseCredential
+            | Self::Promote
+            | Self::Publish => true,
+            Self::Exec | Self::Call | Self::Escalate | Self::Administer => false,
+        }
+    }
+
     pub(crate) fn number(self) -> usize {
         self as usize
     }

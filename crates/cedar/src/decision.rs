@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Obligations;
+use crate::{Obligation, Obligations};
 
 /// Whether something may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,29 @@ impl Decision {
             errors: vec![why],
             ..Self::nothing_said()
         }
+    }
+
+    /// The same where only some obligations can be carried out: one with others is a denial, and
+    /// so is one that somebody would have to be asked about.
+    #[must_use]
+    pub fn within(mut self, carried: &[Obligation]) -> Self {
+        if self.effect == Effect::Deny {
+            return self;
+        }
+        let all = self.obligations.all().into_iter();
+        let missing: Vec<String> = all
+            .filter(|one| !carried.contains(one))
+            .map(|one| one.to_string())
+            .collect();
+        if !missing.is_empty() {
+            let by: Vec<String> = self.deciding.iter().map(ToString::to_string).collect();
+            let (missing, by) = (missing.join(", "), by.join(", "));
+            self.errors.push(format!(
+                "{missing} is not carried out here, and {by} asks for it"
+            ));
+            self.effect = Effect::Deny;
+        }
+        self
     }
 
     /// Why it may not happen, in words: with where policies are written.

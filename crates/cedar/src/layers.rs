@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
+use crate::Action;
 use crate::decision::{Decision, Effect};
 use crate::fault::Fault;
 use crate::policies::{Known, Needs, Policies};
@@ -17,7 +20,8 @@ pub struct PolicyFile {
 }
 
 /// Who wrote policies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Layer {
     /// Whoever runs the machine.
     Organisation,
@@ -84,6 +88,13 @@ impl Layers {
         self.layers
             .iter()
             .map(|(layer, policies)| (*layer, policies))
+    }
+
+    /// Whether some policy can be about one of these.
+    #[must_use]
+    pub fn are_about(&self, actions: &[Action]) -> bool {
+        let mut layers = self.layers.iter();
+        layers.any(|(_, policies)| actions.iter().any(|action| policies.is_about(*action)))
     }
 
     /// Answers a question: denied where one layer denies, else to be asked where one asks for

@@ -5,9 +5,8 @@ use cedar_policy::{
     Validator,
 };
 
-use crate::Action;
 use crate::index::actions;
-use crate::obligation::Obligation;
+use crate::obligation::carried;
 use crate::policies::{Meta, Policies};
 
 /// Something to know of a policy.
@@ -26,7 +25,7 @@ pub struct Remark {
 /// What there is to know of each policy: annotations that deny because nobody knows or carries
 /// them out, conditions that never hold, and what another policy stands in the way of.
 #[must_use]
-pub fn remarks(policies: &Policies, carried: &dyn Fn(Action, Obligation) -> bool) -> Vec<Remark> {
+pub fn remarks(policies: &Policies) -> Vec<Remark> {
     let mut all = Vec::new();
     let validator = Validator::new(policies.words.schema.clone());
     let result = validator.validate(&policies.all, ValidationMode::Strict);
@@ -51,7 +50,10 @@ pub fn remarks(policies: &Policies, carried: &dyn Fn(Action, Obligation) -> bool
             all.push(remark(meta, what, true));
         }
         for one in meta.obligations.all() {
-            let missing = meta.actions.iter().filter(|action| !carried(**action, one));
+            let missing = meta
+                .actions
+                .iter()
+                .filter(|action| !carried(**action).contains(&one));
             let names: Vec<&str> = missing.map(|action| action.name()).collect();
             if !names.is_empty() {
                 let names = names.join(", ");
@@ -60,6 +62,14 @@ pub fn remarks(policies: &Policies, carried: &dyn Fn(Action, Obligation) -> bool
                 );
                 all.push(remark(meta, what, true));
             }
+        }
+        if !meta.actions.iter().any(|action| action.is_asked()) {
+            let names: Vec<&str> = meta.actions.iter().map(|action| action.name()).collect();
+            let what = format!(
+                "nothing asks for {} yet: this policy decides nothing",
+                names.join(", ")
+            );
+            all.push(remark(meta, what, true));
         }
         all.extend(covered(policies, policy, meta));
     }

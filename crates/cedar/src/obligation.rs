@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use crate::Action;
+
 /// The longest annotation, bytes.
 const VALUE_BYTES_MAX: usize = 512;
 /// The most names of one annotation.
@@ -77,6 +79,22 @@ impl Obligation {
             Self::Label => "label",
             Self::Log => "log",
         }
+    }
+}
+
+/// What this build does where it comes with something: anything else denies.
+#[must_use]
+pub fn carried(action: Action) -> &'static [Obligation] {
+    match action {
+        Action::Run => &[Obligation::Timeout, Obligation::Log],
+        Action::Read
+        | Action::Write
+        | Action::UseCredential
+        | Action::Publish
+        | Action::Promote => &[Obligation::Log],
+        // Of a connection there is nobody to tell but its record.
+        Action::Connect | Action::Request | Action::Resolve => &[],
+        Action::Exec | Action::Call | Action::Escalate | Action::Administer => &[],
     }
 }
 

@@ -5,14 +5,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use cedar_policy::{
-    Authorizer, Effect as CedarEffect, EntityUid, Policy, PolicyId, PolicySet, ValidationMode,
-    Validator,
+    Authorizer, Effect as CedarEffect, EntityUid, Policy, PolicyId, PolicySet, ResourceConstraint,
+    ValidationMode, Validator,
 };
 use miette::Diagnostic;
 
 use crate::Action;
 use crate::decision::{Deciding, Decision, Effect};
 use crate::fault::{Fault, place};
+use crate::handed::base_name;
 use crate::index::{Index, actions};
 use crate::layers::PolicyFile;
 use crate::obligation::Obligations;
@@ -99,6 +100,17 @@ pub(crate) struct Meta {
     pub(crate) unknown: Option<String>,
 }
 
+/// One thing that a policy permits by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// What may be done with it.
+    pub actions: Vec<Action>,
+    /// Its name.
+    pub name: String,
+    /// By which policy.
+    pub by: Deciding,
+}
+
 /// The policies of one layer: read, held to the schema, and indexed.
 #[derive(Debug)]
 pub struct Policies {
@@ -159,6 +171,35 @@ impl Policies {
     #[must_use]
     pub fn permits(&self, action: Action) -> bool {
         self.permits.contains(&action)
+    }
+
+    /// Whether some policy can be about it.
+    #[must_use]
+    pub fn is_about(&self, action: Action) -> bool {
+        self.meta.values().any(|one| one.actions.contains(&action))
+    }
+
+    /// What single things are permitted, by the policies that name them.
+    #[must_use]
+    pub fn named(&self) -> Vec<Named> {
+        let mut all = Vec::new();
+        for policy in self.all.policies() {
+            let Some(meta) = self.meta.get(policy.id()) else {
+                continue;
+            };
+            if let ResourceConstraint::Eq(one) = policy.resource_constraint()
+                && meta.effect == CedarEffect::Permit
+                && !meta.is_shadow
+            {
+                all.push(Named {
+                    actions: meta.actions.clone(),
+                    name: one.id().unescaped().to_owned(),
+                    by: meta.told.clone(),
+                });
+            }
+        }
+        all.sort_by(|one, two| order(&one.by, &two.by));
+        all
     }
 
     /// How many policies there are.
@@ -353,7 +394,7 @@ impl Reading {
                 return;
             }
             None => {
-                let file = name.rsplit('/').next().unwrap_or_default();
+                let file = base_name(name);
                 format!("{file}:{line}").into()
             }
         };
