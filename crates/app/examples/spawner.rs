@@ -102,6 +102,7 @@ impl Many {
             user_profiles: &NoProfiles,
             project: None,
             trust: &TrustList::default(),
+            policies: PolicySources::default(),
         };
         let profile = profile.map(|path| -> Result<RequestedProfile> {
             let file = SourceFile::new((*path).to_owned(), std::fs::read(path)?);

@@ -29,6 +29,7 @@ mod merge;
 mod network;
 mod origin;
 mod places;
+mod policies;
 mod profile;
 mod project;
 mod refusal;
@@ -55,9 +56,11 @@ pub use grant::{Grant, Notice};
 pub use network::preset::{PresetSummary, preset_for, preset_for_host, presets};
 pub use network::rule::network_entry;
 pub use origin::Origin;
+pub use policies::{Promoted, check_policies};
 pub use rules::Rules;
 pub use source::{
-    Facts, HostFacts, NoProfiles, ProfileSource, Requested, RequestedProfile, SourceFile, Sources,
+    Facts, HostFacts, NoProfiles, PolicySources, ProfileSource, Requested, RequestedProfile,
+    SourceFile, Sources,
 };
 pub use ssh::{SshKeySource, SshRule};
 pub use suggest::nearest;

@@ -151,6 +151,11 @@ impl World {
             user_profiles: &self.profiles,
             project: project.as_ref(),
             trust: &self.trust,
+            policies: PolicySources {
+                organisation: &self.policies[0],
+                user: &self.policies[1],
+                project: self.policies[2].first(),
+            },
         };
         let program = self.call.command.first().cloned().unwrap_or_default();
         compile(&sources, &self.requested, &program, &self.host)
