@@ -22,8 +22,8 @@ use anyhow::{Context, Result, bail, ensure};
 use atoll_gateway::{Request, call};
 use atoll_model::{Call, Ending, Mode, Principal, RunId};
 use atoll_policy::{
-    Facts, HostFacts, NoProfiles, Requested, RequestedProfile, Rules, SourceFile, Sources,
-    TrustList, compile,
+    Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, SourceFile,
+    Sources, TrustList, compile,
 };
 use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream};
 use atoll_store::{Ledger, StateDir};

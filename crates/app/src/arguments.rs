@@ -7,6 +7,7 @@
 
 mod authority;
 mod ledger;
+mod policy;
 mod review;
 mod run;
 mod secret;
@@ -27,6 +28,10 @@ pub use ledger::{
     CheckProofArguments, ExportLedgerArguments, LedgerAction, LedgerArguments, ProveAction,
     ProveConsistencyArguments, ProveInclusionArguments, ProveLedgerArguments, QueryLedgerArguments,
     ShowLedgerArguments, TailLedgerArguments, VerifyLedgerArguments, WitnessLedgerArguments,
+};
+pub use policy::{
+    AskPolicyArguments, CheckPolicyArguments, PolicyAction, PolicyArguments, ShowPolicyArguments,
+    TestPolicyArguments,
 };
 pub use review::{
     ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,
@@ -89,6 +94,8 @@ pub enum Command {
     Gc(GcArguments),
     #[command(alias = "profiles")]
     Profile(ProfileArguments),
+    #[command(alias = "policies")]
+    Policy(PolicyArguments),
     Trust(TrustArguments),
     #[command(name = "ca")]
     Authority(AuthorityArguments),

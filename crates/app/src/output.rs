@@ -46,7 +46,10 @@ impl Output {
 
     /// Writes a result for machines.
     pub fn json(&self, value: &serde_json::Value) {
-        self.result(&format!("{value:#}\n"));
+        // serde_json may be built to keep members in the order of insertion.
+        let mut sorted = value.clone();
+        sorted.sort_all_objects();
+        self.result(&format!("{sorted:#}\n"));
     }
 
     /// Says something about the work.

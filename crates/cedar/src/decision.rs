@@ -116,6 +116,16 @@ impl Decision {
     }
 }
 
+impl fmt::Display for Effect {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Allow => "allowed",
+            Self::Ask => "to be approved",
+            Self::Deny => "denied",
+        })
+    }
+}
+
 impl fmt::Display for Deciding {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "policy {}", self.id)?;

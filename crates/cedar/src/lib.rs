@@ -15,6 +15,7 @@
 //! Start reading at [`Layers::authorize`], then [`Policies::compile`].
 
 mod action;
+mod case;
 mod decision;
 mod fault;
 mod handed;
@@ -30,6 +31,7 @@ mod vocabulary;
 mod written;
 
 pub use action::Action;
+pub use case::{Case, Expected, cases};
 pub use decision::{Deciding, Decision, Effect};
 pub use fault::Fault;
 pub use handed::{HANDED_BYTES_MAX, hand, take};

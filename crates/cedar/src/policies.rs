@@ -100,6 +100,16 @@ pub(crate) struct Meta {
     pub(crate) unknown: Option<String>,
 }
 
+impl Meta {
+    fn does(&self) -> &'static str {
+        match (self.is_shadow, self.effect) {
+            (true, _) => "shadow",
+            (false, CedarEffect::Permit) => "permit",
+            (false, CedarEffect::Forbid) => "forbid",
+        }
+    }
+}
+
 /// One thing that a policy permits by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
@@ -199,6 +209,18 @@ impl Policies {
             }
         }
         all.sort_by(|one, two| order(&one.by, &two.by));
+        all
+    }
+
+    /// Every policy in the order in which they are written, with what it does.
+    #[must_use]
+    pub fn list(&self) -> Vec<(&Deciding, &'static str)> {
+        let mut all: Vec<(&Deciding, &'static str)> = self
+            .meta
+            .values()
+            .map(|one| (&one.told, one.does()))
+            .collect();
+        all.sort_by(|one, two| order(one.0, two.0));
         all
     }
 

@@ -10,6 +10,7 @@ use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
 use crate::names::Names;
+use crate::policies::Policies;
 use crate::proxy;
 
 /// How long an answer may be kept, seconds: it stays true for the sandbox's life.
@@ -45,7 +46,12 @@ pub(crate) struct RefusedName {
 }
 
 /// Answers a question.
-pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -> Answered {
+pub(crate) fn answer(
+    question: &[u8],
+    network: &Network,
+    policies: &Policies,
+    names: &Mutex<Names>,
+) -> Answered {
     let silent = Answered {
         answer: None,
         refused: None,
@@ -63,7 +69,7 @@ pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -
     match &*asked.queries {
         [query] if asked.metadata.op_code == OpCode::Query => {
             reply.add_query(query.clone());
-            match judge(query, network) {
+            match judge(query, network, policies) {
                 Ok(name) => reply_with(&mut reply, query, &name, names),
                 Err(refusal) => {
                     reply.metadata.response_code = ResponseCode::Refused;
@@ -91,7 +97,7 @@ pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -
 }
 
 /// The name that is asked for, where it may be reached.
-fn judge(query: &Query, network: &Network) -> Result<HostName, RefusedName> {
+fn judge(query: &Query, network: &Network, policies: &Policies) -> Result<HostName, RefusedName> {
     let shown = query.name.to_ascii();
     let shown = shown.strip_suffix('.').unwrap_or(&shown);
     let refusal = |why: String, told: Option<String>| RefusedName {
@@ -108,7 +114,10 @@ fn judge(query: &Query, network: &Network) -> Result<HostName, RefusedName> {
         return Ok(name);
     }
     match network.name(&name) {
-        Ok(_) => Ok(name),
+        Ok(_) => match policies.name(&name) {
+            Ok(()) => Ok(name),
+            Err(forbidden) => Err(refusal(forbidden.why, Some(forbidden.inside))),
+        },
         Err(unreachable) => {
             let told = unreachable.why_inside();
             Err(refusal(unreachable.why(), Some(told)))

@@ -24,6 +24,7 @@ mod limits;
 mod line;
 mod names;
 mod opening;
+mod policies;
 mod proxy;
 mod publish;
 mod refusals;
@@ -67,6 +68,7 @@ use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Up
 use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
+use crate::policies::Policies;
 use crate::resolve::Unnamed;
 use crate::ssh::agent::Asked;
 use crate::visitors::Visitors;
@@ -120,6 +122,8 @@ fn at(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
 #[derive(Debug)]
 struct Egress {
     network: Network,
+    /// What is asked besides.
+    policies: Policies,
     /// What is left of what its rules allow.
     budgets: Budgets,
     line: Line,
@@ -204,6 +208,8 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let credentials = credentials.map_err(at("taking credentials"))?;
     let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;
+    let policies = given::policies(carriage.has_policies, &mut roots);
+    let policies = policies.ok_or(EgressError::Description)?;
     let locks = given::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
     let roots = given::roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
@@ -219,7 +225,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let judging = (carriage.network, locks, credentials, visitors);
+    let judging = (carriage.network, policies, locks, credentials, visitors);
     let serving = serve(judging, known, trust, line, (listeners, signing));
     // On the threads that carry: what is heard there wakes no other one.
     let ran = runtime.block_on(runtime.spawn(serving));
@@ -305,7 +311,13 @@ fn confine() -> io::Result<()> {
 }
 
 async fn serve(
-    (network, locks, credentials, visitors): (Network, Locks, Credentials, Visitors),
+    (network, policies, locks, credentials, visitors): (
+        Network,
+        Policies,
+        Locks,
+        Credentials,
+        Visitors,
+    ),
     known: Known,
     trust: Trust,
     line: OwnedFd,
@@ -316,6 +328,7 @@ async fn serve(
     let egress = Arc::new(Egress {
         budgets: Budgets::new(&network),
         network,
+        policies,
         line: Line::new(line).map_err(at("its line"))?,
         names: Mutex::new(Names::with_proxy()),
         unnamed: tokio::sync::Mutex::default(),
@@ -445,7 +458,8 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
 }
 
 fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
-    let dns::Answered { answer, refused } = dns::answer(question, &egress.network, &egress.names);
+    let (network, policies) = (&egress.network, &egress.policies);
+    let dns::Answered { answer, refused } = dns::answer(question, network, policies, &egress.names);
     if let Some(refused) = refused {
         // Nobody is to allow a host by a name with a placeholder in it.
         let misused = egress.credentials.misused_in(&refused.name);

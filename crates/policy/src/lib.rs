@@ -56,7 +56,7 @@ pub use grant::{Grant, Notice};
 pub use network::preset::{PresetSummary, preset_for, preset_for_host, presets};
 pub use network::rule::network_entry;
 pub use origin::Origin;
-pub use policies::{Promoted, check_policies};
+pub use policies::{Promoted, Promoter, Promotion, PromotionError, check_policies, promote};
 pub use rules::Rules;
 pub use source::{
     Facts, HostFacts, NoProfiles, PolicySources, ProfileSource, Requested, RequestedProfile,

@@ -42,14 +42,17 @@ impl Rules {
             .iter()
             .map(|notice| json!({"text": notice.text, "from": notice.origin.to_string()}))
             .collect();
-        json!({
+        let mut shown = json!({
             "profile": self.profile.value,
             "description": self.description,
             "policy": self.digest,
             "rules": sections,
             "refusals": self.refusals,
             "notices": notices,
-        })
+        });
+        // serde_json may be built to keep members in the order of insertion.
+        shown.sort_all_objects();
+        shown
     }
 
     /// What the profile allows as policies in Cedar, which a person can go on editing; what is

@@ -9,6 +9,7 @@ mod keys;
 mod layers;
 mod monotonic;
 mod network;
+mod policies;
 mod publish;
 mod selection;
 mod shipped;
@@ -34,6 +35,8 @@ struct World {
     host: HostFacts,
     call: Call,
     environment: Vec<(OsString, OsString)>,
+    /// Files of policies: the organisation's, the user's, the project's.
+    policies: [Vec<SourceFile<'static>>; 3],
 }
 
 impl ProfileSource for BTreeMap<String, String> {
@@ -90,7 +93,12 @@ fn world() -> World {
         host: host(),
         call,
         environment: Vec::new(),
+        policies: Default::default(),
     }
+}
+
+fn policies(name: &'static str, text: &str) -> SourceFile<'static> {
+    SourceFile::new(name, text.as_bytes().to_vec())
 }
 
 impl World {
@@ -114,6 +122,26 @@ impl World {
     fn project(mut self, text: &str) -> Self {
         self.trust.trust(PROJECT, text.as_bytes());
         self.project = Some(text.to_owned());
+        self
+    }
+
+    /// The organisation's policies.
+    fn organisation_policies(mut self, text: &str) -> Self {
+        self.policies[0].push(policies("/etc/atoll/org.cedar", text));
+        self
+    }
+
+    /// The user's policies.
+    fn user_policies(mut self, text: &str) -> Self {
+        self.policies[1].push(policies("user/own.cedar", text));
+        self
+    }
+
+    /// A project's policies, trusted as they are.
+    fn project_policies(mut self, text: &str) -> Self {
+        let file = policies("/home/ann/src/app/atoll.cedar", text);
+        self.trust.trust(&file.name, &file.content);
+        self.policies[2].push(file);
         self
     }
 

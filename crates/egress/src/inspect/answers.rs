@@ -19,9 +19,12 @@ use super::expectation;
 use super::injection::Misuse;
 use super::room::Full;
 use crate::limits::Excess;
+use crate::policies::Forbidden;
 
 /// Who decides, and where that is shown.
 const HOW_TO_ASK: &str = "Whoever started this run decides: there, `atoll why last` shows which option allows it. Trying again changes nothing.";
+/// The same of what no option allows.
+const HOW_TO_ASK_POLICY: &str = "Ask the person who started this: a policy decides, and `atoll why last` shows where it is written. Trying again changes nothing.";
 /// How much of a body is read that is sent to nobody, bytes.
 const UNREAD_BYTES: usize = 1024 * 1024;
 /// How long it may take.
@@ -82,6 +85,16 @@ impl Denial {
             rule,
             how_to_ask: Some(unreachable.how_to_ask(judged)),
             ..denial
+        }
+    }
+
+    /// The same, because of a policy that somebody has written.
+    pub(crate) fn forbidden(self, forbidden: &Forbidden) -> Self {
+        Self {
+            why: forbidden.inside.clone(),
+            rule: forbidden.policy.clone(),
+            how_to_ask: Some(HOW_TO_ASK_POLICY.to_owned()),
+            ..self
         }
     }
 

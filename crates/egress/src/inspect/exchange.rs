@@ -230,6 +230,11 @@ pub(crate) async fn answer(
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
+    if let Err(forbidden) = egress.policies.request(&judged) {
+        let denial = Denial::of(&asked, &parts, String::new()).forbidden(&forbidden);
+        egress.line.refuse(flow, forbidden.why);
+        return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
+    }
     flow.rule = Some(rule.told());
     let what = Denial::of(&asked, &parts, String::new());
     let room = match Room::take(&egress, rule, &flow, &parts, &body) {
