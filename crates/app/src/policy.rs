@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Case, Decision, Effect, Known, Layer, Policies, PolicyFile, carried, cases, remarks,
+    Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, carried, cases, remarks,
 };
 use atoll_policy::{Requested, Rules, SourceFile, compile};
 
@@ -161,7 +161,7 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
         let rules = rules_here(arguments.profile.as_deref().map(AsRef::as_ref))?;
         match rules.policies() {
             Some(layers) => case.ask(|question| layers.authorize(question)),
-            None => case.ask(|question| atoll_cedar::Layers::default().authorize(question)),
+            None => case.ask(|question| Layers::default().authorize(question)),
         }
     } else {
         let files: Vec<PolicyFile> = arguments
@@ -170,7 +170,7 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
             .map(|path| read(path))
             .collect::<Result<_, _>>()?;
         let layers = [(Layer::User, files)];
-        let layers = atoll_cedar::Layers::compile(&layers, &Known::default()).map_err(broken)?;
+        let layers = Layers::compile(&layers, &Known::default()).map_err(broken)?;
         case.ask(|question| layers.authorize(question))
     };
     let found = found.map_err(|why| Failure::new("this cannot be asked").because(why))?;
@@ -205,7 +205,8 @@ fn tell(found: &Decision, output: &Output) {
 fn test(arguments: &TestPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let (mut count, mut failed) = (0_u64, 0_u64);
     for path in &arguments.files {
-        let policies = Policies::compile(&[read(path)?], Known::default()).map_err(broken)?;
+        let layer = [(Layer::User, vec![read(path)?])];
+        let layer = Layers::compile(&layer, &Known::default()).map_err(broken)?;
         let beside = path.with_extension("test.toml");
         let text = read(&beside)?.content;
         let text = String::from_utf8(text).doing(&format!("{} is not UTF-8", beside.display()))?;
@@ -214,7 +215,7 @@ fn test(arguments: &TestPolicyArguments, output: &Output) -> Result<u8, Failure>
             .map_err(|why| Failure::new(format!("{name} cannot be used")).because(why))?;
         for (at, case) in all.iter().enumerate() {
             count += 1;
-            let found = case.ask(|question| policies.authorize(question));
+            let found = case.ask(|question| layer.authorize(question));
             let wrong = match &found {
                 Ok(found) => case.difference(found),
                 Err(why) => Some(why.clone()),

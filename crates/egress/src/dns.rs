@@ -4,11 +4,12 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-use atoll_model::network::{HostName, Network};
+use atoll_model::network::{Flow, FlowKind, HostName, Network};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
+use crate::Egress;
 use crate::names::Names;
 use crate::policies::Policies;
 use crate::proxy;
@@ -43,6 +44,33 @@ pub(crate) struct RefusedName {
     pub(crate) why: String,
     /// Why, for the program.
     told: String,
+}
+
+/// Answers a question, and tells of a name that is refused.
+pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
+    let (network, policies) = (&egress.network, &egress.policies);
+    let Answered { answer, refused } = answer(question, network, policies, &egress.names);
+    if let Some(refused) = refused {
+        // Nobody is to allow a host by a name with a placeholder in it.
+        let misused = egress.credentials.misused_in(&refused.name);
+        let (credentials, why) = match misused {
+            Some((credential, why)) => (vec![credential], why),
+            None => (Vec::new(), refused.why),
+        };
+        let flow = Flow {
+            kind: FlowKind::Name,
+            host: refused.name,
+            address: None,
+            via: None,
+            port: 0,
+            rule: None,
+            request: None,
+            limit: None,
+            credentials,
+        };
+        egress.line.refuse(flow, why);
+    }
+    answer
 }
 
 /// Answers a question.

@@ -45,9 +45,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{
-    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Locks, Network,
-};
+use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, HostName, Locks, Network};
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
@@ -237,8 +235,8 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
 /// What a test hears of this process: something refused.
 #[cfg(feature = "without_defences")]
 fn say(line: &OwnedFd, text: &[u8]) {
-    let flow = Flow {
-        kind: FlowKind::Name,
+    let flow = atoll_model::network::Flow {
+        kind: atoll_model::network::FlowKind::Name,
         host: "taken.over".to_owned(),
         address: None,
         port: 0,
@@ -439,7 +437,7 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
         let questions = buffer.get(..meta.len).unwrap_or_default();
         // The kernel joins datagrams of the same length (udp(7), `UDP_GRO`).
         for question in questions.chunks(meta.stride.max(1)) {
-            let Some(reply) = answered(&egress, question) else {
+            let Some(reply) = dns::answered(&egress, question) else {
                 continue;
             };
             let transmit = Transmit {
@@ -457,33 +455,7 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
     }
 }
 
-fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
-    let (network, policies) = (&egress.network, &egress.policies);
-    let dns::Answered { answer, refused } = dns::answer(question, network, policies, &egress.names);
-    if let Some(refused) = refused {
-        // Nobody is to allow a host by a name with a placeholder in it.
-        let misused = egress.credentials.misused_in(&refused.name);
-        let (credentials, why) = match misused {
-            Some((credential, why)) => (vec![credential], why),
-            None => (Vec::new(), refused.why),
-        };
-        let flow = Flow {
-            kind: FlowKind::Name,
-            host: refused.name,
-            address: None,
-            via: None,
-            port: 0,
-            rule: None,
-            request: None,
-            limit: None,
-            credentials,
-        };
-        egress.line.refuse(flow, why);
-    }
-    answer
-}
-
-/// The same by TCP (RFC 7766): each question and answer after its length.
+/// Questions by TCP (RFC 7766): each question and answer after its length.
 async fn serve_names_over_tcp(egress: &Egress, mut program: TcpStream) {
     loop {
         let question = async {
@@ -495,7 +467,7 @@ async fn serve_names_over_tcp(egress: &Egress, mut program: TcpStream) {
         let Ok(Ok(question)) = timeout(QUESTION_PATIENCE, question).await else {
             return;
         };
-        let Some(answer) = answered(egress, &question) else {
+        let Some(answer) = dns::answered(egress, &question) else {
             return;
         };
         let Ok(length) = u16::try_from(answer.len()) else {

@@ -9,6 +9,7 @@ mod machine;
 mod measure;
 mod neighbour;
 mod peers;
+mod policy;
 mod report;
 mod scenarios;
 mod spawner;
@@ -36,6 +37,8 @@ pub(crate) enum Task {
     Run(Options),
     /// Measure the way out of a sandbox against peers (needs root)
     Egress(egress::Options),
+    /// Measure how long policies take to decide
+    Policy,
     /// What one user measures; started by `run`
     #[command(hide = true)]
     Measure(Measurement),
@@ -74,6 +77,7 @@ pub(crate) fn run(task: &Task) -> Result<bool> {
     match task {
         Task::Run(options) => run_all(options),
         Task::Egress(options) => egress::run(options),
+        Task::Policy => policy::run(),
         Task::Measure(measurement) => measure_one(measurement),
         Task::MeasureEgress(measurement) => egress::measure(measurement),
     }

@@ -209,7 +209,8 @@ pub(crate) async fn answer(
     let head = match head::read(&egress.network, &asked, &parts) {
         Ok(head) => head,
         Err(fault) => {
-            let denial = unreadable(&egress, &asked, &parts, fault.why);
+            let denial = Denial::of(&asked, &parts, fault.why.clone());
+            egress.line.refuse(flow(&asked, &parts, None), fault.why);
             return Ok(answers::refused(fault.status, denial, &parts, body).await);
         }
     };
@@ -273,13 +274,6 @@ pub(crate) async fn answer(
         return Ok(answers::beyond(excess, what, unread));
     }
     unanswered.told(&egress, flow, what, unread)
-}
-
-/// Tells of a head that is none. What the program is told.
-fn unreadable(egress: &Egress, asked: &Asked, parts: &Parts, why: String) -> Denial {
-    let flow = flow(asked, parts, None);
-    egress.line.refuse(flow, why.clone());
-    Denial::of(asked, parts, why)
 }
 
 /// A request as rules see it.
