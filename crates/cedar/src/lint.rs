@@ -26,7 +26,7 @@ pub struct Remark {
 /// them out, conditions that never hold, and what another policy stands in the way of.
 #[must_use]
 pub fn remarks(policies: &Policies) -> Vec<Remark> {
-    let mut all = Vec::new();
+    let mut all = refused(policies);
     let validator = Validator::new(policies.words.schema.clone());
     let result = validator.validate(&policies.all, ValidationMode::Strict);
     for warning in result.validation_warnings() {
@@ -40,9 +40,18 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
         }
     }
     for policy in policies.all.policies() {
-        let Some(meta) = policies.meta.get(policy.id()) else {
-            continue;
-        };
+        let meta = policies.meta.get(policy.id());
+        all.extend(meta.and_then(|meta| covered(policies, policy, meta)));
+    }
+    all.sort_by(order);
+    all
+}
+
+/// Of these what a policy asks for and nobody does, which is told at every run too.
+#[must_use]
+pub fn refused(policies: &Policies) -> Vec<Remark> {
+    let mut all = Vec::new();
+    for meta in policies.meta.values() {
         if let Some(unknown) = &meta.unknown {
             let what = format!(
                 "@{unknown} is nothing that is known here: where this policy decides, it denies"
@@ -50,10 +59,8 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
             all.push(remark(meta, what, true));
         }
         for one in meta.obligations.all() {
-            let missing = meta
-                .actions
-                .iter()
-                .filter(|action| !carried(**action).contains(&one));
+            let missing = meta.actions.iter();
+            let missing = missing.filter(|action| !carried(**action).contains(&one));
             let names: Vec<&str> = missing.map(|action| action.name()).collect();
             if !names.is_empty() {
                 let names = names.join(", ");
@@ -71,10 +78,13 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
             );
             all.push(remark(meta, what, true));
         }
-        all.extend(covered(policies, policy, meta));
     }
-    all.sort_by(|one, two| (&one.file, one.line, &one.what).cmp(&(&two.file, two.line, &two.what)));
+    all.sort_by(order);
     all
+}
+
+fn order(one: &Remark, two: &Remark) -> std::cmp::Ordering {
+    (&one.file, one.line, &one.what).cmp(&(&two.file, two.line, &two.what))
 }
 
 /// A policy in whose way another one stands, or that says nothing new. Of two that say the same

@@ -32,8 +32,8 @@ fn a_policy_denies_a_run_and_says_where_it_is_written() {
         "forbidden by policy git-alone, it is not reviewed",
         "own.cedar:2",
     ]);
-    let why = world.atoll(["why", "last"]).run();
-    why.says(["git-alone"]);
+    let why = world.atoll(["why", "last"]).run().success();
+    assert!(why.out().contains("git-alone"), "{why}");
     // What it does not speak of goes on.
     assert_eq!(
         world.run(["echo", "hello"]).run().success().out(),
@@ -177,19 +177,21 @@ fn a_layer_that_permits_some_hosts_closes_all_others() {
     if !is_possible(&world, &[]) {
         return;
     }
-    let script = format!("{CURL} http://example.com/one; {CURL} http://example.org/two; true");
-    let options = ["--allow", "example.com", "--allow", "example.org"];
-    for (resource, reached) in [
-        ("resource == Host::\"example.com\"", true),
-        ("resource == Host::\"example.net\"", false),
+    let script = format!("{CURL} http://example.com/one; {CURL} http://other.example/two; true");
+    let options = ["--allow", "example.com", "--allow", "other.example"];
+    for (host, one, two) in [
+        ("example.com", true, false),
+        ("other.example", false, true),
+        ("db.example", false, false),
     ] {
         let actions = "action in [Action::\"resolve\", Action::\"connect\", Action::\"request\"]";
         own(
             &world,
-            &format!("permit(principal, {actions}, {resource});\n"),
+            &format!("permit(principal, {actions}, resource == Host::\"{host}\");\n"),
         );
         let seen = online(&world, &options, &script);
-        assert_eq!(seen.first.contains("/one"), reached, "{}", seen.outcome);
+        let reached = (seen.first.contains("/one"), seen.first.contains("/two"));
+        assert_eq!(reached, (one, two), "{host}: {}", seen.outcome);
     }
 }
 
@@ -228,7 +230,12 @@ fn the_commands_about_policies_work() {
         "@quarantine(\"x\") permit(principal, action == Action::\"run\", resource);\n",
     );
     let checked = world.atoll(["policy", "check"]).run().expect_status(1);
-    checked.says(["@quarantine is nothing that is known here"]);
+    assert!(
+        checked
+            .out()
+            .contains("@quarantine is nothing that is known here"),
+        "{checked}"
+    );
     world
         .run(["true"])
         .run()

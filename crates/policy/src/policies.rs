@@ -1,6 +1,6 @@
 //! Policies in Cedar: read with the other files, and asked after all rules have allowed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -109,10 +109,7 @@ pub(crate) fn tell(rules: &mut Rules, read: Read) {
         return;
     };
     for (layer, compiled) in policies.layers.each() {
-        for remark in atoll_cedar::remarks(compiled)
-            .into_iter()
-            .filter(|one| one.is_refused)
-        {
+        for remark in atoll_cedar::refused(compiled) {
             let origin = Origin::File {
                 name: remark.file.as_str().into(),
                 line: remark.line,
@@ -269,15 +266,13 @@ impl Asking<'_> {
         Some(self.ask(person, asked, format!("running {program}")))
     }
 
+    /// Each place that is shown or changed, and each beneath one that a policy names: what is
+    /// denied there cannot be cut out of it.
     fn places(&mut self, session: &Principal, call: &Call, boundary: &Boundary) {
         let shown = boundary.views.iter().map(|view| view.host.as_path());
-        for place in shown.chain([call.workspace.as_path()]) {
-            self.ask(
-                session,
-                Asked::Read(place),
-                format!("showing {}", place.display()),
-            );
-        }
+        let shown: Vec<&Path> = shown.chain([call.workspace.as_path()]).collect();
+        let read = (Action::Read, "showing");
+        self.each_of(session, read, &shown, |place| Asked::Read(place));
         let layered = boundary.views.iter().filter(|view| match view.access {
             Access::Layer(_) => true,
             Access::ReadOnly => false,
@@ -287,11 +282,27 @@ impl Asking<'_> {
             WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => changed.push(&call.workspace),
             WorkspaceMode::ReadOnly => {}
         }
-        for place in changed {
+        let write = (Action::Write, "changing");
+        self.each_of(session, write, &changed, |place| Asked::Write(place));
+    }
+
+    fn each_of(
+        &mut self,
+        session: &Principal,
+        (action, doing): (Action, &str),
+        places: &[&Path],
+        asked: impl for<'p> Fn(&'p Path) -> Asked<'p>,
+    ) {
+        let named = self.layers.places(action);
+        let beneath = named.iter().map(PathBuf::as_path).filter(|named| {
+            let lies_in = |place: &&Path| named.starts_with(place) && named != place;
+            places.iter().any(lies_in) && !places.contains(named)
+        });
+        for place in places.iter().copied().chain(beneath) {
             self.ask(
                 session,
-                Asked::Write(place),
-                format!("changing {}", place.display()),
+                asked(place),
+                format!("{doing} {}", place.display()),
             );
         }
     }

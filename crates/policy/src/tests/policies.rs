@@ -38,6 +38,18 @@ fn a_policy_denies_what_the_rules_allow() {
         "action == Action::\"write\", resource in Path::\"/home/ann/src\"",
         &format!("changing /home/ann/src/app: {by}"),
     );
+    // What lies beneath a place that is shown cannot be cut out of it.
+    check(
+        "action == Action::\"read\", resource in Path::\"/usr/share/secret\"",
+        &format!("showing /usr/share/secret: {by}"),
+    );
+    check(
+        "action == Action::\"write\", resource == Path::\"/home/ann/src/app/a/b\"",
+        &format!("changing /home/ann/src/app/a/b: {by}"),
+    );
+    let nowhere =
+        "forbid(principal, action == Action::\"read\", resource in Path::\"/srv/other\");";
+    let _ = world().user_policies(nowhere).grant();
     // What is not about this run changes nothing.
     let other = "forbid(principal, action == Action::\"run\", resource in Program::\"curl\");";
     let _ = world().user_policies(other).grant();
