@@ -1,4 +1,5 @@
 mod agreement;
+mod cases;
 mod engine;
 mod files;
 mod indexed;

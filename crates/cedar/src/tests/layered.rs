@@ -93,6 +93,41 @@ fn one_broken_file_leaves_no_layers_at_all() {
     );
 }
 
+#[test]
+fn places_that_policies_name_are_known() {
+    let text = "forbid(principal, action == Action::\"read\", resource) when { resource in Path::\"/a\" || resource == Path::\"/b\" };
+permit(principal, action, resource in Path::\"/c\");
+forbid(principal, action == Action::\"write\", resource in Path::\"/d\");
+@shadow forbid(principal, action == Action::\"read\", resource in Path::\"/e\");";
+    let layers = layers(&[(Layer::User, text), (Layer::Project, SRV)]);
+    let of = |action| -> Vec<String> {
+        let places = layers.places(action);
+        places.iter().map(|one| one.display().to_string()).collect()
+    };
+    assert_eq!(of(crate::Action::Read), ["/a", "/b", "/c", "/srv"]);
+    assert_eq!(of(crate::Action::Write), ["/c", "/d"]);
+    assert!(
+        layers.are_about(&[crate::Action::Connect]),
+        "one is about all"
+    );
+}
+
+#[test]
+fn what_is_handed_over_decides_the_same() {
+    let files = [
+        (Layer::User, vec![file(SRV)]),
+        (Layer::Project, vec![file(NOT_B)]),
+    ];
+    let handed = crate::hand(&principal(), &facts(), &files).unwrap();
+    let (layers, taken, _) = crate::take(&handed).unwrap();
+    assert_eq!(taken, principal());
+    let found = ["/srv/a", "/srv/b", "/etc"].map(|path| read(&layers, path).effect);
+    assert_eq!(found, [Effect::Allow, Effect::Deny, Effect::Deny]);
+    for broken in [&b""[..], b"{}", &handed[1..]] {
+        assert!(crate::take(broken).is_err());
+    }
+}
+
 fn text() -> impl Strategy<Value = String> {
     let one = prop::sample::select(vec![
         SRV,
