@@ -11,13 +11,18 @@ use std::fs;
 use std::path::Path;
 
 use e2e::internet::{is_possible, online};
-use e2e::{World, program_exists};
+use e2e::{Outcome, World};
 
 const CURL: &str = "curl -sS -m 10 --noproxy '*'";
 
 /// A file of the user's policies.
 fn own(world: &World, text: &str) {
-    world.write(world.config().join("own.cedar"), text);
+    world.write(world.config().join("atoll/own.cedar"), text);
+}
+
+/// A run of this command alone.
+fn started(world: &World, command: &[&str]) -> Outcome {
+    world.atoll(["run", "--"]).args(command).run()
 }
 
 #[test]
@@ -27,7 +32,7 @@ fn a_policy_denies_a_run_and_says_where_it_is_written() {
         &world,
         "// Nothing else.\n@id(\"git-alone\") @reason(\"it is not reviewed\")\nforbid(principal, action == Action::\"run\", resource)\nunless { resource in Program::\"echo\" };\n",
     );
-    let denied = world.run(["true"]).run().expect_status(126);
+    let denied = started(&world, &["true"]).expect_status(126);
     denied.says([
         "forbidden by policy git-alone, it is not reviewed",
         "own.cedar:2",
@@ -36,7 +41,7 @@ fn a_policy_denies_a_run_and_says_where_it_is_written() {
     assert!(why.out().contains("git-alone"), "{why}");
     // What it does not speak of goes on.
     assert_eq!(
-        world.run(["echo", "hello"]).run().success().out(),
+        started(&world, &["echo", "hello"]).success().out(),
         "hello\n"
     );
 }
@@ -48,10 +53,10 @@ fn a_broken_policy_stops_every_run_with_line_and_column() {
         &world,
         "permit(principal, action, resource)\nwhen { context.nothing };\n",
     );
-    let stopped = world.run(["true"]).run().expect_status(125);
+    let stopped = started(&world, &["true"]).expect_status(125);
     stopped.says(["own.cedar:2:"]);
     own(&world, "permit(principal, action, resource);\n");
-    world.run(["true"]).run().success();
+    started(&world, &["true"]).success();
 }
 
 #[test]
@@ -59,7 +64,7 @@ fn a_projects_policies_count_once_trusted_and_only_take_away() {
     let world = World::new("a_projects_policies_count_once_trusted_and_only_take_away");
     let text = "@id(\"wide\") permit(principal, action == Action::\"connect\", resource == Host::\"example.com\");\n@id(\"no-echo\") forbid(principal, action == Action::\"run\", resource in Program::\"echo\");\n";
     world.write("atoll.cedar", text);
-    let untrusted = world.run(["echo", "hello"]).run().success();
+    let untrusted = started(&world, &["echo", "hello"]).success();
     untrusted.says(["atoll.cedar is not trusted"]);
     world
         .atoll(["trust"])
@@ -71,7 +76,7 @@ fn a_projects_policies_count_once_trusted_and_only_take_away() {
         .run()
         .expect_status(126)
         .says(["no-echo"]);
-    let told = world.run(["true"]).run().success();
+    let told = started(&world, &["true"]).success();
     told.says(["reaching example.com is not allowed by a project's policy (wide)"]);
     // A change ends that.
     world.write("atoll.cedar", format!("{text}// more\n"));
@@ -82,7 +87,7 @@ fn a_projects_policies_count_once_trusted_and_only_take_away() {
         .says(["has changed since it was trusted"]);
     world.atoll(["trust"]).run().success();
     world.atoll(["trust", "--revoke"]).run().success();
-    world.run(["echo", "hello"]).run().success();
+    started(&world, &["echo", "hello"]).success();
 }
 
 /// A run that writes the file has it kept back as one that other programs read.
@@ -119,7 +124,7 @@ fn policies_refuse_changes_before_any_is_taken_over() {
     world.atoll(["apply", "last", "open"]).run().success();
     assert!(world.exists("open") && !world.exists("secret"));
     // Without the policy the rest is.
-    fs::remove_file(world.config().join("own.cedar")).unwrap();
+    fs::remove_file(world.config().join("atoll/own.cedar")).unwrap();
     world.atoll(["apply", "last"]).run().success();
     assert!(world.exists("secret/key"));
 }
@@ -161,7 +166,7 @@ fn connections_and_requests_are_refused_by_policies() {
         "{why}"
     );
     // The control: without them all arrive.
-    fs::remove_file(world.config().join("own.cedar")).unwrap();
+    fs::remove_file(world.config().join("atoll/own.cedar")).unwrap();
     let seen = online(&world, &["--allow", "example.com"], &script);
     let lower = seen.first.to_ascii_lowercase();
     assert!(
@@ -198,7 +203,6 @@ fn a_layer_that_permits_some_hosts_closes_all_others() {
 #[test]
 fn the_commands_about_policies_work() {
     let world = World::new("the_commands_about_policies_work");
-    assert!(program_exists("sh"));
     let project = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
     let text = fs::read_to_string(Path::new(&project).join("../../docs/policy.md")).unwrap();
     let part = |fence: &str| {
@@ -209,7 +213,10 @@ fn the_commands_about_policies_work() {
         block.split("```").next().unwrap().to_owned()
     };
     own(&world, &part("```cedar\n"));
-    world.write(world.config().join("own.test.toml"), part("```toml\n"));
+    world.write(
+        world.config().join("atoll/own.test.toml"),
+        part("```toml\n"),
+    );
     let commands = part("```console\n");
     let mut count = 0;
     for command in commands.lines().filter_map(|line| line.strip_prefix("$ ")) {
