@@ -71,18 +71,14 @@ fn a_projects_policies_count_once_trusted_and_only_take_away() {
         .run()
         .success()
         .says(["no-echo", "is trusted with this content"]);
-    world
-        .run(["echo", "hello"])
-        .run()
+    started(&world, &["echo", "hello"])
         .expect_status(126)
         .says(["no-echo"]);
     let told = started(&world, &["true"]).success();
     told.says(["reaching example.com is not allowed by a project's policy (wide)"]);
     // A change ends that.
     world.write("atoll.cedar", format!("{text}// more\n"));
-    world
-        .run(["echo", "hello"])
-        .run()
+    started(&world, &["echo", "hello"])
         .success()
         .says(["has changed since it was trusted"]);
     world.atoll(["trust"]).run().success();
@@ -221,6 +217,7 @@ fn the_commands_about_policies_work() {
     let mut count = 0;
     for command in commands.lines().filter_map(|line| line.strip_prefix("$ ")) {
         count += 1;
+        let command = command.replace("~/.config", "\"$XDG_CONFIG_HOME\"");
         let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
         let ended = world.host_shell(&script).run();
         let expected = if command.contains("--method POST") {
@@ -243,9 +240,7 @@ fn the_commands_about_policies_work() {
             .contains("@quarantine is nothing that is known here"),
         "{checked}"
     );
-    world
-        .run(["true"])
-        .run()
+    started(&world, &["true"])
         .expect_status(126)
         .says(["@quarantine"]);
 }
