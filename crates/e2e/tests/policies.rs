@@ -56,7 +56,7 @@ fn a_broken_policy_stops_every_run_with_line_and_column() {
     let stopped = started(&world, &["true"]).expect_status(125);
     stopped.says(["own.cedar:2:"]);
     own(&world, "permit(principal, action, resource);\n");
-    started(&world, &["true"]).success();
+    let _ = started(&world, &["true"]).success();
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn a_projects_policies_count_once_trusted_and_only_take_away() {
     started(&world, &["echo", "hello"])
         .success()
         .says(["has changed since it was trusted"]);
-    world.atoll(["trust"]).run().success();
-    world.atoll(["trust", "--revoke"]).run().success();
-    started(&world, &["echo", "hello"]).success();
+    let _ = world.atoll(["trust"]).run().success();
+    let _ = world.atoll(["trust", "--revoke"]).run().success();
+    let _ = started(&world, &["echo", "hello"]).success();
 }
 
 /// A run that writes the file has it kept back as one that other programs read.
@@ -91,7 +91,7 @@ fn a_projects_policies_count_once_trusted_and_only_take_away() {
 fn a_run_does_not_write_its_projects_policies() {
     let world = World::new("a_run_does_not_write_its_projects_policies");
     let script = "echo 'permit(principal, action, resource);' > atoll.cedar; echo x > a";
-    world
+    let _ = world
         .atoll(["run", "--apply", "--", "sh", "-c", script])
         .run()
         .success();
@@ -110,18 +110,18 @@ fn policies_refuse_changes_before_any_is_taken_over() {
         ),
     );
     let script = "mkdir secret; echo x > secret/key; echo y > open";
-    world
+    let _ = world
         .atoll(["run", "--keep", "--", "sh", "-c", script])
         .run()
         .success();
     let refused = world.atoll(["apply", "last"]).run().expect_status(126);
     refused.says(["no-secret", "secret/key"]);
     assert!(!world.exists("open") && !world.exists("secret"));
-    world.atoll(["apply", "last", "open"]).run().success();
+    let _ = world.atoll(["apply", "last", "open"]).run().success();
     assert!(world.exists("open") && !world.exists("secret"));
     // Without the policy the rest is.
     fs::remove_file(world.config().join("atoll/own.cedar")).unwrap();
-    world.atoll(["apply", "last"]).run().success();
+    let _ = world.atoll(["apply", "last"]).run().success();
     assert!(world.exists("secret/key"));
 }
 
