@@ -227,7 +227,7 @@ fn the_commands_about_policies_work() {
         };
         assert_eq!(ended.code(), expected, "{command}\n{ended}");
     }
-    assert_eq!(count, 5, "{commands}");
+    assert_eq!(count, 6, "{commands}");
     // A mistake is found, and told.
     own(
         &world,
