@@ -38,7 +38,7 @@ impl Layer {
 
 impl fmt::Display for Layer {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(match self {
+        to.pad(match self {
             Self::Organisation => "organisation",
             Self::User => "user",
             Self::Project => "project",

@@ -42,6 +42,8 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
     for policy in policies.all.policies() {
         let meta = policies.meta.get(policy.id());
         all.extend(meta.and_then(|meta| covered(policies, policy, meta)));
+        let permits = meta.filter(|meta| meta.effect == CedarEffect::Permit);
+        all.extend(permits.and_then(idle));
     }
     all.sort_by(order);
     all
@@ -70,17 +72,24 @@ pub fn refused(policies: &Policies) -> Vec<Remark> {
                 all.push(remark(meta, what, true));
             }
         }
-        if !meta.actions.iter().any(|action| action.is_asked()) {
-            let names: Vec<&str> = meta.actions.iter().map(|action| action.name()).collect();
-            let what = format!(
-                "nothing asks for {} yet: this policy decides nothing",
-                names.join(", ")
-            );
-            all.push(remark(meta, what, true));
+        // What permits there is only idle; what forbids would be relied on.
+        if meta.effect == CedarEffect::Forbid {
+            all.extend(idle(meta));
         }
     }
     all.sort_by(order);
     all
+}
+
+/// That nothing asks for what a policy is about.
+fn idle(meta: &Meta) -> Option<Remark> {
+    let is_idle = !meta.actions.iter().any(|action| action.is_asked());
+    let names: Vec<&str> = meta.actions.iter().map(|action| action.name()).collect();
+    let what = format!(
+        "nothing asks for {} yet: this policy decides nothing",
+        names.join(", ")
+    );
+    is_idle.then(|| remark(meta, what, meta.effect == CedarEffect::Forbid))
 }
 
 fn order(one: &Remark, two: &Remark) -> std::cmp::Ordering {

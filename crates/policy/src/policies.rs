@@ -335,7 +335,12 @@ fn refused(decision: &Decision, what: String) -> Reason {
             line: one.line,
         });
     let instead = "ask who wrote that policy; `atoll policy ask` shows what it decides on";
-    reason(what, decision.why(), &rule, instead)
+    // Where it is written is the reason's rule.
+    let why = match decision.errors.is_empty() {
+        true => decision.why_inside(),
+        false => decision.why(),
+    };
+    reason(what, why, &rule, instead)
 }
 
 /// What `@log` says, and what shadows would have decided.

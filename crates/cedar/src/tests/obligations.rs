@@ -132,6 +132,22 @@ fn a_check_refuses_what_is_not_carried_out() {
     );
 }
 
+/// A forbid that nothing asks for would be relied on; a permit is only idle.
+#[test]
+fn what_nothing_asks_for_is_told() {
+    let text = "forbid(principal, action in [Action::\"exec\", Action::\"call\"], resource);
+permit(principal, action == Action::\"exec\", resource);
+forbid(principal, action, resource is Path);";
+    let found = remarks(&compiled(text));
+    let told: Vec<(u32, bool)> = found.iter().map(|one| (one.line, one.is_refused)).collect();
+    assert!(
+        told.contains(&(1, true)) && told.contains(&(2, false)),
+        "{found:#?}"
+    );
+    assert!(told.iter().all(|(line, _)| *line != 3), "{found:#?}");
+    assert_eq!(crate::refused(&compiled(text)).len(), 1);
+}
+
 #[test]
 fn a_permit_beneath_a_forbid_never_permits() {
     let text =
