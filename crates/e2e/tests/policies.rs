@@ -91,10 +91,10 @@ fn a_projects_policies_count_once_trusted_and_only_take_away() {
 fn a_run_does_not_write_its_projects_policies() {
     let world = World::new("a_run_does_not_write_its_projects_policies");
     let script = "echo 'permit(principal, action, resource);' > atoll.cedar; echo x > a";
-    let _ = world
+    let ended = world
         .atoll(["run", "--apply", "--", "sh", "-c", script])
-        .run()
-        .success();
+        .run();
+    ended.says(["not applied without --control", "atoll.cedar"]);
     assert!(world.exists("a") && !world.exists("atoll.cedar"));
 }
 
