@@ -119,16 +119,7 @@ impl Case {
             person: self.person.unwrap_or(1000),
             session: self.session.clone(),
         };
-        let facts = Facts {
-            time: self.time,
-            mode: self.mode.unwrap_or(Mode::Full),
-            profile: self.profile.clone().unwrap_or_else(|| "default".to_owned()),
-            task: self.task.clone(),
-            purpose: self.purpose.clone(),
-            confidence: self.confidence,
-            trust: self.trust.clone(),
-            labels: self.labels.clone(),
-        };
+        let facts = self.facts();
         let put = |asked: Asked<'_>| {
             Ok(decide(&Question {
                 principal: &principal,
@@ -139,13 +130,7 @@ impl Case {
         let action = Action::named(&self.action).filter(|action| action.is_asked());
         let name = &self.resource;
         match action {
-            Some(Action::Run) => put(Asked::Run {
-                program: name,
-                workspace: self.workspace.unwrap_or(WorkspaceMode::CopyOnWrite),
-                root: self.root,
-                nesting: self.nesting,
-                terminal: self.terminal,
-            }),
+            Some(Action::Run) => put(self.run()),
             Some(Action::Read) => put(Asked::Read(&self.place())),
             Some(Action::Write) => put(Asked::Write(&self.place())),
             Some(Action::Promote) => put(Asked::Promote {
@@ -168,14 +153,7 @@ impl Case {
             Some(Action::Request) => {
                 let target = self.path.as_deref().unwrap_or("/");
                 let target = Target::parse(target).map_err(|error| error.to_string())?;
-                let scheme = self.scheme()?;
-                put(Asked::Request(&Request {
-                    host: &self.host()?,
-                    port: self.port.unwrap_or(scheme.port()),
-                    scheme,
-                    method: self.method.as_deref().unwrap_or("GET"),
-                    target: &target,
-                }))
+                put(Asked::Request(&self.request(&self.host()?, &target)?))
             }
             Some(Action::UseCredential) => {
                 let name = name
@@ -221,6 +199,44 @@ impl Case {
         let by = self.by.as_deref()?;
         let is_by = found.deciding.iter().any(|one| &*one.id == by);
         (!is_by).then(|| format!("policy {by} was to decide: {}", found.why()))
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            time: self.time,
+            mode: self.mode.unwrap_or(Mode::Full),
+            profile: self.profile.clone().unwrap_or_else(|| "default".to_owned()),
+            task: self.task.clone(),
+            purpose: self.purpose.clone(),
+            confidence: self.confidence,
+            trust: self.trust.clone(),
+            labels: self.labels.clone(),
+        }
+    }
+
+    fn run(&self) -> Asked<'_> {
+        Asked::Run {
+            program: &self.resource,
+            workspace: self.workspace.unwrap_or(WorkspaceMode::CopyOnWrite),
+            root: self.root,
+            nesting: self.nesting,
+            terminal: self.terminal,
+        }
+    }
+
+    fn request<'a>(
+        &'a self,
+        host: &'a HostPart,
+        target: &'a Target,
+    ) -> Result<Request<'a>, String> {
+        let scheme = self.scheme()?;
+        Ok(Request {
+            host,
+            port: self.port.unwrap_or(scheme.port()),
+            scheme,
+            method: self.method.as_deref().unwrap_or("GET"),
+            target,
+        })
     }
 
     fn place(&self) -> PathBuf {

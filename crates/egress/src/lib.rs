@@ -308,14 +308,11 @@ fn confine() -> io::Result<()> {
     seccomp::install(&filter::filter(), "egress-filter")
 }
 
+/// What decides on connections.
+type Judging = (Network, Policies, Locks, Credentials, Visitors);
+
 async fn serve(
-    (network, policies, locks, credentials, visitors): (
-        Network,
-        Policies,
-        Locks,
-        Credentials,
-        Visitors,
-    ),
+    (network, policies, locks, credentials, visitors): Judging,
     known: Known,
     trust: Trust,
     line: OwnedFd,

@@ -93,11 +93,16 @@ pub fn compile(
     request::tell_nesting(&mut rules);
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
+    finish(&mut rules, version, policies);
+    Ok(rules)
+}
+
+/// What is known only once all layers have spoken.
+fn finish(rules: &mut Rules, mut version: PolicyDigest, read: policies::Read) {
     rules.tell_unused();
     rules.network.record(&mut version);
-    policies::tell(&mut rules, policies);
+    policies::tell(rules, read);
     rules.digest = version.finish();
-    Ok(rules)
 }
 
 /// Takes up the preset that `--profile` means besides: that of a language, where the profile

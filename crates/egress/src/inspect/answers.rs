@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use atoll_model::network::{Limit, Request as Judged, Unreachable};
+use atoll_model::network::{Limit, NetworkRule, Request as Judged, Unreachable};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -18,6 +18,7 @@ use super::body::Received;
 use super::expectation;
 use super::injection::Misuse;
 use super::room::Full;
+use crate::Egress;
 use crate::limits::Excess;
 use crate::policies::Forbidden;
 
@@ -125,6 +126,26 @@ impl Denial {
     pub(crate) fn because(self, why: String) -> Self {
         Self { why, ..self }
     }
+}
+
+/// The rule that allows a request which policies do not forbid; else why not, for the record, and
+/// what the program is told.
+pub(crate) fn allowing<'a>(
+    egress: &'a Egress,
+    asked: &Asked,
+    parts: &Parts,
+    judged: &Judged<'_>,
+) -> Result<&'a NetworkRule, Box<(String, Denial)>> {
+    let found = egress.network.request(judged);
+    let rule = found.map_err(|unreachable| {
+        let denial = Denial::by(asked, parts, judged, &unreachable);
+        Box::new((unreachable.why(), denial))
+    })?;
+    egress.policies.request(judged).map_err(|forbidden| {
+        let denial = Denial::of(asked, parts, String::new()).forbidden(&forbidden);
+        Box::new((forbidden.why, denial))
+    })?;
+    Ok(rule)
 }
 
 /// The text for a program that was refused what it asked for in words.

@@ -223,19 +223,14 @@ pub(crate) async fn answer(
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
-    let rule = match egress.network.request(&judged) {
+    let rule = match answers::allowing(&egress, &asked, &parts, &judged) {
         Ok(rule) => rule,
-        Err(unreachable) => {
-            egress.line.refuse(flow, unreachable.why());
-            let denial = Denial::by(&asked, &parts, &judged, &unreachable);
+        Err(refused) => {
+            let (why, denial) = *refused;
+            egress.line.refuse(flow, why);
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
-    if let Err(forbidden) = egress.policies.request(&judged) {
-        let denial = Denial::of(&asked, &parts, String::new()).forbidden(&forbidden);
-        egress.line.refuse(flow, forbidden.why);
-        return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
-    }
     flow.rule = Some(rule.told());
     let what = Denial::of(&asked, &parts, String::new());
     let room = match Room::take(&egress, rule, &flow, &parts, &body) {
