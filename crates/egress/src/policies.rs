@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use atoll_cedar::{
     Asked, Decision, Effect, Facts, Layers, Look as Carried, Principal, Question, carried, take,
 };
-use atoll_model::network::{HostName, HostPart, Look, Request};
+use atoll_model::network::{CredentialName, HostName, HostPart, Look, Request};
 
 /// What is asked besides the rules; nothing where nobody has written any policy about
 /// connections.
@@ -71,6 +71,11 @@ impl Policies {
         self.ask(Asked::Request(request))
     }
 
+    /// Whether a credential may be put into something now.
+    pub(crate) fn credential(&self, name: &CredentialName) -> Result<(), Forbidden> {
+        self.ask(Asked::UseCredential(name))
+    }
+
     fn ask(&self, asked: Asked<'_>) -> Result<(), Forbidden> {
         let Some(taken) = &self.0 else {
             return Ok(());
@@ -107,3 +112,6 @@ impl Forbidden {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

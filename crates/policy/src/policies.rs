@@ -220,7 +220,9 @@ impl Policies {
             );
         }
         let mut answer = asking.answer;
-        if !boundary.network.is_empty() && self.layers.are_about(&Action::OF_FLOWS) {
+        let [resolve, connect, request] = Action::OF_FLOWS;
+        let flows = [resolve, connect, request, Action::UseCredential];
+        if !boundary.network.is_empty() && self.layers.are_about(&flows) {
             match hand(&session, &said, &self.files) {
                 Ok(handed) => answer.for_flows = Some(handed),
                 Err(why) => answer.reasons.push(reason(
