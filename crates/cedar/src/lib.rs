@@ -19,6 +19,7 @@ mod case;
 mod decision;
 mod fault;
 mod handed;
+mod ids;
 mod index;
 mod layers;
 mod lint;

@@ -14,6 +14,7 @@ use crate::Action;
 use crate::decision::{Deciding, Decision, Effect};
 use crate::fault::{Fault, place};
 use crate::handed::base_name;
+use crate::ids;
 use crate::index::{Index, actions};
 use crate::layers::PolicyFile;
 use crate::obligation::Obligations;
@@ -423,6 +424,11 @@ impl Reading {
         let is_shadow = policy.annotation("shadow");
         if is_shadow.is_some_and(|value| !value.is_empty()) {
             wrong("@shadow has no value".to_owned());
+        }
+        for one in policy.entity_literals() {
+            if let Some(right) = ids::wrong(one.type_name().basename(), one.id().unescaped()) {
+                wrong(format!("{one} stands for nothing: {right}"));
+            }
         }
         let mut obligations = Obligations::default();
         let mut unknown = None;

@@ -74,6 +74,46 @@ fn what_looks_alike_stands_in_comments_alone() {
     assert_eq!(faults(escaped).len(), 0);
 }
 
+/// A name in another form than it is asked for by would forbid nothing.
+#[test]
+fn names_stand_in_the_form_in_which_they_are_asked_for() {
+    let check = |kind: &str, id: &str, is_good: bool| {
+        let text =
+            format!("forbid(principal, action, resource) when {{ resource == {kind}::\"{id}\" }};");
+        let found = faults(&text);
+        let is_told = found.iter().any(|one| one.contains("stands for nothing"));
+        assert_eq!(!is_told, is_good, "{text} {found:?}");
+    };
+    for (kind, good, bad) in [
+        ("Host", "example.com", "Example.com"),
+        ("Host", "*.example.com", "*"),
+        ("Host", "10.1.2.3", "010.1.2.3"),
+        ("Host", "2001:db8::1", "2001:DB8::1"),
+        ("Host", "xn--bcher-kva.example", "example.com."),
+        ("Host", "host.atoll.internal", "https://example.com"),
+        ("Host", "a_b.example.com", "example.com:443"),
+        ("Path", "/srv/a", "/srv/a/"),
+        ("Path", "/", "srv"),
+        ("Path", "/a b", "/srv/../etc"),
+        ("Path", "/.a", "/srv//a"),
+        ("Program", "git", "bin/"),
+        ("Port", "3000", "0"),
+        ("Port", "65535", "65536"),
+        ("Port", "1", "01"),
+        ("Credential", "github", ""),
+    ] {
+        check(kind, good, true);
+        check(kind, bad, false);
+    }
+    let person = |id: &str| {
+        faults(&format!(
+            "permit(principal in Person::\"{id}\", action, resource);"
+        ))
+        .len()
+    };
+    assert_eq!((person("1000"), person("ann"), person("+1")), (0, 1, 1));
+}
+
 #[test]
 fn a_file_has_an_end() {
     let refused = |text: String, why: &str| {
