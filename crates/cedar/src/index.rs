@@ -32,6 +32,7 @@ enum Scope {
 #[derive(Debug)]
 pub(crate) struct Index {
     by_action: Vec<HashMap<Scope, PolicySet>>,
+    is_empty: bool,
 }
 
 impl Index {
@@ -40,8 +41,10 @@ impl Index {
     ) -> Result<Self, Box<PolicySetError>> {
         let mut by_action: Vec<HashMap<Scope, PolicySet>> = Vec::new();
         by_action.resize_with(Action::ALL.len(), HashMap::new);
+        let mut is_empty = true;
         for policy in policies {
             let scope = Scope::of(policy);
+            is_empty = false;
             for action in actions(policy) {
                 if let Some(buckets) = by_action.get_mut(action.number()) {
                     let bucket = buckets.entry(scope.clone()).or_default();
@@ -49,7 +52,15 @@ impl Index {
                 }
             }
         }
-        Ok(Self { by_action })
+        Ok(Self {
+            by_action,
+            is_empty,
+        })
+    }
+
+    /// Whether there is no policy at all: most layers have no shadows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_empty
     }
 
     /// Every bucket with a policy whose scope can hold.

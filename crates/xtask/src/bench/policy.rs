@@ -58,7 +58,9 @@ pub(crate) fn run() -> Result<bool> {
     let date = machine.date.clone();
     let results = root.join("bench/results");
     let path = report::free_name(&results, &format!("{date}-policy"))?;
-    let whole = json!({ "benchmark": "policy", "machine": machine, "cases": measured });
+    // What was built otherwise than releases are is told with what it took.
+    let lto = std::env::var("CARGO_PROFILE_RELEASE_LTO").unwrap_or_else(|_| "fat".to_owned());
+    let whole = json!({ "benchmark": "policy", "lto": lto, "machine": machine, "cases": measured });
     fs::write(&path, format!("{whole}\n"))?;
     println!(
         "\nraw numbers: {}",
