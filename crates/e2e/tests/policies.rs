@@ -125,6 +125,26 @@ fn policies_refuse_changes_before_any_is_taken_over() {
     assert!(world.exists("secret/key"));
 }
 
+/// A directory that moves takes what is in it along, unnamed.
+#[test]
+fn a_moved_directory_takes_nothing_past_a_policy() {
+    let world = World::new("a_moved_directory_takes_nothing_past_a_policy");
+    let place = world.workspace();
+    let place = place.display();
+    world.write("old/f", "content");
+    let forbid = "forbid(principal, action == Action::\"promote\", resource == Path::";
+    own(&world, &format!("{forbid}\"{place}/new/f\");\n"));
+    let _ = world
+        .atoll(["run", "--keep", "--", "mv", "old", "new"])
+        .run()
+        .success();
+    let _ = world.atoll(["apply", "last"]).run().expect_status(126);
+    assert!(world.exists("old/f") && !world.exists("new"));
+    fs::remove_file(world.config().join("atoll/own.cedar")).unwrap();
+    let _ = world.atoll(["apply", "last"]).run().success();
+    assert!(world.exists("new/f") && !world.exists("old"));
+}
+
 #[test]
 fn connections_and_requests_are_refused_by_policies() {
     let world = World::new("connections_and_requests_are_refused_by_policies");
