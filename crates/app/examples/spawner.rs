@@ -22,8 +22,8 @@ use anyhow::{Context, Result, bail, ensure};
 use atoll_gateway::{Request, call};
 use atoll_model::{Call, Ending, Mode, Principal, RunId};
 use atoll_policy::{
-    Facts, HostFacts, NoProfiles, Requested, RequestedProfile, Rules, SourceFile, Sources,
-    TrustList, compile,
+    Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, SourceFile,
+    Sources, TrustList, compile,
 };
 use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream};
 use atoll_store::{Ledger, StateDir};
@@ -102,6 +102,7 @@ impl Many {
             user_profiles: &NoProfiles,
             project: None,
             trust: &TrustList::default(),
+            policies: PolicySources::default(),
         };
         let profile = profile.map(|path| -> Result<RequestedProfile> {
             let file = SourceFile::new((*path).to_owned(), std::fs::read(path)?);

@@ -7,6 +7,7 @@
 
 mod authority;
 mod ledger;
+mod policy;
 mod ports;
 mod review;
 mod run;
@@ -29,6 +30,10 @@ pub use ledger::{
     LedgerAction, LedgerArguments, ProveAction, ProveConsistencyArguments, ProveInclusionArguments,
     ProveLedgerArguments, QueryLedgerArguments, ShowLedgerArguments, TailLedgerArguments,
     VerifyLedgerArguments, WitnessLedgerArguments,
+};
+pub use policy::{
+    AskPolicyArguments, CheckPolicyArguments, PolicyAction, PolicyArguments, ShowPolicyArguments,
+    TestPolicyArguments,
 };
 pub use ports::{PortsArguments, PublishArguments};
 pub use review::{
@@ -94,6 +99,8 @@ pub enum Command {
     Gc(GcArguments),
     #[command(alias = "profiles")]
     Profile(ProfileArguments),
+    #[command(alias = "policies")]
+    Policy(PolicyArguments),
     Trust(TrustArguments),
     #[command(name = "ca")]
     Authority(AuthorityArguments),

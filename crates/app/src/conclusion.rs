@@ -26,7 +26,7 @@ use crate::hints;
 use crate::learnt;
 use crate::live;
 use crate::not_started;
-use crate::output::Output;
+use crate::output::{Output, json_text};
 use crate::question;
 use crate::reached::{alert, network_json, signed, traffic, unreached};
 use crate::render::{self, Afterwards, Denied};
@@ -326,7 +326,7 @@ impl Conclusion<'_> {
         let Some(path) = &self.arguments.json else {
             return Ok(());
         };
-        let text = format!("{:#}\n", as_json(record, self, went));
+        let text = json_text(&as_json(record, self, went));
         match self.json {
             None => {
                 self.output.say(&text);
@@ -391,7 +391,7 @@ pub fn tell_failure(
         "reasons": failure.reasons,
         "advice": failure.advice,
     });
-    let text = format!("{told:#}\n");
+    let text = json_text(&told);
     match json {
         None => output.say(&text),
         Some(file) => {

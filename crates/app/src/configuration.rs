@@ -6,7 +6,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Principal;
-use atoll_policy::{HostFacts, NoProfiles, ProfileSource, SourceFile, Sources, TrustList};
+use atoll_policy::{
+    HostFacts, NoProfiles, PolicySources, ProfileSource, SourceFile, Sources, TrustList,
+};
 use atoll_store::{StateDir, StateError};
 use rustix::fs::OFlags;
 
@@ -17,6 +19,12 @@ use crate::failure::{Doing, Failure};
 const ORGANISATION: &str = "/etc/atoll/organisation.toml";
 /// A project's own wishes, at the top of its workspace.
 pub const PROJECT_FILE: &str = "atoll.toml";
+/// A project's own policies, beside that.
+pub const PROJECT_POLICIES: &str = "atoll.cedar";
+/// What an organisation's policies lie in.
+const ORGANISATION_DIRECTORY: &str = "/etc/atoll";
+/// The most files of policies in one directory.
+const POLICY_FILES_MAX: usize = 64;
 /// The largest configuration file, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -124,6 +132,9 @@ pub struct PolicyFiles {
     project: Option<SourceFile<'static>>,
     /// Which project files the person has trusted.
     pub trust: TrustList,
+    organisation_policies: Vec<SourceFile<'static>>,
+    user_policies: Vec<SourceFile<'static>>,
+    project_policies: Option<SourceFile<'static>>,
 }
 
 impl PolicyFiles {
@@ -132,10 +143,12 @@ impl PolicyFiles {
     /// # Errors
     /// When one is there and cannot be read.
     pub fn read(places: &Places, workspace: Option<&Path>) -> Result<Self, Failure> {
-        let project = match workspace {
-            Some(workspace) => read_optional(&workspace.join(PROJECT_FILE))?,
-            None => None,
+        let of_project = |name| match workspace {
+            Some(workspace) => read_optional(&workspace.join(name)),
+            None => Ok(None),
         };
+        let project = of_project(PROJECT_FILE)?;
+        let project_policies = of_project(PROJECT_POLICIES)?;
         Ok(Self {
             organisation: read_optional(Path::new(ORGANISATION))?,
             user_config: read_optional(&places.config.join("config.toml"))?,
@@ -143,13 +156,22 @@ impl PolicyFiles {
                 directory: places.config.join("profiles"),
             },
             // Nothing to trust, no need for the list.
-            trust: if project.is_some() {
+            trust: if project.is_some() || project_policies.is_some() {
                 read_trust(places)?
             } else {
                 TrustList::default()
             },
             project,
+            organisation_policies: read_policies(Path::new(ORGANISATION_DIRECTORY))?,
+            user_policies: read_policies(&places.config)?,
+            project_policies,
         })
+    }
+
+    /// Every file of policies, with that of a project that nobody has trusted.
+    pub fn policies(&self) -> impl Iterator<Item = &SourceFile<'static>> {
+        let above = self.organisation_policies.iter().chain(&self.user_policies);
+        above.chain(&self.project_policies)
     }
 
     /// The files as policy takes them.
@@ -166,6 +188,11 @@ impl PolicyFiles {
             user_profiles,
             project: self.project.as_ref(),
             trust: &self.trust,
+            policies: PolicySources {
+                organisation: &self.organisation_policies,
+                user: &self.user_policies,
+                project: self.project_policies.as_ref(),
+            },
         }
     }
 
@@ -218,6 +245,34 @@ impl ProfileSource for UserProfiles {
         let path = self.directory.join(format!("{name}.toml"));
         read_optional(&path).map_err(|failure| failure.why.unwrap_or(failure.what))
     }
+}
+
+/// Reads a directory's files of policies, in the order of their names.
+///
+/// # Errors
+/// When the directory or one of them is there and cannot be read, or there are too many.
+fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> {
+    let what = || format!("the policies in {} cannot be read", directory.display());
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        other => other.doing(&what())?,
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.doing(&what())?.path();
+        if path.extension().is_some_and(|end| end == "cedar") {
+            paths.push(path);
+        }
+    }
+    if paths.len() > POLICY_FILES_MAX {
+        let why = format!("there are {}, and {POLICY_FILES_MAX} at most", paths.len());
+        return Err(Failure::new(what()).because(why));
+    }
+    paths.sort();
+    let files = paths.iter().map(|path| read_optional(path));
+    files.filter_map(Result::transpose).collect()
 }
 
 /// Reads a configuration file that may be missing.

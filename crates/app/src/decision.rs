@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::changes::{self, LayerChanges};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
+use crate::promotion;
 use crate::render::{self, Afterwards, Style};
 
 /// What to do with the changes.
@@ -106,6 +107,7 @@ impl Work<'_> {
     ) -> Result<bool, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.refuse_interrupted(record)?;
+        let policies = promotion::allowed(record, all, selection, self.output)?;
         let mut steps = 0;
         let mut held = false;
         for one in all
@@ -121,7 +123,7 @@ impl Work<'_> {
             if plan.is_empty() {
                 continue;
             }
-            steps += self.apply_layer(record, one, plan)?;
+            steps += self.apply_layer(record, one, plan, policies.as_deref())?;
         }
         held |= all.iter().any(|one| is_partly(one, selection));
         if steps == 0 {
@@ -145,14 +147,18 @@ impl Work<'_> {
         record: &RunRecord,
         one: &LayerChanges,
         plan: Plan,
+        policies: Option<&str>,
     ) -> Result<u64, Failure> {
         let journal = changes::next_journal(self.state, record, &one.layer)?;
-        let what = json!({
+        let mut what = json!({
             "layer": one.layer.name,
             "directory": host_text(&one.layer.host),
             "steps": plan.steps.len(),
             "bytes": plan.bytes(),
         });
+        if let (Some(what), Some(policies)) = (what.as_object_mut(), policies) {
+            what.insert("policy".to_owned(), json!(policies));
+        }
         self.record(record, "apply.started", what)?;
         match apply(plan, &journal, &mut |_| {}) {
             Ok(applied) => {

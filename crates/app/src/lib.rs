@@ -26,7 +26,9 @@ mod ledger;
 mod live;
 mod not_started;
 mod output;
+mod policy;
 mod ports;
+mod promotion;
 mod question;
 mod reached;
 pub mod render;
@@ -108,6 +110,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Why(arguments) => why::why(&arguments, output),
         Command::Gc(arguments) => upkeep::gc(&arguments, output),
         Command::Profile(arguments) => upkeep::profile(arguments, output),
+        Command::Policy(arguments) => policy::policy(arguments, output),
         Command::Trust(arguments) => upkeep::trust(&arguments, output),
         Command::Authority(arguments) => authority::authority(arguments, output),
         Command::Secret(arguments) => secret::secret(arguments, output),

@@ -164,7 +164,7 @@ impl Work<'_> {
         }
         let refused = plan.refused.clone();
         if !plan.is_empty() {
-            self.apply_layer(record, one, plan)?;
+            self.apply_layer(record, one, plan, None)?;
         }
         Ok(refused)
     }

@@ -46,7 +46,7 @@ impl Output {
 
     /// Writes a result for machines.
     pub fn json(&self, value: &serde_json::Value) {
-        self.result(&format!("{value:#}\n"));
+        self.result(&json_text(value));
     }
 
     /// Says something about the work.
@@ -66,4 +66,12 @@ impl Output {
         let tries: Vec<&str> = failure.advice.iter().map(String::as_str).collect();
         self.say(&problem(self.error_paint, &failure.what, &whys, &tries));
     }
+}
+
+/// A value as text for programs, members in the order of their names.
+pub fn json_text(value: &serde_json::Value) -> String {
+    // serde_json may be built to keep them in the order of insertion.
+    let mut sorted = value.clone();
+    sorted.sort_all_objects();
+    format!("{sorted:#}\n")
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
-    PresetSummary, ProfileSummary, Requested, RequestedProfile, TrustList, check, compile, digest,
-    list, nearest, presets,
+    PresetSummary, ProfileSummary, Requested, RequestedProfile, TrustList, check, check_policies,
+    compile, digest, list, nearest, presets,
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
@@ -24,7 +24,7 @@ use crate::arguments::{
     CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
     ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
-use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
+use crate::configuration::{self, PROJECT_FILE, PROJECT_POLICIES, Places, PolicyFiles};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -270,7 +270,7 @@ fn list_trusted(trusted: &TrustList, output: &Output) {
     }
 }
 
-/// Trusts a project's file as it is now, or takes that back.
+/// Trusts a project's files as they are now, or takes that back.
 pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let mut trusted = configuration::read_trust(&places)?;
@@ -285,32 +285,63 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
     let directory = directory
         .canonicalize()
         .doing(&format!("{} cannot be used", directory.display()))?;
-    let path = directory.join(PROJECT_FILE);
-    let name = path.to_string_lossy().into_owned();
+    let there = [PROJECT_FILE, PROJECT_POLICIES].map(|name| directory.join(name));
     let state = places.open_state()?;
     let ledger = crate::run::open_ledger(&state)?;
-    let record = |kind: &str, body| {
-        ledger
-            .record(None, kind, body, Durability::Durable)
-            .doing("the decision cannot be recorded")
-    };
-    if arguments.revoke {
-        if !trusted.revoke(&name) {
-            return Err(Failure::new(format!("{name} is not trusted"))
-                .advise("atoll trust --list shows what is"));
-        }
-        record("trust.revoked", json!({ "path": host_text(&path) }))?;
-        write_trust(&places, &trusted.to_text())?;
-        output.say(&format!(
-            "{} is trusted no more.\n",
-            printable(name.as_bytes())
-        ));
+    let mut done = 0;
+    for path in &there {
+        done += usize::from(match arguments.revoke {
+            true => revoke(path, &mut trusted, (&places, &ledger), output)?,
+            false => trust_one(path, &mut trusted, (&places, &ledger), output)?,
+        });
+    }
+    if done > 0 {
         return Ok(0);
     }
-    let file = configuration::read_optional(&path)?.ok_or_else(|| {
-        Failure::new(format!("there is no {name}")).advise("atoll trust DIR names the project")
-    })?;
-    let problems = check(&file.content, PROJECT_FILE);
+    let name = directory.join(PROJECT_FILE);
+    Err(match arguments.revoke {
+        true => Failure::new(format!("{} is not trusted", name.display()))
+            .advise("atoll trust --list shows what is"),
+        false => Failure::new(format!("there is no {}", name.display()))
+            .advise("atoll trust DIR names the project"),
+    })
+}
+
+/// Takes trust in a file back, if it was trusted.
+fn revoke(
+    path: &Path,
+    trusted: &mut TrustList,
+    (places, ledger): (&Places, &Ledger),
+    output: &Output,
+) -> Result<bool, Failure> {
+    let name = path.to_string_lossy().into_owned();
+    if !trusted.revoke(&name) {
+        return Ok(false);
+    }
+    record_trust(ledger, "trust.revoked", json!({ "path": host_text(path) }))?;
+    write_trust(places, &trusted.to_text())?;
+    output.say(&format!(
+        "{} is trusted no more.\n",
+        printable(name.as_bytes())
+    ));
+    Ok(true)
+}
+
+/// Shows a file and trusts it as it is, if it is there.
+fn trust_one(
+    path: &Path,
+    trusted: &mut TrustList,
+    (places, ledger): (&Places, &Ledger),
+    output: &Output,
+) -> Result<bool, Failure> {
+    let name = path.to_string_lossy().into_owned();
+    let Some(file) = configuration::read_optional(path)? else {
+        return Ok(false);
+    };
+    let problems = match path.ends_with(PROJECT_POLICIES) {
+        true => check_policies(&file),
+        false => check(&file.content, PROJECT_FILE),
+    };
     if let Some(problem) = problems.first() {
         return Err(
             Failure::new(format!("{name} has mistakes and is not trusted")).because(problem),
@@ -323,17 +354,20 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
             .collect::<String>(),
     );
     let sha256 = digest(&file.content);
-    record(
-        "trust.given",
-        json!({ "path": host_text(&path), "sha256": sha256 }),
-    )?;
+    let body = json!({ "path": host_text(path), "sha256": sha256 });
+    record_trust(ledger, "trust.given", body)?;
     trusted.trust(&name, &file.content);
-    write_trust(&places, &trusted.to_text())?;
+    write_trust(places, &trusted.to_text())?;
     output.say(&format!(
         "{} is trusted with this content ({sha256}); any change ends that.\n",
         printable(name.as_bytes())
     ));
-    Ok(0)
+    Ok(true)
+}
+
+fn record_trust(ledger: &Ledger, kind: &str, body: serde_json::Value) -> Result<(), Failure> {
+    let recorded = ledger.record(None, kind, body, Durability::Durable);
+    recorded.map(drop).doing("the decision cannot be recorded")
 }
 
 fn write_trust(places: &Places, text: &str) -> Result<(), Failure> {

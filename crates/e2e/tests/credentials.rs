@@ -614,3 +614,30 @@ fn a_credential_that_is_missing_or_not_accepted_is_told() {
         assert!(folded(outcome.err()).contains(words), "{words}: {outcome}");
     }
 }
+
+/// A policy about a credential is asked at each use: one that a run began with ends.
+#[test]
+fn a_policy_ends_the_use_of_a_credential_while_a_run_goes_on() {
+    let name = "a_policy_ends_the_use_of_a_credential_while_a_run_goes_on";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let end = now.unwrap().as_secs() + 15;
+    let forbid = format!(
+        "@id(\"late\") forbid(principal, action == Action::\"use_credential\", resource == Credential::\"github\") when {{ context.time >= {end} }};\n"
+    );
+    world.write(world.config().join("atoll/own.cedar"), forbid);
+    let auth = "-H \"Authorization: Bearer $GITHUB_TOKEN\"";
+    let script = format!(
+        "for i in $(seq 60); do told=$({CURL} {auth} https://example.com/v1/one); echo \"$told\"; \
+         case $told in *'policy late'*) break;; esac; sleep 1; done; {CURL} https://example.com/v1/without"
+    );
+    let outcome = online(&world, &script);
+    let out = outcome.out();
+    assert!(out.contains("welcome"), "{outcome}");
+    assert!(out.contains("forbidden by policy late"), "{outcome}");
+    // Without it the host is still reached.
+    assert!(out.trim_end().ends_with("who are you?"), "{outcome}");
+    assert!(!out.contains("own.cedar"), "{outcome}");
+}

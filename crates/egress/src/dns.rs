@@ -4,12 +4,14 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-use atoll_model::network::{HostName, Network};
+use atoll_model::network::{Flow, FlowKind, HostName, Network};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
+use crate::Egress;
 use crate::names::Names;
+use crate::policies::Policies;
 use crate::proxy;
 
 /// How long an answer may be kept, seconds: it stays true for the sandbox's life.
@@ -44,8 +46,33 @@ pub(crate) struct RefusedName {
     told: String,
 }
 
+/// Answers a question, and tells of a name that is refused.
+pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
+    let (network, policies) = (&egress.network, &egress.policies);
+    let Answered { answer, refused } = answer(question, network, policies, &egress.names);
+    if let Some(refused) = refused {
+        // Nobody is to allow a host by a name with a placeholder in it.
+        let misused = egress.credentials.misused_in(&refused.name);
+        let (credentials, why) = match misused {
+            Some((credential, why)) => (vec![credential], why),
+            None => (Vec::new(), refused.why),
+        };
+        let flow = Flow {
+            credentials,
+            ..Flow::to(FlowKind::Name, refused.name, 0)
+        };
+        egress.line.refuse(flow, why);
+    }
+    answer
+}
+
 /// Answers a question.
-pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -> Answered {
+pub(crate) fn answer(
+    question: &[u8],
+    network: &Network,
+    policies: &Policies,
+    names: &Mutex<Names>,
+) -> Answered {
     let silent = Answered {
         answer: None,
         refused: None,
@@ -63,7 +90,7 @@ pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -
     match &*asked.queries {
         [query] if asked.metadata.op_code == OpCode::Query => {
             reply.add_query(query.clone());
-            match judge(query, network) {
+            match judge(query, network, policies) {
                 Ok(name) => reply_with(&mut reply, query, &name, names),
                 Err(refusal) => {
                     reply.metadata.response_code = ResponseCode::Refused;
@@ -91,7 +118,7 @@ pub(crate) fn answer(question: &[u8], network: &Network, names: &Mutex<Names>) -
 }
 
 /// The name that is asked for, where it may be reached.
-fn judge(query: &Query, network: &Network) -> Result<HostName, RefusedName> {
+fn judge(query: &Query, network: &Network, policies: &Policies) -> Result<HostName, RefusedName> {
     let shown = query.name.to_ascii();
     let shown = shown.strip_suffix('.').unwrap_or(&shown);
     let refusal = |why: String, told: Option<String>| RefusedName {
@@ -108,7 +135,10 @@ fn judge(query: &Query, network: &Network) -> Result<HostName, RefusedName> {
         return Ok(name);
     }
     match network.name(&name) {
-        Ok(_) => Ok(name),
+        Ok(_) => match policies.name(&name) {
+            Ok(()) => Ok(name),
+            Err(forbidden) => Err(refusal(forbidden.why, Some(forbidden.inside))),
+        },
         Err(unreachable) => {
             let told = unreachable.why_inside();
             Err(refusal(unreachable.why(), Some(told)))

@@ -1,11 +1,14 @@
-//! The files that come with the description of what to carry: certificates, and after them
-//! what lock files name.
+//! The files that come with the description of what to carry: certificates, after them what
+//! lock files name, and policies.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use atoll_cedar::HANDED_BYTES_MAX;
 use atoll_model::network::{LOCKED_BYTES_MAX, Locks};
 use atoll_sys::descriptor;
+
+use crate::policies::Policies;
 
 /// How long certificates of further authorities can be, bytes.
 const ROOTS_BYTES_MAX: usize = 2 << 20;
@@ -25,6 +28,17 @@ pub(crate) fn locks(has_locks: bool, files: &mut Vec<OwnedFd>) -> Option<Locks> 
     let file = files.pop()?;
     let text = descriptor::read_from_start(file.as_fd(), LOCKED_BYTES_MAX).ok()?;
     serde_json::from_slice(&text).ok()
+}
+
+/// What is asked of each connection besides the rules: where there is something the last of all
+/// files, which it takes. None where it is not there, or cannot be read.
+pub(crate) fn policies(has_policies: bool, files: &mut Vec<OwnedFd>) -> Option<Policies> {
+    if !has_policies {
+        return Some(Policies::default());
+    }
+    let file = files.pop()?;
+    let text = descriptor::read_from_start(file.as_fd(), HANDED_BYTES_MAX).ok()?;
+    Policies::read(&text)
 }
 
 /// What further authorities are trusted, as PEM.

@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixDatagram};
 use tokio::task::JoinSet;
 
 use crate::arrival::reset;
-use crate::{Egress, answered, dns, tunnel};
+use crate::{Egress, dns, tunnel};
 
 /// How many connections there can be at once: in a network of its own the kernel counts
 /// them.
@@ -87,7 +87,7 @@ async fn answer(egress: Arc<Egress>, given: OwnedFd) {
     let mut question = vec![0; dns::QUESTION_BYTES_MAX];
     while let Ok(got @ 1..) = asking.recv(&mut question).await {
         let question = question.get(..got).unwrap_or_default();
-        if let Some(answer) = answered(&egress, question) {
+        if let Some(answer) = dns::answered(&egress, question) {
             // Who reads none has room for none, and asks again.
             let _ = asking.try_send(&answer);
         }

@@ -24,6 +24,7 @@ mod limits;
 mod line;
 mod names;
 mod opening;
+mod policies;
 mod postgres;
 mod proxy;
 mod publish;
@@ -45,9 +46,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{
-    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Locks, Network,
-};
+use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, HostName, Locks, Network};
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
@@ -68,6 +67,7 @@ use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Up
 use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
+use crate::policies::Policies;
 use crate::resolve::{Resolver, Unnamed};
 use crate::ssh::agent::Asked;
 use crate::visitors::Visitors;
@@ -121,6 +121,8 @@ fn at(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
 #[derive(Debug)]
 struct Egress {
     network: Network,
+    /// What is asked besides.
+    policies: Policies,
     /// What is left of what its rules allow.
     budgets: Budgets,
     line: Line,
@@ -207,6 +209,8 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let credentials = credentials.map_err(at("taking credentials"))?;
     let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;
+    let policies = given::policies(carriage.has_policies, &mut roots);
+    let policies = policies.ok_or(EgressError::Description)?;
     let locks = given::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
     let roots = given::roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
@@ -222,7 +226,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let judging = (carriage.network, locks, credentials, visitors);
+    let judging = (carriage.network, policies, locks, credentials, visitors);
     let serving = serve(judging, known, trust, line, (listeners, signing));
     // On the threads that carry: what is heard there wakes no other one.
     let ran = runtime.block_on(runtime.spawn(serving));
@@ -234,7 +238,11 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
 /// What a test hears of this process: something refused.
 #[cfg(feature = "without_defences")]
 fn say(line: &OwnedFd, text: &[u8]) {
-    let flow = Flow::to(FlowKind::Name, "taken.over".to_owned(), 0);
+    let flow = atoll_model::network::Flow::to(
+        atoll_model::network::FlowKind::Name,
+        "taken.over".to_owned(),
+        0,
+    );
     let report = atoll_model::network::FlowReport::Refused {
         flow,
         why: String::from_utf8_lossy(text).into_owned(),
@@ -297,8 +305,11 @@ fn confine() -> io::Result<()> {
     seccomp::install(&filter::filter(), "egress-filter")
 }
 
+/// What decides on connections.
+type Judging = (Network, Policies, Locks, Credentials, Visitors);
+
 async fn serve(
-    (network, locks, credentials, visitors): (Network, Locks, Credentials, Visitors),
+    (network, policies, locks, credentials, visitors): Judging,
     known: Known,
     trust: Trust,
     line: OwnedFd,
@@ -309,6 +320,7 @@ async fn serve(
     let egress = Arc::new(Egress {
         budgets: Budgets::new(&network),
         network,
+        policies,
         line: Line::new(line).map_err(at("its line"))?,
         names: Mutex::new(Names::with_proxy()),
         unnamed: tokio::sync::Mutex::default(),
@@ -422,7 +434,7 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
         let questions = buffer.get(..meta.len).unwrap_or_default();
         // The kernel joins datagrams of the same length (udp(7), `UDP_GRO`).
         for question in questions.chunks(meta.stride.max(1)) {
-            let Some(reply) = answered(&egress, question) else {
+            let Some(reply) = dns::answered(&egress, question) else {
                 continue;
             };
             let transmit = Transmit {
@@ -440,25 +452,7 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
     }
 }
 
-fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
-    let dns::Answered { answer, refused } = dns::answer(question, &egress.network, &egress.names);
-    if let Some(refused) = refused {
-        // Nobody is to allow a host by a name with a placeholder in it.
-        let misused = egress.credentials.misused_in(&refused.name);
-        let (credentials, why) = match misused {
-            Some((credential, why)) => (vec![credential], why),
-            None => (Vec::new(), refused.why),
-        };
-        let flow = Flow {
-            credentials,
-            ..Flow::to(FlowKind::Name, refused.name, 0)
-        };
-        egress.line.refuse(flow, why);
-    }
-    answer
-}
-
-/// The same by TCP (RFC 7766): each question and answer after its length.
+/// Questions by TCP (RFC 7766): each question and answer after its length.
 async fn serve_names_over_tcp(egress: &Egress, mut program: TcpStream) {
     loop {
         let question = async {
@@ -470,7 +464,7 @@ async fn serve_names_over_tcp(egress: &Egress, mut program: TcpStream) {
         let Ok(Ok(question)) = timeout(QUESTION_PATIENCE, question).await else {
             return;
         };
-        let Some(answer) = answered(egress, &question) else {
+        let Some(answer) = dns::answered(egress, &question) else {
             return;
         };
         let Ok(length) = u16::try_from(answer.len()) else {

@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use crate::dns;
 use crate::hello::{self, Hello};
 use crate::names::Names;
+use crate::policies::Policies;
 use crate::refusals::{PLACES_MAX, REFUSALS_MAX, Refusals, shown};
 
 fn network(allow: &[&str]) -> Network {
@@ -42,7 +43,12 @@ fn question(name: &str, kind: RecordType) -> Message {
 /// What comes back, and what was refused.
 fn answered(asked: &Message, names: &Mutex<Names>) -> (Message, Option<String>) {
     let network = network(&["example.com", "*.example.org:22"]);
-    let answered = dns::answer(&asked.to_vec().unwrap(), &network, names);
+    let answered = dns::answer(
+        &asked.to_vec().unwrap(),
+        &network,
+        &Policies::default(),
+        names,
+    );
     let answer = Message::from_vec(&answered.answer.unwrap()).unwrap();
     assert_eq!(answer.metadata.id, asked.metadata.id);
     assert_eq!(answer.metadata.message_type, MessageType::Response);
@@ -153,7 +159,12 @@ fn questions_for_something_else_tell_nothing() {
     // An answer is no question: two such servers would talk for ever.
     let mut answer = question("example.com.", RecordType::A);
     answer.metadata.message_type = MessageType::Response;
-    let silent = dns::answer(&answer.to_vec().unwrap(), &network(&["*"]), &names);
+    let silent = dns::answer(
+        &answer.to_vec().unwrap(),
+        &network(&["*"]),
+        &Policies::default(),
+        &names,
+    );
     assert!(silent.answer.is_none());
 }
 
@@ -398,7 +409,7 @@ proptest! {
     #[test]
     fn whatever_comes_as_a_question_is_answered_or_not(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
         let names = Mutex::default();
-        let answered = dns::answer(&bytes, &network(&["example.com"]), &names);
+        let answered = dns::answer(&bytes, &network(&["example.com"]), &Policies::default(), &names);
         if let Some(answer) = answered.answer {
             let answer = Message::from_vec(&answer).unwrap();
             // Nothing but the one name that is allowed is ever answered.

@@ -96,7 +96,15 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         egress.line.refuse(flow, why.clone());
         return program.end(No::Refused, &what, &why).await;
     }
-    let part = match egress.network.connection(&wanted.host, wanted.port) {
+    let found = egress.network.connection(&wanted.host, wanted.port);
+    if let Ok((_, look)) = found
+        && let Err(forbidden) = egress.policies.connection(&wanted.host, wanted.port, look)
+    {
+        let what = place(&flow);
+        egress.line.refuse(flow, forbidden.why);
+        return program.end(No::Refused, &what, &forbidden.inside).await;
+    }
+    let part = match found {
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());
             match egress.budgets.begin(rule, Asked::Tunnel) {

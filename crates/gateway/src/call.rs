@@ -127,6 +127,7 @@ pub fn call<A: Attachment>(
     let environment = request.facts.environment;
     let doors = Doors::open(
         &armed.grant().boundary().network,
+        armed.grant().policies(),
         &request.call.workspace,
         environment,
     );

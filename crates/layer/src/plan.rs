@@ -168,6 +168,22 @@ impl Node {
 }
 
 impl Plan {
+    /// Every path that would be written or removed, and whether it is a directory that moves
+    /// as it is; what is in such a one is not named.
+    pub fn writes(&self) -> impl Iterator<Item = (RelativePath, bool)> {
+        self.steps.iter().flat_map(|step| {
+            let beneath = |entries: &[Entry]| -> Vec<(RelativePath, bool)> {
+                let paths = entries.iter().map(|entry| step.path.concat(&entry.beneath));
+                paths.map(|path| (path, false)).collect()
+            };
+            match &step.act {
+                Act::Replace { old, new } => [beneath(old), beneath(new)].concat(),
+                Act::Facts { .. } => vec![(step.path.clone(), false)],
+                Act::Rename { from, .. } => vec![(from.clone(), true), (step.path.clone(), true)],
+            }
+        })
+    }
+
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -54,7 +54,7 @@ pub use lock::{
 pub use login::{FieldPath, InvalidFieldPath};
 pub use meant::{Denying, InvalidRule, Meant, Sense};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
-pub use pattern::{InvalidPath, PathPattern};
+pub use pattern::{InvalidPath, PathPattern, Reading, Segment};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
 pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words, audit_variable};
 pub use rules::{

@@ -7,6 +7,7 @@ use crate::layers::{Organisation, UserConfig};
 use crate::load::{choose, load};
 use crate::merge::{Draft, merge_profile, merge_project, settle_places};
 use crate::origin::Origin;
+use crate::policies;
 use crate::project::Project;
 use crate::request;
 use crate::rules::Rules;
@@ -48,6 +49,7 @@ pub fn compile(
         None => UserConfig::default(),
     };
     let project = read_project(sources, &mut version)?;
+    let policies = policies::read(sources, &mut version)?;
     let by_project = project.file.as_ref().and_then(|file| file.profile.clone());
     let users = sources.user_profiles;
     let choice = choose(
@@ -91,10 +93,16 @@ pub fn compile(
     request::tell_nesting(&mut rules);
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
+    finish(&mut rules, version, policies);
+    Ok(rules)
+}
+
+/// What is known only once all layers have spoken.
+fn finish(rules: &mut Rules, mut version: PolicyDigest, read: policies::Read) {
     rules.tell_unused();
     rules.network.record(&mut version);
+    policies::tell(rules, read);
     rules.digest = version.finish();
-    Ok(rules)
 }
 
 /// Takes up the preset that `--profile` means besides: that of a language, where the profile
@@ -138,23 +146,28 @@ fn read_project(
             notice: None,
         });
     }
+    Ok(ProjectLayer {
+        file: None,
+        notice: Some(untrusted(sources, file, "atoll.toml")),
+    })
+}
+
+/// That a project's file does not count, and how it would.
+pub(crate) fn untrusted(sources: &Sources<'_>, file: &SourceFile<'_>, name: &str) -> Notice {
     let changed = if sources.trust.knows(&file.name) {
         "its content has changed since it was trusted"
     } else {
         "nobody has trusted its content"
     };
     let short = digest(&file.content).chars().take(12).collect::<String>();
-    Ok(ProjectLayer {
-        file: None,
-        notice: Some(Notice {
-            text: format!(
-                "atoll.toml is not trusted: {changed} (sha256 {short}…); it is ignored. Look at it, \
-                 then run `atoll trust`"
-            ),
-            origin: Origin::File {
-                name: file.name.as_ref().into(),
-                line: 1,
-            },
-        }),
-    })
+    Notice {
+        text: format!(
+            "{name} is not trusted: {changed} (sha256 {short}…); it is ignored. Look at it, \
+             then run `atoll trust`"
+        ),
+        origin: Origin::File {
+            name: file.name.as_ref().into(),
+            line: 1,
+        },
+    }
 }

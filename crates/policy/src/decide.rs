@@ -9,6 +9,7 @@ use crate::grant::{Grant, Notice};
 use crate::network;
 use crate::origin::Origin;
 use crate::places::{forbidden_here, is_plain_absolute};
+use crate::policies::Answer;
 use crate::refusal::{self, reason};
 use crate::rules::Rules;
 use crate::shipped::Shipped;
@@ -72,6 +73,12 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         reasons.extend(fence_in(rules, &mut boundary, &call.workspace));
     }
     reasons.extend(of_result(rules, &boundary));
+    // What is denied already needs no second opinion.
+    let asked = match (&rules.policies, reasons.is_empty()) {
+        (Some(policies), true) => policies.ask(rules, call, facts, &mut boundary),
+        (Some(_), false) | (None, _) => Answer::default(),
+    };
+    reasons.extend(asked.reasons);
     if !reasons.is_empty() {
         return Verdict::Deny(reasons);
     }
@@ -80,7 +87,9 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     notices.extend(rules.tell_absent(facts.placeholders));
     notices.extend(rules.unused_optional(facts.placeholders));
     notices.extend(environment.notices);
-    Verdict::Allow(Grant::new(boundary, rules.digest.clone(), notices))
+    notices.extend(asked.notices);
+    let digest = rules.digest.clone();
+    Verdict::Allow(Grant::new(boundary, digest, notices, asked.for_flows))
 }
 
 /// Without namespaces there are no layers: the workspace is written directly, or

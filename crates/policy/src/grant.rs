@@ -11,15 +11,29 @@ pub struct Grant {
     boundary: Boundary,
     policy_digest: String,
     notices: Vec<Notice>,
+    policies: Option<Vec<u8>>,
 }
 
 impl Grant {
-    pub(crate) fn new(boundary: Boundary, policy_digest: String, notices: Vec<Notice>) -> Self {
+    pub(crate) fn new(
+        boundary: Boundary,
+        policy_digest: String,
+        notices: Vec<Notice>,
+        policies: Option<Vec<u8>>,
+    ) -> Self {
         Self {
             boundary,
             policy_digest,
             notices,
+            policies,
         }
+    }
+
+    /// What is asked of each connection besides the boundary's rules, for who carries them;
+    /// nothing where no policy is about connections.
+    #[must_use]
+    pub fn policies(&self) -> Option<&[u8]> {
+        self.policies.as_deref()
     }
 
     /// What may be seen, changed and used.

@@ -31,6 +31,7 @@ mod named;
 mod network;
 mod origin;
 mod places;
+mod policies;
 mod profile;
 mod project;
 mod refusal;
@@ -61,9 +62,11 @@ pub use network::publishing::decide_publishing;
 pub use network::repositories::Remote;
 pub use network::rule::network_entry;
 pub use origin::Origin;
+pub use policies::{Promoted, Promoter, Promotion, PromotionError, check_policies, promote};
 pub use rules::Rules;
 pub use source::{
-    Facts, HostFacts, NoProfiles, ProfileSource, Requested, RequestedProfile, SourceFile, Sources,
+    Facts, HostFacts, NoProfiles, PolicySources, ProfileSource, Requested, RequestedProfile,
+    SourceFile, Sources,
 };
 pub use ssh::{SshKeySource, SshRule};
 pub use suggest::nearest;

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use atoll_model::{
     InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
@@ -12,6 +13,7 @@ use crate::credential::Credential;
 use crate::login::Login;
 use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
+use crate::policies::Policies;
 use crate::source::HostFacts;
 use crate::ssh::SshRule;
 use crate::variables::{PASSED, Pattern};
@@ -54,6 +56,8 @@ pub struct Rules {
     pub(crate) refusals: Vec<Reason>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) digest: String,
+    /// What people have written in Cedar; none where nobody has.
+    pub(crate) policies: Option<Arc<Policies>>,
 }
 
 impl Rules {
@@ -201,6 +205,7 @@ impl Rules {
             refusals: Vec::new(),
             notices: Vec::new(),
             digest: String::new(),
+            policies: None,
         }
     }
 

@@ -5,6 +5,8 @@ mod text;
 
 pub(crate) use text::quoted;
 
+use atoll_cedar::Granted;
+use atoll_model::network::CredentialName;
 use atoll_model::{Access, Keep, LimitKey, Limits, View, ViewKind};
 use serde_json::{Map, Value, json};
 
@@ -40,13 +42,41 @@ impl Rules {
             .iter()
             .map(|notice| json!({"text": notice.text, "from": notice.origin.to_string()}))
             .collect();
-        json!({
+        let mut shown = json!({
             "profile": self.profile.value,
             "description": self.description,
             "policy": self.digest,
             "rules": sections,
             "refusals": self.refusals,
             "notices": notices,
+        });
+        // serde_json may be built to keep members in the order of insertion.
+        shown.sort_all_objects();
+        shown
+    }
+
+    /// What the profile allows as policies in Cedar, which a person can go on editing; what is
+    /// shown besides is said in comments.
+    #[must_use]
+    pub fn show_cedar(&self) -> String {
+        let network = self.network();
+        let of_ssh = self.ssh().map(|one| &one.grant.name);
+        let credentials: Vec<CredentialName> =
+            self.credentials.keys().chain(of_ssh).cloned().collect();
+        let views = self.views.values().map(|view| {
+            let changes = matches!(view.value.access, Access::Layer(_));
+            (view.value.host.clone(), changes)
+        });
+        let programs = self.programs.iter().map(|place| place.value.clone());
+        atoll_cedar::written(&Granted {
+            profile: &self.profile.value,
+            network: &network,
+            credentials: &credentials,
+            places: &views.collect::<Vec<_>>(),
+            workspace: (self.workspace.value, None),
+            programs: &programs.collect::<Vec<_>>(),
+            root: self.root.value,
+            nesting: self.nesting.value,
         })
     }
 

@@ -73,6 +73,19 @@ pub struct Sources<'a> {
     pub project: Option<&'a SourceFile<'a>>,
     /// Which project files the person has trusted, by content.
     pub trust: &'a TrustList,
+    /// Policies in Cedar, which only take away.
+    pub policies: PolicySources<'a>,
+}
+
+/// The files of policies of each layer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PolicySources<'a> {
+    /// The organisation's.
+    pub organisation: &'a [SourceFile<'static>],
+    /// The user's own.
+    pub user: &'a [SourceFile<'static>],
+    /// The project's `atoll.cedar`; counts only when the list of trusted files knows its content.
+    pub project: Option<&'a SourceFile<'a>>,
 }
 
 /// What the person asked for on the command line.

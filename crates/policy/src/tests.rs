@@ -10,6 +10,7 @@ mod layers;
 mod logins;
 mod monotonic;
 mod network;
+mod policies;
 mod postgres;
 mod publish;
 mod selection;
@@ -36,6 +37,8 @@ struct World {
     host: HostFacts,
     call: Call,
     environment: Vec<(OsString, OsString)>,
+    /// Files of policies: the organisation's, the user's, the project's.
+    policies: [Vec<SourceFile<'static>>; 3],
 }
 
 impl ProfileSource for BTreeMap<String, String> {
@@ -92,7 +95,12 @@ fn world() -> World {
         host: host(),
         call,
         environment: Vec::new(),
+        policies: Default::default(),
     }
+}
+
+fn policies(name: &'static str, text: &str) -> SourceFile<'static> {
+    SourceFile::new(name, text.as_bytes().to_vec())
 }
 
 impl World {
@@ -116,6 +124,26 @@ impl World {
     fn project(mut self, text: &str) -> Self {
         self.trust.trust(PROJECT, text.as_bytes());
         self.project = Some(text.to_owned());
+        self
+    }
+
+    /// The organisation's policies.
+    fn organisation_policies(mut self, text: &str) -> Self {
+        self.policies[0].push(policies("/etc/atoll/org.cedar", text));
+        self
+    }
+
+    /// The user's policies.
+    fn user_policies(mut self, text: &str) -> Self {
+        self.policies[1].push(policies("user/own.cedar", text));
+        self
+    }
+
+    /// A project's policies, trusted as they are.
+    fn project_policies(mut self, text: &str) -> Self {
+        let file = policies("/home/ann/src/app/atoll.cedar", text);
+        self.trust.trust(&file.name, &file.content);
+        self.policies[2].push(file);
         self
     }
 
@@ -153,6 +181,11 @@ impl World {
             user_profiles: &self.profiles,
             project: project.as_ref(),
             trust: &self.trust,
+            policies: PolicySources {
+                organisation: &self.policies[0],
+                user: &self.policies[1],
+                project: self.policies[2].first(),
+            },
         };
         let program = self.call.command.first().cloned().unwrap_or_default();
         compile(&sources, &self.requested, &program, &self.host)

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use atoll_model::network::{Network, PublishedPort};
+use atoll_sys::descriptor::sealed_memory;
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 
@@ -23,6 +24,8 @@ pub struct Doors {
     pub(crate) roots: Option<OwnedFd>,
     /// What lock files name.
     pub(crate) locks: Option<OwnedFd>,
+    /// What is asked of each connection besides.
+    pub(crate) policies: Option<OwnedFd>,
 }
 
 impl Doors {
@@ -34,11 +37,17 @@ impl Doors {
     /// [`SandboxError::Lock`].
     pub fn open(
         network: &Network,
+        policies: Option<&[u8]>,
         workspace: &Path,
         environment: &[(OsString, OsString)],
     ) -> Result<Self, SandboxError> {
         let roots = roots::read(network)?;
         let locks = locks::read(network, workspace)?;
+        let policies = policies.map(|text| sealed_memory(c"atoll-policies", text));
+        let policies = policies.transpose().map_err(|error| SandboxError::Host {
+            what: "policies cannot be handed on",
+            error,
+        })?;
         let mut listeners = Vec::new();
         for published in &network.publish {
             listeners.extend(listen(published.port)?);
@@ -54,6 +63,7 @@ impl Doors {
             visitors,
             roots,
             locks,
+            policies,
         })
     }
 }

@@ -235,6 +235,7 @@ impl<'a> Outside<'a> {
                     .handover
                     .map_or_else(Vec::new, |one| one.placeholders().to_vec()),
                 has_locks: self.doors.locks.is_some(),
+                has_policies: self.doors.policies.is_some(),
                 ssh: self
                     .signing
                     .as_ref()
@@ -253,8 +254,9 @@ impl<'a> Outside<'a> {
             let line = signer.iter().map(|(line, _)| line);
             let agent = self.signing.iter().map(|(_, listener)| listener);
             let before = values.into_iter().chain(line).chain(agent);
-            // What lock files name comes last of the files.
+            // What lock files name comes after certificates, and policies come last.
             let files = self.doors.roots.iter().chain(&self.doors.locks);
+            let files = files.chain(&self.doors.policies);
             let begun = begin(&carriage, before.chain(listeners).chain(files));
             let signer = signer.map(|(_, pid)| pid);
             if let (Err(_), Some(pid)) = (&begun, signer) {

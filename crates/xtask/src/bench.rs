@@ -10,6 +10,7 @@ mod machine;
 mod measure;
 mod neighbour;
 mod peers;
+mod policy;
 mod report;
 mod scenarios;
 mod spawner;
@@ -39,6 +40,8 @@ pub(crate) enum Task {
     Egress(egress::Options),
     /// Measure what the ledger costs, and how it bears its size
     Ledger(ledger::Options),
+    /// Measure how long policies take to decide
+    Policy,
     /// What one user measures; started by `run`
     #[command(hide = true)]
     Measure(Measurement),
@@ -78,6 +81,7 @@ pub(crate) fn run(task: &Task) -> Result<bool> {
         Task::Run(options) => run_all(options),
         Task::Egress(options) => egress::run(options),
         Task::Ledger(options) => ledger::run(options),
+        Task::Policy => policy::run(),
         Task::Measure(measurement) => measure_one(measurement),
         Task::MeasureEgress(measurement) => egress::measure(measurement),
     }

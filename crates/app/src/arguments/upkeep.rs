@@ -104,11 +104,11 @@ pub struct CheckProfileArguments {
     pub file: PathBuf,
 }
 
-/// Let a project's own `atoll.toml` count, for its present content
+/// Let a project's own `atoll.toml` and `atoll.cedar` count, for their present content
 ///
-/// It is shown first. It can name a profile, show further places and set
+/// They are shown first. The first can name a profile, show further places and set
 /// variables, as you could; all else only tightens, and the organisation's file
-/// stands above it. When its content changes, it has to be trusted again.
+/// stands above it. The other only takes away. What changes has to be trusted again.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct TrustArguments {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use atoll_model::network::{Limit, Request as Judged, Unreachable};
+use atoll_model::network::{Limit, NetworkRule, Request as Judged, Unreachable};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -18,10 +18,14 @@ use super::body::Received;
 use super::expectation;
 use super::injection::Misuse;
 use super::room::Full;
+use crate::Egress;
 use crate::limits::Excess;
+use crate::policies::Forbidden;
 
 /// Who decides, and where that is shown.
 const HOW_TO_ASK: &str = "Whoever started this run decides: there, `atoll why last` shows which option allows it. Trying again changes nothing.";
+/// The same of what no option allows.
+const HOW_TO_ASK_POLICY: &str = "Ask the person who started this: a policy decides, and `atoll why last` shows where it is written. Trying again changes nothing.";
 /// How much of a body is read that is sent to nobody, bytes.
 const UNREAD_BYTES: usize = 1024 * 1024;
 /// How long it may take.
@@ -86,6 +90,16 @@ impl Denial {
         }
     }
 
+    /// The same, because of a policy that somebody has written.
+    pub(crate) fn forbidden(self, forbidden: &Forbidden) -> Self {
+        Self {
+            why: forbidden.inside.clone(),
+            rule: forbidden.policy.clone(),
+            how_to_ask: Some(HOW_TO_ASK_POLICY.to_owned()),
+            ..self
+        }
+    }
+
     /// The same, refused for this reason, and what can be asked for.
     pub(crate) fn refused(self, why: String, how_to_ask: Option<String>) -> Self {
         Self {
@@ -113,6 +127,26 @@ impl Denial {
     pub(crate) fn because(self, why: String) -> Self {
         Self { why, ..self }
     }
+}
+
+/// The rule that allows a request which policies do not forbid; else why not, for the record, and
+/// what the program is told.
+pub(crate) fn allowing<'a>(
+    egress: &'a Egress,
+    asked: &Asked,
+    parts: &Parts,
+    judged: &Judged<'_>,
+) -> Result<&'a NetworkRule, Box<(String, Denial)>> {
+    let found = egress.network.request(judged);
+    let rule = found.map_err(|unreachable| {
+        let denial = Denial::by(asked, parts, judged, &unreachable);
+        Box::new((unreachable.why(), denial))
+    })?;
+    egress.policies.request(judged).map_err(|forbidden| {
+        let denial = Denial::of(asked, parts, String::new()).forbidden(&forbidden);
+        Box::new((forbidden.why, denial))
+    })?;
+    Ok(rule)
 }
 
 /// The text for a program that was refused what it asked for in words.

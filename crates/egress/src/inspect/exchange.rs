@@ -209,7 +209,8 @@ pub(crate) async fn answer(
     let head = match head::read(&egress.network, &asked, &parts) {
         Ok(head) => head,
         Err(fault) => {
-            let denial = unreadable(&egress, &asked, &parts, fault.why);
+            let denial = Denial::of(&asked, &parts, fault.why.clone());
+            egress.line.refuse(flow(&asked, &parts, None), fault.why);
             return Ok(answers::refused(fault.status, denial, &parts, body).await);
         }
     };
@@ -222,11 +223,11 @@ pub(crate) async fn answer(
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
-    let rule = match egress.network.request(&judged) {
+    let rule = match answers::allowing(&egress, &asked, &parts, &judged) {
         Ok(rule) => rule,
-        Err(unreachable) => {
-            egress.line.refuse(flow, unreachable.why());
-            let denial = Denial::by(&asked, &parts, &judged, &unreachable);
+        Err(refused) => {
+            let (why, denial) = *refused;
+            egress.line.refuse(flow, why);
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
@@ -268,13 +269,6 @@ pub(crate) async fn answer(
         return Ok(answers::beyond(excess, what, unread));
     }
     unanswered.told(&egress, flow, what, unread)
-}
-
-/// Tells of a head that is none. What the program is told.
-fn unreadable(egress: &Egress, asked: &Asked, parts: &Parts, why: String) -> Denial {
-    let flow = flow(asked, parts, None);
-    egress.line.refuse(flow, why.clone());
-    Denial::of(asked, parts, why)
 }
 
 /// A request as rules see it.

@@ -28,6 +28,7 @@ use super::{Memory, Trust};
 use crate::arrival::Arrival;
 use crate::limits::Budgets;
 use crate::line::Line;
+use crate::policies::Policies;
 use crate::tunnel::{self, Wanted};
 use crate::visitors::Visitors;
 use crate::{Credentials, Egress, Names, proxy};
@@ -254,6 +255,7 @@ impl Outside {
         let egress = Arc::new(Egress {
             budgets: Budgets::new(&network),
             network,
+            policies: Policies::default(),
             line: Line::new(line).unwrap(),
             names: Mutex::<Names>::default(),
             unnamed: tokio::sync::Mutex::default(),

@@ -415,6 +415,7 @@ pub const CONTROL_FILES: &[ControlFile] = &[
     row(".radare2rc", DEBUGGER),
     // Agents.
     row("atoll.toml", ATOLL),
+    row("atoll.cedar", ATOLL),
     row(".mcp.json", AGENT),
     row("mcp.json", AGENT),
     row(".mcp", AGENT),

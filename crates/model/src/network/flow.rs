@@ -49,10 +49,13 @@ pub struct Carriage {
     /// their values, a message for each, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placeholders: Vec<Placeholder>,
-    /// Whether the last file that comes with this has what lock files name, as JSON of
+    /// Whether the last file that comes with this, but for policies, has what lock files name, as JSON of
     /// [`Locks`](super::Locks).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_locks: bool,
+    /// Whether the last file of all that come with this has policies that are asked besides.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_policies: bool,
     /// The keys of SSH that may be used. Where there are some, a line to who signs comes next
     /// of the sockets, then one at which an agent is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

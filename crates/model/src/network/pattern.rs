@@ -24,8 +24,9 @@ pub struct PathPattern {
     query: Option<String>,
 }
 
+/// What a segment of a path has to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Segment {
+pub enum Segment {
     /// Any number of them.
     Any,
     /// One in this form.
@@ -52,7 +53,7 @@ pub enum InvalidPath {
 
 /// How closely a path is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub enum Reading {
     /// As it is in normal form.
     Letter,
     /// As some server may read it.
@@ -85,6 +86,27 @@ impl PathPattern {
             }
         }
         holds_all(wanted, &path, reading)
+    }
+
+    /// Its segments, in the form in which they are compared.
+    #[must_use]
+    pub fn segments(&self, reading: Reading) -> Vec<Segment> {
+        let read = |text: &String| match reading {
+            Reading::Letter => text.clone(),
+            Reading::Liberal => String::from_utf8_lossy(&liberal(text)).into_owned(),
+        };
+        let all = self.segments.iter().map(|segment| match segment {
+            Segment::Any => Segment::Any,
+            Segment::One(text) => Segment::One(read(text)),
+            Segment::Between(before, after) => Segment::Between(read(before), read(after)),
+        });
+        all.collect()
+    }
+
+    /// The whole query that it names, as it is written.
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        self.query.as_deref()
     }
 
     /// Whether it names a query.

@@ -225,6 +225,7 @@ fn profiles_that_cannot_be_read_deny() {
         user_profiles: &Unreadable,
         project: None,
         trust: &trust,
+        policies: PolicySources::default(),
     };
     for profile in [None, Some(RequestedProfile::Named("rust".to_owned()))] {
         let requested = Requested {

@@ -1,4 +1,5 @@
-//! Signatures that are made anew: the program's own is checked before anything is sent.
+//! What is asked before anything is sent with a credential: whether policies let it be used now,
+//! and, where a signature is made anew, whether the program's own is one.
 
 use atoll_model::network::Flow;
 
@@ -10,12 +11,17 @@ use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse, Needed};
 use crate::inspect::upload::Unheld;
 
-/// Whether a program has signed what it sends.
+/// Whether credentials may be put in, and a program has signed what it sends.
 pub(super) async fn check(
     egress: &Egress,
     asked: &Asked,
     outgoing: &mut Outgoing,
 ) -> Result<(), Unanswered> {
+    // A run that may have one may not have it at every time.
+    for name in &outgoing.flow.credentials {
+        let granted = egress.policies.credential(name);
+        granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))?;
+    }
     let Some(signing) = outgoing.injection.signing() else {
         return Ok(());
     };

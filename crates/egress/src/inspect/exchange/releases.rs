@@ -231,10 +231,14 @@ fn prepared(
         is_web_socket: false,
     };
     let mut flow = flow(&asked, &parts, Some(&head));
-    let rule = match egress.network.request(&judged(&asked, &parts, &head)) {
+    let whole = judged(&asked, &parts, &head);
+    let rule = match egress.network.request(&whole) {
         Ok(rule) => rule,
         Err(unreachable) => return Err(unreachable.why_inside()),
     };
+    if let Err(forbidden) = egress.policies.request(&whole) {
+        return Err(forbidden.inside);
+    }
     flow.rule = Some(format!("for the date of a release: {}", rule.told()));
     let room = Room::own(egress).ok_or_else(|| "too many requests are on their way".to_owned())?;
     let outgoing = Outgoing {

@@ -1,0 +1,257 @@
+//! `atoll policy`: policies in Cedar shown, checked, asked and tested. Nothing here decides on a
+//! run.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use atoll_cedar::{
+    Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, carried, cases, remarks,
+};
+use atoll_policy::{Requested, Rules, SourceFile, compile};
+
+use crate::advice;
+use crate::arguments::{
+    AskPolicyArguments, CheckPolicyArguments, PolicyAction, PolicyArguments, ShowPolicyArguments,
+    TestPolicyArguments,
+};
+use crate::configuration::{self, Places, PolicyFiles};
+use crate::escape::printable;
+use crate::failure::{Doing, Failure, STATUS_DENIED};
+use crate::output::Output;
+use crate::render;
+use crate::upkeep::requested_profile;
+
+/// Shows, checks, asks or tests policies.
+///
+/// # Errors
+/// When files cannot be read or have mistakes.
+pub fn policy(arguments: PolicyArguments, output: &Output) -> Result<u8, Failure> {
+    match arguments.action {
+        PolicyAction::Show(arguments) => show(&arguments, output),
+        PolicyAction::Check(arguments) => check(&arguments, output),
+        PolicyAction::Ask(arguments) => ask(&arguments, output),
+        PolicyAction::Test(arguments) => test(&arguments, output),
+    }
+}
+
+/// The rules of a profile in the present directory, with all policies that count there.
+fn rules_here(name: Option<&std::ffi::OsStr>) -> Result<Rules, Failure> {
+    let places = Places::read()?;
+    let files = files_here(&places)?;
+    let profile = name.map(requested_profile).transpose()?;
+    let requested = Requested {
+        profile,
+        ..Requested::default()
+    };
+    let host = configuration::host_facts(&places)?;
+    compile(&files.sources(), &requested, "".as_ref(), &host).map_err(|error| {
+        Failure::new("the rules cannot be made")
+            .because(&error)
+            .advise(advice::profile(&error))
+    })
+}
+
+fn files_here(places: &Places) -> Result<PolicyFiles, Failure> {
+    let here = std::env::current_dir().doing("the current directory cannot be used")?;
+    PolicyFiles::read(places, Some(&here))
+}
+
+fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure> {
+    let rules = rules_here(Some(&arguments.name))?;
+    if arguments.cedar {
+        let text = rules.show_cedar();
+        let lines = text.lines().map(|line| printable(line.as_bytes()) + "\n");
+        output.result(&lines.collect::<String>());
+        return Ok(0);
+    }
+    let each = rules
+        .policies()
+        .into_iter()
+        .flat_map(|layers| layers.each());
+    let mut count = 0;
+    for (layer, policies) in each {
+        for (told, says) in policies.list() {
+            count += 1;
+            let line = format!(
+                "{layer:<12}  {says:<6}  {}  {}:{}",
+                told.id, told.file, told.line
+            );
+            output.result(&format!("{}\n", printable(line.as_bytes())));
+        }
+    }
+    for notice in rules.notices() {
+        output.warn(&notice.to_string());
+    }
+    if count == 0 {
+        output
+            .say("No policies count here: profiles alone decide. --cedar shows one as policies.\n");
+    }
+    Ok(0)
+}
+
+fn check(arguments: &CheckPolicyArguments, output: &Output) -> Result<u8, Failure> {
+    let mut bad = false;
+    if arguments.files.is_empty() {
+        let files = files_here(&Places::read()?)?;
+        let all: Vec<PolicyFile> = files.policies().map(policy_file).collect();
+        if all.is_empty() {
+            output.say("There are no policies here.\n");
+        }
+        for file in all {
+            bad |= check_one(file, output);
+        }
+    }
+    for path in &arguments.files {
+        bad |= check_one(read(path)?, output);
+    }
+    Ok(u8::from(bad))
+}
+
+/// Tells of one file. Whether it has mistakes.
+fn check_one(file: PolicyFile, output: &Output) -> bool {
+    let name = file.name.clone();
+    let tell = |text: String| output.result(&format!("{}\n", printable(text.as_bytes())));
+    let policies = match Policies::compile(&[file], Known::default()) {
+        Ok(policies) => policies,
+        Err(faults) => {
+            let lines = faults.iter().map(ToString::to_string);
+            let lines: Vec<String> = lines.collect();
+            lines
+                .iter()
+                .flat_map(|text| text.lines())
+                .for_each(|line| tell(line.to_owned()));
+            return true;
+        }
+    };
+    let mut bad = false;
+    for remark in remarks(&policies) {
+        bad |= remark.is_refused;
+        tell(format!(
+            "{}:{}:1: {}",
+            remark.file, remark.line, remark.what
+        ));
+    }
+    if !bad {
+        let count = render::counted(policies.len() as u64, "policy", "policies");
+        output.say(&format!(
+            "{}: {count}, no problems\n",
+            printable(name.as_bytes())
+        ));
+    }
+    bad
+}
+
+fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let case = Case {
+        action: arguments.what.clone(),
+        resource: arguments.resource.clone(),
+        person: Some(configuration::principal().uid),
+        port: arguments.port,
+        look: arguments.look.clone(),
+        scheme: arguments.scheme.clone(),
+        method: arguments.method.clone(),
+        path: arguments.path.clone(),
+        control: arguments.control,
+        profile: arguments.profile.clone(),
+        time: now.map_or(0, |time| time.as_secs()),
+        ..Case::default()
+    };
+    let found = if arguments.file.is_empty() {
+        let rules = rules_here(arguments.profile.as_deref().map(AsRef::as_ref))?;
+        match rules.policies() {
+            Some(layers) => case.ask(|question| layers.authorize(question)),
+            None => case.ask(|question| Layers::default().authorize(question)),
+        }
+    } else {
+        let files: Vec<PolicyFile> = arguments
+            .file
+            .iter()
+            .map(|path| read(path))
+            .collect::<Result<_, _>>()?;
+        let layers = [(Layer::User, files)];
+        let layers = Layers::compile(&layers, &Known::default()).map_err(broken)?;
+        case.ask(|question| layers.authorize(question))
+    };
+    let found = found.map_err(|why| Failure::new("this cannot be asked").because(why))?;
+    let carried = atoll_cedar::Action::named(&case.action).map_or(&[][..], carried);
+    let found = if found.effect == Effect::Ask {
+        found
+    } else {
+        found.within(carried)
+    };
+    tell(&found, output);
+    Ok(match found.effect {
+        Effect::Allow => 0,
+        Effect::Ask | Effect::Deny => STATUS_DENIED,
+    })
+}
+
+fn tell(found: &Decision, output: &Output) {
+    let mut text = format!("{}: {}\n", found.effect, found.why());
+    for one in found.obligations.all() {
+        text.push_str(&format!("  with {one}\n"));
+    }
+    for one in &found.shadowed {
+        text.push_str(&format!(
+            "  {one} does not count yet (@shadow), {}:{}\n",
+            one.file, one.line
+        ));
+    }
+    let lines = text.lines().map(|line| printable(line.as_bytes()) + "\n");
+    output.result(&lines.collect::<String>());
+}
+
+fn test(arguments: &TestPolicyArguments, output: &Output) -> Result<u8, Failure> {
+    let (mut count, mut failed) = (0_u64, 0_u64);
+    for path in &arguments.files {
+        let layer = [(Layer::User, vec![read(path)?])];
+        let layer = Layers::compile(&layer, &Known::default()).map_err(broken)?;
+        let beside = path.with_extension("test.toml");
+        let text = read(&beside)?.content;
+        let text = String::from_utf8(text).doing(&format!("{} is not UTF-8", beside.display()))?;
+        let name = beside.display();
+        let all = cases(&text)
+            .map_err(|why| Failure::new(format!("{name} cannot be used")).because(why))?;
+        for (at, case) in all.iter().enumerate() {
+            count += 1;
+            let found = case.ask(|question| layer.authorize(question));
+            let wrong = match &found {
+                Ok(found) => case.difference(found),
+                Err(why) => Some(why.clone()),
+            };
+            if let Some(wrong) = wrong {
+                failed += 1;
+                let line = format!("{name}: case {} {:?}: {wrong}", at + 1, case.name);
+                output.result(&format!("{}\n", printable(line.as_bytes())));
+            }
+        }
+    }
+    let cases = render::counted(count, "case", "cases");
+    output.say(&match failed {
+        0 => format!("{cases}, all as expected\n"),
+        failed => format!("{cases}, {failed} not as expected\n"),
+    });
+    Ok(u8::from(failed > 0))
+}
+
+fn broken(faults: Vec<atoll_cedar::Fault>) -> Failure {
+    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Failure::new("the policies have mistakes")
+        .because(lines.join("\n"))
+        .advise("atoll policy check FILE tells all of them")
+}
+
+fn read(path: &Path) -> Result<PolicyFile, Failure> {
+    let absolute = std::path::absolute(path).doing("the path is not usable")?;
+    let file = configuration::read_optional(&absolute)?;
+    let file = file.ok_or_else(|| Failure::new(format!("there is no {}", path.display())))?;
+    Ok(policy_file(&file))
+}
+
+fn policy_file(file: &SourceFile<'static>) -> PolicyFile {
+    PolicyFile {
+        name: file.name.to_string(),
+        content: file.content.to_vec(),
+    }
+}

@@ -1,0 +1,101 @@
+//! What can be done, as policies name it.
+
+/// What a policy permits or forbids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// A program is started in a boundary.
+    Run,
+    /// A file is executed.
+    Exec,
+    /// Files are shown to a program.
+    Read,
+    /// Files are changed by a program.
+    Write,
+    /// A connection is made.
+    Connect,
+    /// A request is sent.
+    Request,
+    /// A name is asked for.
+    Resolve,
+    /// A tool is called.
+    Call,
+    /// A credential is given to a run.
+    UseCredential,
+    /// A change is written to the person's own files.
+    Promote,
+    /// A port inside can be visited.
+    Publish,
+    /// A boundary is widened for a while.
+    Escalate,
+    /// Rules and runs are administered.
+    Administer,
+}
+
+impl Action {
+    /// All of them, each at its own number.
+    pub const ALL: [Self; 13] = [
+        Self::Run,
+        Self::Exec,
+        Self::Read,
+        Self::Write,
+        Self::Connect,
+        Self::Request,
+        Self::Resolve,
+        Self::Call,
+        Self::UseCredential,
+        Self::Promote,
+        Self::Publish,
+        Self::Escalate,
+        Self::Administer,
+    ];
+
+    /// Its name in the schema.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Exec => "exec",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Connect => "connect",
+            Self::Request => "request",
+            Self::Resolve => "resolve",
+            Self::Call => "call",
+            Self::UseCredential => "use_credential",
+            Self::Promote => "promote",
+            Self::Publish => "publish",
+            Self::Escalate => "escalate",
+            Self::Administer => "administer",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// Those of a run's connections, which are asked for while it runs.
+    pub const OF_FLOWS: [Self; 3] = [Self::Resolve, Self::Connect, Self::Request];
+
+    /// Whether this build asks policies for it: those about others decide nothing.
+    #[must_use]
+    pub fn is_asked(self) -> bool {
+        match self {
+            Self::Run
+            | Self::Read
+            | Self::Write
+            | Self::Connect
+            | Self::Request
+            | Self::Resolve
+            | Self::UseCredential
+            | Self::Promote
+            | Self::Publish => true,
+            Self::Exec | Self::Call | Self::Escalate | Self::Administer => false,
+        }
+    }
+
+    pub(crate) fn number(self) -> usize {
+        self as usize
+    }
+}

@@ -1,0 +1,267 @@
+//! Questions as people write them: by the command line, and as tests beside a file of policies.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, Target};
+use atoll_model::{Mode, WorkspaceMode};
+use serde::Deserialize;
+
+use crate::{Action, Asked, Decision, Effect, Facts, Look, Principal, Question};
+
+/// The most cases of one file.
+const CASES_MAX: usize = 2_000;
+
+/// One question. What is not said of it has the value that is named.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Case {
+    /// What it shows, for people.
+    pub name: String,
+    /// What is to be done, as `connect`.
+    pub action: String,
+    /// With what: a program, a path, a host, a credential, a port.
+    pub resource: String,
+    /// The person's number: 1000.
+    pub person: Option<u32>,
+    /// The session that acts; the person without one.
+    pub session: Option<String>,
+    /// Of a connection: 443. Of a published port the host's: the same.
+    pub port: Option<u16>,
+    /// How a connection is carried, `into` or `past`: `into`.
+    pub look: Option<String>,
+    /// `http` or `https`: `https`.
+    pub scheme: Option<String>,
+    /// `GET`.
+    pub method: Option<String>,
+    /// The path of a request, with its query: `/`.
+    pub path: Option<String>,
+    /// Whether other programs run a file that is taken over: no.
+    pub control: bool,
+    /// How the workspace is given: `copy-on-write`.
+    pub workspace: Option<WorkspaceMode>,
+    /// Whether it is root inside: no.
+    pub root: bool,
+    /// Whether it makes namespaces: no.
+    pub nesting: bool,
+    /// Whether it has a terminal: no.
+    pub terminal: bool,
+    /// Seconds since 1970: 0 in a test, now for a question.
+    pub time: u64,
+    /// What holds it: `full`.
+    pub mode: Option<Mode>,
+    /// The profile: `default`.
+    pub profile: Option<String>,
+    /// What is to be done.
+    pub task: Option<String>,
+    /// What the session is for.
+    pub purpose: Option<String>,
+    /// How sure the agent says it is, percent.
+    pub confidence: Option<u8>,
+    /// How far it is trusted.
+    pub trust: Option<String>,
+    /// Which data it has touched.
+    pub labels: Option<BTreeSet<String>>,
+    /// What is to be decided: `allow`, `ask` or `deny`.
+    pub expect: Option<Expected>,
+    /// The policy that is to decide, by its id.
+    pub by: Option<String>,
+}
+
+/// What a test expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expected {
+    /// It may happen.
+    Allow,
+    /// Somebody has to agree.
+    Ask,
+    /// It may not.
+    Deny,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cases {
+    #[serde(default)]
+    case: Vec<Case>,
+}
+
+/// Reads a file of tests: a table `[[case]]` for each.
+///
+/// # Errors
+/// What is wrong with it, with its line.
+pub fn cases(text: &str) -> Result<Vec<Case>, String> {
+    let read: Cases = toml::from_str(text).map_err(|error| error.to_string())?;
+    let all = read.case;
+    if all.is_empty() || all.len() > CASES_MAX {
+        return Err(format!(
+            "a file of tests has 1 to {CASES_MAX} [[case]]s, and this has {}",
+            all.len()
+        ));
+    }
+    match all.iter().position(|case| case.expect.is_none()) {
+        Some(at) => Err(format!(
+            "case {} says nothing of what it expects: expect = \"deny\"",
+            at + 1
+        )),
+        None => Ok(all),
+    }
+}
+
+impl Case {
+    /// Puts the question.
+    ///
+    /// # Errors
+    /// What of it cannot be asked.
+    pub fn ask(&self, decide: impl FnOnce(&Question<'_>) -> Decision) -> Result<Decision, String> {
+        let principal = Principal {
+            person: self.person.unwrap_or(1000),
+            session: self.session.clone(),
+        };
+        let facts = self.facts();
+        let put = |asked: Asked<'_>| {
+            Ok(decide(&Question {
+                principal: &principal,
+                asked,
+                facts: &facts,
+            }))
+        };
+        let action = Action::named(&self.action).filter(|action| action.is_asked());
+        let name = &self.resource;
+        match action {
+            Some(Action::Run) => put(self.run()),
+            Some(Action::Read) => put(Asked::Read(&self.place())),
+            Some(Action::Write) => put(Asked::Write(&self.place())),
+            Some(Action::Promote) => put(Asked::Promote {
+                path: &self.place(),
+                control: self.control,
+            }),
+            Some(Action::Resolve) => {
+                let name = HostName::parse(name)
+                    .map_err(|error| format!("{name:?} is no name: {error}"))?;
+                put(Asked::Resolve(&name))
+            }
+            Some(Action::Connect) => {
+                let port = self.port.unwrap_or(443);
+                put(Asked::Connect {
+                    host: &self.host()?,
+                    port,
+                    look: self.look()?,
+                })
+            }
+            Some(Action::Request) => {
+                let target = self.path.as_deref().unwrap_or("/");
+                let target = Target::parse(target).map_err(|error| error.to_string())?;
+                put(Asked::Request(&self.request(&self.host()?, &target)?))
+            }
+            Some(Action::UseCredential) => {
+                let name = name
+                    .parse()
+                    .map_err(|_| format!("{name:?} is no credential's name"))?;
+                put(Asked::UseCredential(&name))
+            }
+            Some(Action::Publish) => {
+                let mut port: PublishedPort =
+                    name.parse().map_err(|_| format!("{name:?} is no port"))?;
+                port.outside = self.port.unwrap_or(port.outside);
+                put(Asked::Publish(port))
+            }
+            Some(Action::Exec | Action::Call | Action::Escalate | Action::Administer) | None => {
+                let all = Action::ALL.iter().filter(|one| one.is_asked());
+                let all: Vec<&str> = all.map(|one| one.name()).collect();
+                Err(format!(
+                    "{:?} is nothing that is asked for; {} are",
+                    self.action,
+                    all.join(", ")
+                ))
+            }
+        }
+    }
+
+    /// What is not as a test expects, in words.
+    #[must_use]
+    pub fn difference(&self, found: &Decision) -> Option<String> {
+        let expected = match self.expect {
+            Some(Expected::Allow) => Effect::Allow,
+            Some(Expected::Ask) => Effect::Ask,
+            Some(Expected::Deny) => Effect::Deny,
+            None => return None,
+        };
+        if found.effect != expected {
+            return Some(format!(
+                "it is {}, and {} was expected: {}",
+                found.effect,
+                expected,
+                found.why()
+            ));
+        }
+        let by = self.by.as_deref()?;
+        let is_by = found.deciding.iter().any(|one| &*one.id == by);
+        (!is_by).then(|| format!("policy {by} was to decide: {}", found.why()))
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            time: self.time,
+            mode: self.mode.unwrap_or(Mode::Full),
+            profile: self.profile.clone().unwrap_or_else(|| "default".to_owned()),
+            task: self.task.clone(),
+            purpose: self.purpose.clone(),
+            confidence: self.confidence,
+            trust: self.trust.clone(),
+            labels: self.labels.clone(),
+        }
+    }
+
+    fn run(&self) -> Asked<'_> {
+        Asked::Run {
+            program: &self.resource,
+            workspace: self.workspace.unwrap_or(WorkspaceMode::CopyOnWrite),
+            root: self.root,
+            nesting: self.nesting,
+            terminal: self.terminal,
+        }
+    }
+
+    fn request<'a>(
+        &'a self,
+        host: &'a HostPart,
+        target: &'a Target,
+    ) -> Result<Request<'a>, String> {
+        let scheme = self.scheme()?;
+        Ok(Request {
+            host,
+            port: self.port.unwrap_or(scheme.port()),
+            scheme,
+            method: self.method.as_deref().unwrap_or("GET"),
+            target,
+        })
+    }
+
+    fn place(&self) -> PathBuf {
+        PathBuf::from(&self.resource)
+    }
+
+    fn host(&self) -> Result<HostPart, String> {
+        let name = &self.resource;
+        name.parse()
+            .map_err(|error| format!("{name:?} is no host: {error}"))
+    }
+
+    fn look(&self) -> Result<Look, String> {
+        match self.look.as_deref() {
+            None | Some("into") => Ok(Look::Into),
+            Some("past") => Ok(Look::Past),
+            Some(other) => Err(format!("look is \"into\" or \"past\", not {other:?}")),
+        }
+    }
+
+    fn scheme(&self) -> Result<Scheme, String> {
+        match self.scheme.as_deref() {
+            None | Some("https") => Ok(Scheme::Https),
+            Some("http") => Ok(Scheme::Http),
+            Some(other) => Err(format!("scheme is \"http\" or \"https\", not {other:?}")),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What is answered.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Obligation, Obligations};
+
+/// Whether something may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It may, with its obligations.
+    Allow,
+    /// It may once somebody has agreed.
+    Ask,
+    /// It may not.
+    Deny,
+}
+
+/// A policy that decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deciding {
+    /// Its `@id`, or where it is written.
+    pub id: Arc<str>,
+    /// The file that it is in.
+    pub file: Arc<str>,
+    /// Its line, counted from 1.
+    pub line: u32,
+    /// Its `@reason`, for people.
+    pub reason: Option<Arc<str>>,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it may happen.
+    pub effect: Effect,
+    /// The policies that decided: what forbids where something does, else what permits.
+    pub deciding: Vec<Deciding>,
+    /// What has to be done where it may.
+    pub obligations: Obligations,
+    /// Policies with `@shadow` that would have counted.
+    pub shadowed: Vec<Deciding>,
+    /// Why nobody could tell; then it is denied.
+    pub errors: Vec<String>,
+}
+
+impl Decision {
+    pub(crate) fn nothing_said() -> Self {
+        Self {
+            effect: Effect::Allow,
+            deciding: Vec::new(),
+            obligations: Obligations::default(),
+            shadowed: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    pub(crate) fn failed(why: String) -> Self {
+        Self {
+            effect: Effect::Deny,
+            errors: vec![why],
+            ..Self::nothing_said()
+        }
+    }
+
+    /// The same where only some obligations can be carried out: one with others is a denial, and
+    /// so is one that somebody would have to be asked about.
+    #[must_use]
+    pub fn within(mut self, carried: &[Obligation]) -> Self {
+        if self.effect == Effect::Deny {
+            return self;
+        }
+        let all = self.obligations.all().into_iter();
+        let missing: Vec<String> = all
+            .filter(|one| !carried.contains(one))
+            .map(|one| one.to_string())
+            .collect();
+        if !missing.is_empty() {
+            let by: Vec<String> = self.deciding.iter().map(ToString::to_string).collect();
+            let (missing, by) = (missing.join(", "), by.join(", "));
+            self.errors.push(format!(
+                "{missing} is not carried out here, and {by} asks for it"
+            ));
+            self.effect = Effect::Deny;
+        }
+        self
+    }
+
+    /// Why it may not happen, in words: with where policies are written.
+    #[must_use]
+    pub fn why(&self) -> String {
+        self.told(|one| format!("{one} ({}:{})", one.file, one.line))
+    }
+
+    /// The same for a program, which is not told where policies are written.
+    #[must_use]
+    pub fn why_inside(&self) -> String {
+        match self.errors.is_empty() {
+            true => self.told(ToString::to_string),
+            false => "its policies cannot tell, which is a denial".to_owned(),
+        }
+    }
+
+    fn told(&self, one: impl Fn(&Deciding) -> String) -> String {
+        if !self.errors.is_empty() {
+            return format!("policies cannot tell: {}", self.errors.join("; "));
+        }
+        let all: Vec<String> = self.deciding.iter().map(one).collect();
+        match (self.effect, all.as_slice()) {
+            (Effect::Deny, []) => "no policy permits it".to_owned(),
+            (Effect::Deny, all) => format!("forbidden by {}", all.join(", ")),
+            (Effect::Ask, all) => format!("to be approved, by {}", all.join(", ")),
+            (Effect::Allow, []) => "no policy says anything of it".to_owned(),
+            (Effect::Allow, all) => format!("permitted by {}", all.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Allow => "allowed",
+            Self::Ask => "to be approved",
+            Self::Deny => "denied",
+        })
+    }
+}
+
+impl fmt::Display for Deciding {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "policy {}", self.id)?;
+        match &self.reason {
+            Some(reason) => write!(to, ", {reason}"),
+            None => Ok(()),
+        }
+    }
+}

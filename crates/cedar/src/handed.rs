@@ -1,0 +1,89 @@
+//! Policies on their way to the process that carries a run's connections.
+
+use std::path::Path;
+
+use atoll_model::Mode;
+use serde::{Deserialize, Serialize};
+
+use crate::policies::Known;
+use crate::{Facts, Layer, Layers, PolicyFile, Principal};
+
+/// The most that is handed over, bytes: each layer's files, as they stand in JSON.
+pub const HANDED_BYTES_MAX: usize = 16 << 20;
+
+/// What is handed over: the files as they were when the run was decided on, and who acts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Handed {
+    person: u32,
+    session: Option<String>,
+    mode: Mode,
+    profile: String,
+    files: Vec<(Layer, String, String)>,
+}
+
+/// Writes files down, with who acts.
+///
+/// # Errors
+/// When they are too long, or no text.
+pub fn hand(
+    principal: &Principal,
+    facts: &Facts,
+    files: &[(Layer, Vec<PolicyFile>)],
+) -> Result<Vec<u8>, String> {
+    let all = files
+        .iter()
+        .flat_map(|(layer, files)| files.iter().map(|file| (*layer, file)));
+    let all = all.map(|(layer, file)| {
+        let text = std::str::from_utf8(&file.content).map_err(|error| error.to_string())?;
+        Ok((layer, file.name.clone(), text.to_owned()))
+    });
+    let handed = Handed {
+        person: principal.person,
+        session: principal.session.clone(),
+        mode: facts.mode,
+        profile: facts.profile.clone(),
+        files: all.collect::<Result<_, String>>()?,
+    };
+    let written = serde_json::to_vec(&handed).map_err(|error| error.to_string())?;
+    match written.len() <= HANDED_BYTES_MAX {
+        true => Ok(written),
+        false => Err(format!("policies are longer than {HANDED_BYTES_MAX} bytes")),
+    }
+}
+
+/// Reads and compiles what [`hand`] wrote. The time is that of whoever asks.
+///
+/// # Errors
+/// When it is something else, or no longer compiles.
+pub fn take(written: &[u8]) -> Result<(Layers, Principal, Facts), String> {
+    let handed: Handed = serde_json::from_slice(written).map_err(|error| error.to_string())?;
+    let of = |layer: Layer| {
+        let files = handed.files.iter().filter(|(one, _, _)| *one == layer);
+        let file = |(_, name, text): &(Layer, String, String)| PolicyFile {
+            name: name.clone(),
+            content: text.clone().into_bytes(),
+        };
+        (layer, files.map(file).collect::<Vec<_>>())
+    };
+    let files: Vec<(Layer, Vec<PolicyFile>)> = Layer::ALL.into_iter().map(of).collect();
+    let layers = Layers::compile(&files, &Known::default()).map_err(|faults| {
+        let first = faults.first().map(ToString::to_string);
+        first.unwrap_or_default()
+    })?;
+    let principal = Principal {
+        person: handed.person,
+        session: handed.session,
+    };
+    Ok((
+        layers,
+        principal,
+        Facts::new(0, handed.mode, &handed.profile),
+    ))
+}
+
+/// The name of a file of policies, without its directories.
+pub(crate) fn base_name(file: &str) -> &str {
+    let base = Path::new(file).file_name().and_then(|name| name.to_str());
+    base.unwrap_or(file)
+}

@@ -1,0 +1,418 @@
+//! What is asked, and how Cedar is told of it.
+
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use atoll_model::network::{CredentialName, HostName, HostPart, PublishedPort, Request};
+use atoll_model::{Mode, WorkspaceMode};
+use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression};
+
+use crate::Action;
+use crate::policies::Needs;
+use crate::segments;
+use crate::vocabulary::{Kind, Vocabulary};
+
+/// The most directories above one path.
+const PATH_DEPTH_MAX: usize = 256;
+/// The longest text of a question, bytes.
+const TEXT_BYTES_MAX: usize = 32 << 10;
+
+/// Who acts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The person's number on this host, as the kernel says.
+    pub person: u32,
+    /// The session that acts for the person; without one the person does.
+    pub session: Option<String>,
+}
+
+/// What is true whatever is asked. What nobody has stated is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The time, seconds since 1970.
+    pub time: u64,
+    /// What holds the program.
+    pub mode: Mode,
+    /// The profile.
+    pub profile: String,
+    /// What is to be done.
+    pub task: Option<String>,
+    /// What the session is for.
+    pub purpose: Option<String>,
+    /// How sure the agent says it is, percent.
+    pub confidence: Option<u8>,
+    /// How far the agent is trusted.
+    pub trust: Option<String>,
+    /// Which data the session has touched.
+    pub labels: Option<BTreeSet<String>>,
+}
+
+impl Facts {
+    /// Those of a time, a mode and a profile alone.
+    #[must_use]
+    pub fn new(time: u64, mode: Mode, profile: &str) -> Self {
+        Self {
+            time,
+            mode,
+            profile: profile.to_owned(),
+            task: None,
+            purpose: None,
+            confidence: None,
+            trust: None,
+            labels: None,
+        }
+    }
+}
+
+/// How a connection is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Its requests are judged one by one.
+    Into,
+    /// Its bytes are carried unseen.
+    Past,
+}
+
+/// What somebody wants to do.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    /// Start a program.
+    Run {
+        /// As it was called.
+        program: &'a str,
+        /// How the workspace is given.
+        workspace: WorkspaceMode,
+        /// Whether it is root inside.
+        root: bool,
+        /// Whether it may make namespaces.
+        nesting: bool,
+        /// Whether it has a terminal.
+        terminal: bool,
+    },
+    /// See what is there.
+    Read(&'a Path),
+    /// Change it.
+    Write(&'a Path),
+    /// Ask for a name.
+    Resolve(&'a HostName),
+    /// Make a connection.
+    Connect {
+        /// To whom.
+        host: &'a HostPart,
+        /// Where.
+        port: u16,
+        /// How.
+        look: Look,
+    },
+    /// Send a request.
+    Request(&'a Request<'a>),
+    /// Have a credential put in.
+    UseCredential(&'a CredentialName),
+    /// Write a change to the person's files.
+    Promote {
+        /// Where to.
+        path: &'a Path,
+        /// Whether other programs run it.
+        control: bool,
+    },
+    /// Let a port be visited.
+    Publish(PublishedPort),
+}
+
+impl Asked<'_> {
+    /// What it is an instance of.
+    #[must_use]
+    pub fn action(&self) -> Action {
+        match self {
+            Self::Run { .. } => Action::Run,
+            Self::Read(_) => Action::Read,
+            Self::Write(_) => Action::Write,
+            Self::Resolve(_) => Action::Resolve,
+            Self::Connect { .. } => Action::Connect,
+            Self::Request(_) => Action::Request,
+            Self::UseCredential(_) => Action::UseCredential,
+            Self::Promote { .. } => Action::Promote,
+            Self::Publish(_) => Action::Publish,
+        }
+    }
+}
+
+/// One question.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Who asks.
+    pub principal: &'a Principal,
+    /// For what.
+    pub asked: Asked<'a>,
+    /// What is true.
+    pub facts: &'a Facts,
+}
+
+/// A question in Cedar's words.
+#[derive(Debug)]
+pub(crate) struct Put {
+    pub(crate) action: Action,
+    pub(crate) resource: EntityUid,
+    /// All that the resource is in.
+    pub(crate) above: Vec<EntityUid>,
+    pub(crate) entities: Entities,
+    pub(crate) request: cedar_policy::Request,
+}
+
+/// An id and what it is in.
+type Placed = (EntityUid, Vec<EntityUid>);
+
+impl Question<'_> {
+    /// Puts it into Cedar's words; of a request with the parts that policies look at.
+    pub(crate) fn put(
+        &self,
+        words: &Arc<Vocabulary>,
+        needs: Needs,
+        known: impl Fn(&EntityUid) -> Vec<EntityUid>,
+    ) -> Result<Put, String> {
+        let action = self.asked.action();
+        let (resource, above) = self.resource(words)?;
+        let (principal, mut owners) = self.principal(words)?;
+        let mut further: Vec<EntityUid> = owners.iter().flat_map(&known).collect();
+        further.extend(known(&principal));
+        owners.extend(further);
+        let mut over = above.clone();
+        over.extend(known(&resource));
+        let of = |id: &EntityUid, above: &[EntityUid]| {
+            Entity::new_no_attrs(id.clone(), above.iter().cloned().collect::<HashSet<_>>())
+        };
+        let both = [of(&principal, &owners), of(&resource, &over)];
+        let entities = Entities::from_entities(both, None).map_err(|error| error.to_string())?;
+        let mut members = self.facts();
+        self.members(needs, &mut members)?;
+        let context = Context::from_pairs(members).map_err(|error| error.to_string())?;
+        let id = words.action(action).ok_or("no such action")?.clone();
+        let request = cedar_policy::Request::new(principal, id, resource.clone(), context, None);
+        Ok(Put {
+            action,
+            resource,
+            above: over,
+            entities,
+            request: request.map_err(|error| error.to_string())?,
+        })
+    }
+
+    fn principal(&self, words: &Vocabulary) -> Result<Placed, String> {
+        let person = id(words, Kind::Person, &self.principal.person.to_string())?;
+        Ok(match &self.principal.session {
+            None => (person, Vec::new()),
+            Some(session) => (id(words, Kind::Session, session)?, vec![person]),
+        })
+    }
+
+    fn resource(&self, words: &Vocabulary) -> Result<Placed, String> {
+        match &self.asked {
+            Asked::Run { program, .. } => {
+                let base = program.rsplit('/').next().unwrap_or_default();
+                let mut above = Vec::new();
+                if base != *program {
+                    above.push(id(words, Kind::Program, base)?);
+                }
+                Ok((id(words, Kind::Program, program)?, above))
+            }
+            Asked::Read(path) | Asked::Write(path) | Asked::Promote { path, .. } => {
+                place(words, path)
+            }
+            Asked::Resolve(name) => named(words, name),
+            Asked::Connect { host, .. } => host_of(words, host),
+            Asked::Request(request) => host_of(words, request.host),
+            Asked::UseCredential(name) => {
+                Ok((id(words, Kind::Credential, name.as_str())?, Vec::new()))
+            }
+            Asked::Publish(port) => {
+                let inside = port.inside.to_string();
+                Ok((id(words, Kind::Port, &inside)?, Vec::new()))
+            }
+        }
+    }
+
+    fn facts(&self) -> Vec<(String, RestrictedExpression)> {
+        let facts = self.facts;
+        let mode = match facts.mode {
+            Mode::Full => "full",
+            Mode::Fence => "fence",
+        };
+        let time = i64::try_from(facts.time).unwrap_or(i64::MAX);
+        let mut members = vec![
+            long("time", time),
+            text("mode", mode),
+            text("profile", &facts.profile),
+        ];
+        let stated = [
+            ("task", &facts.task),
+            ("purpose", &facts.purpose),
+            ("trust", &facts.trust),
+        ];
+        for (name, stated) in stated {
+            members.extend(stated.as_deref().map(|stated| text(name, stated)));
+        }
+        let confidence = facts.confidence.map(i64::from);
+        members.extend(confidence.map(|confidence| long("confidence", confidence)));
+        if let Some(labels) = &facts.labels {
+            let labels = labels.iter().cloned();
+            let labels = labels.map(RestrictedExpression::new_string);
+            let labels = RestrictedExpression::new_set(labels);
+            members.push(("labels".to_owned(), labels));
+        }
+        members
+    }
+
+    fn members(
+        &self,
+        needs: Needs,
+        to: &mut Vec<(String, RestrictedExpression)>,
+    ) -> Result<(), String> {
+        match &self.asked {
+            Asked::Read(_) | Asked::Write(_) | Asked::Resolve(_) | Asked::UseCredential(_) => {}
+            Asked::Run {
+                workspace,
+                root,
+                nesting,
+                terminal,
+                ..
+            } => {
+                let workspace = match workspace {
+                    WorkspaceMode::CopyOnWrite => "copy-on-write",
+                    WorkspaceMode::Live => "live",
+                    WorkspaceMode::ReadOnly => "read-only",
+                };
+                to.push(text("workspace", workspace));
+                to.push(truth("root", *root));
+                to.push(truth("nesting", *nesting));
+                to.push(truth("terminal", *terminal));
+            }
+            Asked::Connect { host, port, look } => {
+                let look = match look {
+                    Look::Into => "into",
+                    Look::Past => "past",
+                };
+                to.push(long("port", i64::from(*port)));
+                to.push(text("look", look));
+                to.extend(address(host));
+            }
+            Asked::Promote { control, .. } => to.push(truth("control", *control)),
+            Asked::Publish(port) => to.push(long("outside", i64::from(port.outside))),
+            Asked::Request(request) => of_request(request, needs, to)?,
+        }
+        Ok(())
+    }
+}
+
+fn of_request(
+    request: &Request<'_>,
+    needs: Needs,
+    to: &mut Vec<(String, RestrictedExpression)>,
+) -> Result<(), String> {
+    let path = request.target.path();
+    to.push(long("port", i64::from(request.port)));
+    to.extend(address(request.host));
+    to.push(text("scheme", &request.scheme.to_string()));
+    to.push(text("method", request.method));
+    to.push(text("path", path));
+    to.extend(request.target.query().map(|query| text("query", query)));
+    to.push(long("depth", segments::depth(path)));
+    to.push(truth("unclear", request.target.unclear().is_some()));
+    let record = |path: &str| segments::record(path).ok_or("a path has no segments");
+    if needs.segments {
+        to.push(("segments".to_owned(), record(path)?));
+    }
+    if needs.loose {
+        let path = segments::loose(path);
+        let method = request.method.to_ascii_uppercase();
+        let mut loose = vec![
+            text("method", &method),
+            text("path", &path),
+            long("depth", segments::depth(&path)),
+        ];
+        if needs.segments {
+            loose.push(("segments".to_owned(), record(&path)?));
+        }
+        let loose = RestrictedExpression::new_record(loose).map_err(|error| error.to_string())?;
+        to.push(("loose".to_owned(), loose));
+    }
+    Ok(())
+}
+
+fn id(words: &Vocabulary, kind: Kind, text: &str) -> Result<EntityUid, String> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(format!("its name is longer than {TEXT_BYTES_MAX} bytes"));
+    }
+    let id = words.id(kind, text);
+    id.ok_or_else(|| "the schema has no such kind".to_owned())
+}
+
+/// A path is in every directory above it. One that has `.` or `..` in it can be another than it
+/// looks like.
+fn place(words: &Vocabulary, path: &Path) -> Result<Placed, String> {
+    let text = path.to_str();
+    let text = text.ok_or_else(|| format!("{} is not UTF-8", path.display()))?;
+    let is_plain = text.starts_with('/') && text.split('/').all(|part| part != "." && part != "..");
+    if !is_plain {
+        return Err(format!(
+            "{text:?} is not an absolute path free of `.` and `..`"
+        ));
+    }
+    let above: Vec<&str> = path.ancestors().skip(1).filter_map(Path::to_str).collect();
+    if above.len() > PATH_DEPTH_MAX {
+        return Err(format!(
+            "{text:?} lies beneath more than {PATH_DEPTH_MAX} directories"
+        ));
+    }
+    let above = above.into_iter().map(|one| id(words, Kind::Path, one));
+    let above = above.collect::<Result<_, _>>()?;
+    // Without a '/' at its end, and without two of them together.
+    let own: std::path::PathBuf = path.components().collect();
+    let own = own.to_str().unwrap_or(text);
+    Ok((id(words, Kind::Path, own)?, above))
+}
+
+fn host_of(words: &Vocabulary, host: &HostPart) -> Result<Placed, String> {
+    match host {
+        HostPart::Name(name) => named(words, name),
+        HostPart::Address(address) => {
+            Ok((id(words, Kind::Host, &address.to_string())?, Vec::new()))
+        }
+    }
+}
+
+/// A name is in `*.` and each name above it.
+fn named(words: &Vocabulary, name: &HostName) -> Result<Placed, String> {
+    let above = name.as_str().match_indices('.').map(|(at, _)| {
+        let rest = name.as_str().get(at..).unwrap_or_default();
+        id(words, Kind::Host, &format!("*{rest}"))
+    });
+    let above = above.collect::<Result<_, _>>()?;
+    Ok((id(words, Kind::Host, name.as_str())?, above))
+}
+
+fn address(host: &HostPart) -> Option<(String, RestrictedExpression)> {
+    match host {
+        HostPart::Name(_) => None,
+        HostPart::Address(address) => Some(ip("ip", *address)),
+    }
+}
+
+fn ip(name: &str, address: IpAddr) -> (String, RestrictedExpression) {
+    let address = RestrictedExpression::new_ip(address.to_string());
+    (name.to_owned(), address)
+}
+
+fn text(name: &str, value: &str) -> (String, RestrictedExpression) {
+    let value = RestrictedExpression::new_string(value.to_owned());
+    (name.to_owned(), value)
+}
+
+fn long(name: &str, value: i64) -> (String, RestrictedExpression) {
+    (name.to_owned(), RestrictedExpression::new_long(value))
+}
+
+fn truth(name: &str, value: bool) -> (String, RestrictedExpression) {
+    (name.to_owned(), RestrictedExpression::new_bool(value))
+}

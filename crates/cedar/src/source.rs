@@ -1,0 +1,137 @@
+//! A file of policies before Cedar reads it: bounds, and what can stand in it.
+
+use crate::fault::Fault;
+
+/// The longest file of policies, bytes.
+pub const SOURCE_BYTES_MAX: usize = 1 << 20;
+/// The most policies of one layer.
+pub const POLICIES_MAX: usize = 4_000;
+/// The longest single policy, bytes: how deep its conditions can be nested has an end, also where
+/// no bracket shows it.
+pub(crate) const POLICY_BYTES_MAX: usize = 8 << 10;
+/// The most brackets that can be open at once.
+const DEPTH_MAX: usize = 32;
+/// The most entries of one set, and members of one record.
+const ENTRIES_MAX: usize = 256;
+
+/// What a file may hold is told from its bytes alone: what looks alike is not there, and what
+/// would take the reader's stack is not begun.
+pub(crate) fn read<'a>(file: &str, content: &'a [u8]) -> Result<&'a str, Fault> {
+    if content.len() > SOURCE_BYTES_MAX {
+        let what = format!("it is longer than {SOURCE_BYTES_MAX} bytes");
+        return Err(Fault::at(file, "", 0, what));
+    }
+    let text = std::str::from_utf8(content).map_err(|error| {
+        let begin = content.get(..error.valid_up_to()).unwrap_or_default();
+        let begin = String::from_utf8_lossy(begin);
+        Fault::at(file, &begin, error.valid_up_to(), "it is not UTF-8")
+    })?;
+    let mut scan = Scan::default();
+    for (at, one) in text.char_indices() {
+        scan.take(one)
+            .map_err(|(what, hint)| Fault::at(file, text, at, what).hint(hint))?;
+    }
+    Ok(text)
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Within {
+    #[default]
+    Code,
+    /// After one `/`.
+    Slash,
+    Comment,
+    Text,
+    /// After a `\` in a text.
+    Escape,
+}
+
+/// Where in a file one is.
+#[derive(Debug, Default)]
+struct Scan {
+    within: Within,
+    /// For each bracket that is open, how many commas were in it.
+    open: Vec<usize>,
+    /// The bytes since the last policy ended.
+    policy_bytes: usize,
+}
+
+type Wrong = (String, &'static str);
+
+impl Scan {
+    fn take(&mut self, one: char) -> Result<(), Wrong> {
+        if self.within == Within::Comment {
+            if one == '\n' {
+                self.within = Within::Code;
+            }
+            return may_be_read(one);
+        }
+        let is_plain = matches!(one, ' '..='~' | '\n' | '\t' | '\r');
+        if !is_plain {
+            let what = format!("{:?} stands outside a comment", one);
+            let hint = "write it as an escape, as \\u{fc}: what looks alike is then seen to differ";
+            return Err((what, hint));
+        }
+        self.policy_bytes += 1;
+        if self.policy_bytes > POLICY_BYTES_MAX {
+            let what = format!("a policy is longer than {POLICY_BYTES_MAX} bytes");
+            return Err((what, "write several"));
+        }
+        self.within = match (self.within, one) {
+            (Within::Escape, _) => Within::Text,
+            (Within::Text, '\\') => Within::Escape,
+            (Within::Text, '"') => Within::Code,
+            (Within::Text, _) => Within::Text,
+            (Within::Slash, '/') => Within::Comment,
+            (_, '/') => Within::Slash,
+            (_, '"') => Within::Text,
+            (_, _) => {
+                self.code(one)?;
+                Within::Code
+            }
+        };
+        Ok(())
+    }
+
+    fn code(&mut self, one: char) -> Result<(), Wrong> {
+        match one {
+            '(' | '[' | '{' => {
+                self.open.push(0);
+                if self.open.len() > DEPTH_MAX {
+                    let what = format!("more than {DEPTH_MAX} brackets are open");
+                    return Err((what, "write several policies"));
+                }
+            }
+            ')' | ']' | '}' => {
+                self.open.pop();
+            }
+            ',' => {
+                if let Some(commas) = self.open.last_mut() {
+                    *commas += 1;
+                    if *commas >= ENTRIES_MAX {
+                        let what = format!("a list has more than {ENTRIES_MAX} entries");
+                        return Err((what, "write several policies"));
+                    }
+                }
+            }
+            ';' if self.open.is_empty() => self.policy_bytes = 0,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A comment is in any language, but shows what is there, in the order in which it is there.
+fn may_be_read(one: char) -> Result<(), Wrong> {
+    let is_hidden = one.is_control() && !matches!(one, '\n' | '\t' | '\r')
+        || matches!(
+            one,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{2028}'..='\u{202e}'
+        )
+        || matches!(one, '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}');
+    if is_hidden {
+        let what = format!("{one:?} hides or turns around what a comment says");
+        return Err((what, "leave it out"));
+    }
+    Ok(())
+}

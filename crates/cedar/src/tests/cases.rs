@@ -1,0 +1,114 @@
+//! Tests of policies: what a file of them says, and what it comes to.
+
+use super::compiled;
+use crate::{Decision, Effect, cases};
+
+const POLICIES: &str = "@id(\"gets\") permit(principal, action == Action::\"request\", resource in Host::\"*.example.com\") when { context.method == \"GET\" && context.port == 443 };
+@id(\"all\") permit(principal, action in [Action::\"run\", Action::\"read\", Action::\"write\", Action::\"promote\", Action::\"publish\", Action::\"use_credential\", Action::\"resolve\"], resource);
+@id(\"ssh\") permit(principal, action == Action::\"connect\", resource) when { context.look == \"past\" && context.port == 22 };";
+
+fn decided(text: &str) -> Result<Decision, String> {
+    let policies = compiled(POLICIES);
+    let all = cases(&format!("[[case]]\nexpect = 'allow'\n{text}"))?;
+    all[0].ask(|question| policies.authorize(question))
+}
+
+#[test]
+fn a_case_is_a_question() {
+    let check = |text: &str, effect| {
+        let found = decided(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+        assert_eq!(found.effect, effect, "{text}: {}", found.why());
+    };
+    let request = "action = 'request'\nresource = 'api.example.com'\n";
+    check(request, Effect::Allow);
+    check(&format!("{request}method = 'POST'"), Effect::Deny);
+    check(&format!("{request}scheme = 'http'"), Effect::Deny);
+    check(
+        &format!("{request}scheme = 'http'\nport = 443"),
+        Effect::Allow,
+    );
+    check(
+        "action = 'connect'\nresource = '10.1.2.3'\nport = 22\nlook = 'past'",
+        Effect::Allow,
+    );
+    check(
+        "action = 'connect'\nresource = '10.1.2.3'\nport = 22",
+        Effect::Deny,
+    );
+    for (action, resource) in [
+        ("run", "git"),
+        ("read", "/srv"),
+        ("write", "/srv"),
+        ("promote", "/srv"),
+        ("publish", "8080:3000"),
+        ("use_credential", "KEY"),
+        ("resolve", "example.com"),
+    ] {
+        check(
+            &format!("action = '{action}'\nresource = '{resource}'"),
+            Effect::Allow,
+        );
+    }
+}
+
+#[test]
+fn what_is_no_case_is_told() {
+    let check = |text: &str, told: &str| {
+        let why = decided(text).err().unwrap_or_default();
+        assert!(why.contains(told), "{text}: {why}");
+    };
+    check(
+        "action = 'fly'\nresource = 'x'",
+        "\"fly\" is nothing that is asked for",
+    );
+    check(
+        "action = 'call'\nresource = 'x'",
+        "is nothing that is asked for",
+    );
+    check("action = 'resolve'\nresource = 'a b'", "is no name");
+    check(
+        "action = 'connect'\nresource = 'example.com'\nlook = 'through'",
+        "look is",
+    );
+    check(
+        "action = 'request'\nresource = 'example.com'\nscheme = 'ftp'",
+        "scheme is",
+    );
+    check("action = 'publish'\nresource = '0'", "is no port");
+    check(
+        "action = 'run'\nresource = 'x'\ncolour = 'red'",
+        "unknown field",
+    );
+    assert!(cases("").unwrap_err().contains("and this has 0"));
+    let silent = cases("[[case]]\naction = 'run'\nresource = 'x'");
+    assert!(
+        silent
+            .unwrap_err()
+            .contains("case 1 says nothing of what it expects")
+    );
+}
+
+#[test]
+fn a_difference_is_told_with_the_policy_that_decided() {
+    let policies = compiled(POLICIES);
+    let difference = |text: &str| {
+        let all = cases(&format!(
+            "[[case]]\naction = 'run'\nresource = 'git'\n{text}"
+        ))
+        .unwrap();
+        let found = all[0].ask(|question| policies.authorize(question)).unwrap();
+        all[0].difference(&found)
+    };
+    assert_eq!(difference("expect = 'allow'"), None);
+    assert_eq!(difference("expect = 'allow'\nby = 'all'"), None);
+    let told = difference("expect = 'deny'").unwrap();
+    assert!(
+        told.starts_with("it is allowed, and denied was expected: permitted by policy all"),
+        "{told}"
+    );
+    let told = difference("expect = 'allow'\nby = 'gets'").unwrap();
+    assert!(
+        told.starts_with("policy gets was to decide: permitted by policy all"),
+        "{told}"
+    );
+}

@@ -1,0 +1,283 @@
+//! Single questions: default deny, forbid over permit, errors, shadows, and the schema.
+
+use std::path::Path;
+
+use atoll_model::WorkspaceMode;
+use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, Target};
+
+use super::{compiled, facts, principal};
+use crate::vocabulary::Vocabulary;
+use crate::{Action, Asked, Decision, Effect, Facts, Look, Question, SCHEMA};
+
+fn read(text: &str) -> Decision {
+    ask(text, Asked::Read(Path::new("/srv/a")), &facts())
+}
+
+fn ask(text: &str, asked: Asked<'_>, facts: &Facts) -> Decision {
+    let principal = principal();
+    compiled(text).authorize(&Question {
+        principal: &principal,
+        asked,
+        facts,
+    })
+}
+
+const PERMIT: &str = "@id(\"open\") permit(principal, action == Action::\"read\", resource);";
+
+#[test]
+fn forbid_beats_permit_and_nothing_is_denied() {
+    let forbid = "@id(\"closed\") @reason(\"it is secret\") forbid(principal, action, resource in Path::\"/srv\");";
+    let elsewhere = "forbid(principal, action, resource in Path::\"/srv/ab\");";
+    let check = |texts: &[&str], effect, why: &str| {
+        let found = read(&texts.join("\n"));
+        assert_eq!(
+            (found.effect, found.why().as_str()),
+            (effect, why),
+            "{texts:?}"
+        );
+    };
+    check(&[""], Effect::Deny, "no policy permits it");
+    check(
+        &[PERMIT],
+        Effect::Allow,
+        "permitted by policy open (/policies/test.cedar:1)",
+    );
+    check(&[elsewhere], Effect::Deny, "no policy permits it");
+    check(
+        &[PERMIT, elsewhere],
+        Effect::Allow,
+        "permitted by policy open (/policies/test.cedar:1)",
+    );
+    let closed = "forbidden by policy closed, it is secret (/policies/test.cedar:2)";
+    check(&[PERMIT, forbid], Effect::Deny, closed);
+    let found = read(&[PERMIT, forbid].join("\n"));
+    assert_eq!(
+        found.why_inside(),
+        "forbidden by policy closed, it is secret"
+    );
+}
+
+/// Cedar passes over a policy that fails, a forbid too: here both deny.
+#[test]
+fn a_policy_that_fails_denies() {
+    let fails = "(principal, action, resource) when { context.time * 9223372036854775807 > 1 };";
+    for effect in ["permit", "forbid"] {
+        let found = read(&format!("{PERMIT}\n@id(\"broken\") {effect}{fails}"));
+        assert_eq!(found.effect, Effect::Deny, "{effect}");
+        assert_eq!(found.errors.len(), 1, "{effect}");
+        assert!(found.why().contains("overflow"), "{}", found.why());
+        assert_eq!(
+            found.why_inside(),
+            "its policies cannot tell, which is a denial"
+        );
+    }
+    // One that is not about this does not.
+    let elsewhere = "forbid(principal, action == Action::\"call\", resource) when { context.time * 9223372036854775807 > 1 };";
+    assert_eq!(
+        read(&format!("{PERMIT}\n{elsewhere}")).effect,
+        Effect::Allow
+    );
+}
+
+#[test]
+fn a_shadow_is_told_and_does_not_count() {
+    let shadow = "@id(\"later\") @shadow forbid(principal, action, resource);";
+    let found = read(&format!("{PERMIT}\n{shadow}"));
+    assert_eq!(found.effect, Effect::Allow);
+    assert_eq!(found.shadowed.len(), 1);
+    assert_eq!(&*found.shadowed[0].id, "later");
+    let found = read("@shadow permit(principal, action, resource);");
+    assert_eq!((found.effect, found.shadowed.len()), (Effect::Deny, 1));
+}
+
+#[test]
+fn facts_that_nobody_states_are_not_there() {
+    let text = "permit(principal, action, resource) when { context has trust && context.trust == \"high\" };";
+    assert_eq!(read(text).effect, Effect::Deny);
+    let stated = Facts {
+        trust: Some("high".to_owned()),
+        ..facts()
+    };
+    let found = ask(text, Asked::Read(Path::new("/srv")), &stated);
+    assert_eq!(found.effect, Effect::Allow);
+}
+
+#[test]
+fn a_place_that_cannot_be_told_is_denied() {
+    let text = "permit(principal, action, resource);";
+    let bytes = std::os::unix::ffi::OsStrExt::from_bytes(b"/srv/\xff");
+    let deep = "/a".repeat(300);
+    for path in [
+        Path::new("/srv/../etc"),
+        Path::new("/srv/./a"),
+        Path::new("srv"),
+        Path::new::<std::ffi::OsStr>(bytes),
+        Path::new(&deep),
+    ] {
+        let found = ask(text, Asked::Read(path), &facts());
+        assert_eq!(
+            (found.effect, found.errors.len()),
+            (Effect::Deny, 1),
+            "{path:?}"
+        );
+    }
+    assert_eq!(
+        ask(text, Asked::Read(Path::new("/")), &facts()).effect,
+        Effect::Allow
+    );
+}
+
+/// A name beneath another is in it, one that only ends alike is not, and none is in itself.
+#[test]
+fn hosts_are_in_the_names_above_them() {
+    let text =
+        "permit(principal, action == Action::\"resolve\", resource in Host::\"*.example.com\");";
+    let check = |name: &str, effect| {
+        let name = HostName::parse(name).unwrap();
+        assert_eq!(
+            ask(text, Asked::Resolve(&name), &facts()).effect,
+            effect,
+            "{name}"
+        );
+    };
+    check("api.example.com", Effect::Allow);
+    check("a.b.example.com", Effect::Allow);
+    check("API.Example.com.", Effect::Allow);
+    check("example.com", Effect::Deny);
+    check("badexample.com", Effect::Deny);
+    check("example.com.evil.org", Effect::Deny);
+}
+
+#[test]
+fn programs_are_in_their_base_names() {
+    let text = "permit(principal, action == Action::\"run\", resource in Program::\"git\");";
+    let check = |program: &str, effect| {
+        let workspace = WorkspaceMode::CopyOnWrite;
+        let asked = Asked::Run {
+            program,
+            workspace,
+            root: false,
+            nesting: false,
+            terminal: false,
+        };
+        assert_eq!(ask(text, asked, &facts()).effect, effect, "{program}");
+    };
+    check("git", Effect::Allow);
+    check("/usr/bin/git", Effect::Allow);
+    check("/usr/bin/git/x", Effect::Deny);
+    check("gitx", Effect::Deny);
+}
+
+/// Whatever is put to Cedar has the form that policies are held to: then one that is well typed
+/// cannot fail because a member is missing or of another type.
+#[test]
+fn every_question_is_one_of_the_schema() {
+    let words = Vocabulary::read().unwrap();
+    let name = HostName::parse("api.example.com").unwrap();
+    let key = "KEY".parse().unwrap();
+    let target = Target::parse("/v1/%2e/x?q=1").unwrap();
+    let workspace = WorkspaceMode::Live;
+    for host in [
+        HostPart::Name(name.clone()),
+        "10.1.2.3".parse().unwrap(),
+        "[2001:db8::1]".parse().unwrap(),
+    ] {
+        let request = Request {
+            host: &host,
+            port: 443,
+            scheme: Scheme::Https,
+            method: "GET",
+            target: &target,
+        };
+        let all = [
+            Asked::Run {
+                program: "/usr/bin/git",
+                workspace,
+                root: true,
+                nesting: true,
+                terminal: true,
+            },
+            Asked::Read(Path::new("/srv/a")),
+            Asked::Write(Path::new("/srv/a")),
+            Asked::Resolve(&name),
+            Asked::Connect {
+                host: &host,
+                port: 22,
+                look: Look::Past,
+            },
+            Asked::Request(&request),
+            Asked::UseCredential(&key),
+            Asked::Promote {
+                path: Path::new("/srv/a"),
+                control: true,
+            },
+            Asked::Publish(PublishedPort {
+                outside: 8080,
+                inside: 3000,
+            }),
+        ];
+        let facts = Facts {
+            task: Some("t".to_owned()),
+            purpose: Some("p".to_owned()),
+            confidence: Some(70),
+            trust: Some("low".to_owned()),
+            labels: Some(["x".to_owned()].into()),
+            ..facts()
+        };
+        let needs = crate::policies::Needs {
+            segments: true,
+            loose: true,
+        };
+        for asked in all {
+            let principal = principal();
+            let question = Question {
+                principal: &principal,
+                asked,
+                facts: &facts,
+            };
+            let put = question.put(&words, needs, |_| Vec::new()).unwrap();
+            let parts = &put.request;
+            let checked = cedar_policy::Request::new(
+                parts.principal().unwrap().clone(),
+                parts.action().unwrap().clone(),
+                parts.resource().unwrap().clone(),
+                parts.context().unwrap().clone(),
+                Some(&words.schema),
+            );
+            assert!(checked.is_ok(), "{asked:?}: {checked:?}");
+        }
+    }
+}
+
+#[test]
+fn the_schema_names_every_action_and_no_other() {
+    let words = Vocabulary::read().unwrap();
+    let mut named: Vec<String> = words
+        .schema
+        .actions()
+        .map(|one| one.id().unescaped().to_owned())
+        .collect();
+    named.sort();
+    let mut all: Vec<&str> = Action::ALL.iter().map(|one| one.name()).collect();
+    all.sort_unstable();
+    assert_eq!(named, all);
+    assert!(
+        Action::ALL
+            .iter()
+            .enumerate()
+            .all(|(at, one)| one.number() == at)
+    );
+    assert!(SCHEMA.is_ascii());
+}
+
+#[test]
+fn who_acts_is_in_who_started_it() {
+    let check = |scope: &str, effect| {
+        let found = read(&format!("permit({scope}, action, resource);"));
+        assert_eq!(found.effect, effect, "{scope}");
+    };
+    check("principal in Person::\"1000\"", Effect::Allow);
+    check("principal == Session::\"run-1\"", Effect::Allow);
+    check("principal in Person::\"1001\"", Effect::Deny);
+    check("principal == Person::\"1000\"", Effect::Deny);
+}

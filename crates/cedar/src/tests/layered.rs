@@ -1,0 +1,166 @@
+//! Layers: each only takes away.
+
+use std::path::Path;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{facts, file, principal};
+use crate::{Asked, Decision, Effect, Known, Layer, Layers, PolicyFile, Question};
+
+fn layers(texts: &[(Layer, &str)]) -> Layers {
+    let files: Vec<(Layer, Vec<PolicyFile>)> = texts
+        .iter()
+        .map(|(layer, text)| (*layer, vec![file(text)]))
+        .collect();
+    Layers::compile(&files, &Known::default()).unwrap()
+}
+
+fn read(layers: &Layers, path: &str) -> Decision {
+    let (principal, facts) = (principal(), facts());
+    let asked = Asked::Read(Path::new(path));
+    layers.authorize(&Question {
+        principal: &principal,
+        asked,
+        facts: &facts,
+    })
+}
+
+const SRV: &str = "permit(principal, action == Action::\"read\", resource in Path::\"/srv\");";
+const ALL: &str = "permit(principal, action, resource);";
+const NOT_B: &str = "@id(\"no-b\") forbid(principal, action, resource in Path::\"/srv/b\");";
+const OTHER: &str = "permit(principal, action == Action::\"run\", resource);";
+
+#[test]
+fn what_is_asked_is_allowed_by_every_layer_with_an_opinion() {
+    use Layer::{Organisation, Project, User};
+    let check = |texts: &[(Layer, &str)], expected: [bool; 3]| {
+        let layers = layers(texts);
+        let found =
+            ["/srv/a", "/srv/b", "/etc"].map(|path| read(&layers, path).effect == Effect::Allow);
+        assert_eq!(found, expected, "{texts:?}");
+    };
+    check(&[], [true, true, true]);
+    check(&[(User, OTHER)], [true, true, true]);
+    check(&[(User, NOT_B)], [true, false, true]);
+    check(&[(User, SRV)], [true, true, false]);
+    // A project that permits everything widens nothing.
+    check(&[(User, SRV), (Project, ALL)], [true, true, false]);
+    check(
+        &[(Organisation, NOT_B), (User, ALL), (Project, ALL)],
+        [true, false, true],
+    );
+    check(
+        &[(Organisation, ALL), (Project, NOT_B)],
+        [true, false, true],
+    );
+    check(
+        &[(Organisation, SRV), (User, NOT_B), (Project, OTHER)],
+        [true, false, false],
+    );
+}
+
+#[test]
+fn a_denial_names_the_policy_and_an_approval_is_asked_for() {
+    let approve = "@id(\"look\") @approve(\"person\") permit(principal, action, resource);";
+    let found = read(
+        &layers(&[(Layer::Organisation, ALL), (Layer::User, approve)]),
+        "/srv",
+    );
+    assert_eq!(found.effect, Effect::Ask);
+    assert_eq!(found.obligations.approve.len(), 1);
+    let found = read(
+        &layers(&[(Layer::Organisation, approve), (Layer::Project, NOT_B)]),
+        "/srv/b",
+    );
+    assert_eq!(found.effect, Effect::Deny);
+    assert_eq!(
+        found.why(),
+        "forbidden by policy no-b (/policies/test.cedar:1)"
+    );
+}
+
+#[test]
+fn one_broken_file_leaves_no_layers_at_all() {
+    let files = [
+        (Layer::User, vec![file(ALL)]),
+        (Layer::Project, vec![file("permit(")]),
+    ];
+    assert!(
+        !Layers::compile(&files, &Known::default())
+            .unwrap_err()
+            .is_empty()
+    );
+}
+
+#[test]
+fn places_that_policies_name_are_known() {
+    let text = "forbid(principal, action == Action::\"read\", resource) when { resource in Path::\"/a\" || resource == Path::\"/b\" };
+permit(principal, action, resource in Path::\"/c\");
+forbid(principal, action == Action::\"write\", resource in Path::\"/d\");
+@shadow forbid(principal, action == Action::\"read\", resource in Path::\"/e\");";
+    let layers = layers(&[(Layer::User, text), (Layer::Project, SRV)]);
+    let of = |action| -> Vec<String> {
+        let places = layers.places(action);
+        places.iter().map(|one| one.display().to_string()).collect()
+    };
+    assert_eq!(of(crate::Action::Read), ["/a", "/b", "/c", "/srv"]);
+    assert_eq!(of(crate::Action::Write), ["/c", "/d"]);
+    assert!(
+        layers.are_about(&[crate::Action::Connect]),
+        "one is about all"
+    );
+}
+
+#[test]
+fn what_is_handed_over_decides_the_same() {
+    let files = [
+        (Layer::User, vec![file(SRV)]),
+        (Layer::Project, vec![file(NOT_B)]),
+    ];
+    let handed = crate::hand(&principal(), &facts(), &files).unwrap();
+    let (layers, taken, _) = crate::take(&handed).unwrap();
+    assert_eq!(taken, principal());
+    let found = ["/srv/a", "/srv/b", "/etc"].map(|path| read(&layers, path).effect);
+    assert_eq!(found, [Effect::Allow, Effect::Deny, Effect::Deny]);
+    for broken in [&b""[..], b"{}", &handed[1..]] {
+        assert!(crate::take(broken).is_err());
+    }
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let one = prop::sample::select(vec![
+        SRV,
+        ALL,
+        OTHER,
+        "forbid(principal, action, resource in Path::\"/srv/b\");",
+        "permit(principal, action == Action::\"read\", resource == Path::\"/etc\");",
+        "forbid(principal, action == Action::\"read\", resource) when { context.time * 9223372036854775807 > 1 };",
+        "@approve(\"person\") permit(principal, action == Action::\"read\", resource in Path::\"/srv\");",
+        "@shadow forbid(principal, action, resource);",
+    ]);
+    vec(one, 0..4).prop_map(|texts| texts.join("\n"))
+}
+
+fn rank(effect: Effect) -> u8 {
+    match effect {
+        Effect::Allow => 2,
+        Effect::Ask => 1,
+        Effect::Deny => 0,
+    }
+}
+
+proptest! {
+    /// With one layer more nothing is allowed that was not.
+    #[test]
+    fn a_further_layer_never_widens(first in text(), second in text(), third in text()) {
+        use Layer::{Organisation, Project, User};
+        let two = layers(&[(Organisation, &first), (User, &second)]);
+        let three = layers(&[(Organisation, &first), (User, &second), (Project, &third)]);
+        for path in ["/srv/a", "/srv/b", "/etc", "/"] {
+            let (before, after) = (read(&two, path), read(&three, path));
+            prop_assert!(rank(after.effect) <= rank(before.effect), "{path}");
+            prop_assert!(before.obligations.approve.is_subset(&after.obligations.approve));
+        }
+    }
+}

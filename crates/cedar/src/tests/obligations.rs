@@ -1,0 +1,212 @@
+//! Obligations: read strictly, and of two the stricter.
+
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{compiled, facts, faults, principal};
+use crate::{Asked, Decision, Effect, Obligations, Question, Rate, remarks};
+
+fn read(text: &str) -> Decision {
+    let (principal, facts) = (principal(), facts());
+    let asked = Asked::Read(Path::new("/srv"));
+    compiled(text).authorize(&Question {
+        principal: &principal,
+        asked,
+        facts: &facts,
+    })
+}
+
+#[test]
+fn annotations_are_typed_values() {
+    let check = |annotation: &str, is_good: bool| {
+        let text = format!("{annotation} permit(principal, action, resource);");
+        assert_eq!(faults(&text).is_empty(), is_good, "{annotation}");
+    };
+    for good in [
+        "@approve(\"person\")",
+        "@approve(\"team-a,team-b\")",
+        "@redact(\"email, phone\")",
+        "@rate(\"100/m\")",
+        "@timeout(\"90s\")",
+        "@timeout(\"2h\")",
+        "@checkpoint",
+        "@label(\"customer-data\")",
+        "@log(\"It was read.\")",
+    ] {
+        check(good, true);
+    }
+    for bad in [
+        "@approve",
+        "@approve(\"\")",
+        "@approve(\"a b\")",
+        "@redact(\"a,,b\")",
+        "@rate(\"100\")",
+        "@rate(\"0/m\")",
+        "@rate(\"-1/m\")",
+        "@rate(\"+1/m\")",
+        "@rate(\"1/w\")",
+        "@rate(\"01/m\")",
+        "@rate(\"99999999999/m\")",
+        "@timeout(\"\")",
+        "@timeout(\"90\")",
+        "@timeout(\"0s\")",
+        "@timeout(\"721h\")",
+        "@timeout(\"1.5h\")",
+        "@checkpoint(\"x\")",
+        "@log",
+        "@log(\" \")",
+    ] {
+        check(bad, false);
+    }
+}
+
+#[test]
+fn all_policies_that_permit_bind() {
+    let found = read(
+        "@timeout(\"2h\") @rate(\"10/s\") @log(\"a\") permit(principal, action, resource);
+         @timeout(\"30m\") @rate(\"100/h\") @label(\"x\") permit(principal, action == Action::\"read\", resource);
+         @timeout(\"1s\") @checkpoint permit(principal, action == Action::\"run\", resource);",
+    );
+    let expected = Obligations {
+        timeout: Some(Duration::from_secs(1800)),
+        rate: [
+            Rate {
+                count: 10,
+                seconds: 1,
+            },
+            Rate {
+                count: 100,
+                seconds: 3600,
+            },
+        ]
+        .into(),
+        log: ["a".to_owned()].into(),
+        label: ["x".to_owned()].into(),
+        ..Obligations::default()
+    };
+    assert_eq!((found.effect, found.obligations), (Effect::Allow, expected));
+}
+
+#[test]
+fn what_nobody_knows_denies_where_it_decides() {
+    let text =
+        "@id(\"odd\") @quarantine(\"x\") permit(principal, action == Action::\"read\", resource);";
+    let found = read(text);
+    assert_eq!(found.effect, Effect::Deny);
+    assert!(found.why().contains("@quarantine"), "{}", found.why());
+    // Where it does not decide it changes nothing.
+    let elsewhere = text.replace("\"read\"", "\"run\"");
+    assert_eq!(
+        read(&format!(
+            "{elsewhere}\npermit(principal, action, resource);"
+        ))
+        .effect,
+        Effect::Allow
+    );
+}
+
+#[test]
+fn a_check_refuses_what_is_not_carried_out() {
+    let text = "@id(\"a\") @timeout(\"1s\") permit(principal, action == Action::\"run\", resource);
+@id(\"b\") @timeout(\"2s\") permit(principal, action in [Action::\"read\", Action::\"run\"], resource);
+@id(\"c\") @odd permit(principal, action == Action::\"connect\", resource);
+@id(\"d\") permit(principal, action == Action::\"write\", resource);
+@id(\"e\") forbid(principal, action in [Action::\"write\", Action::\"read\"], resource is Path);
+@id(\"f\") forbid(principal, action == Action::\"write\", resource is Path in Path::\"/srv\") when { context.time > 1 };
+@id(\"g\") permit(principal, action == Action::\"publish\", resource) when { false };
+@id(\"h\") permit(principal, action == Action::\"promote\", resource);
+@id(\"i\") permit(principal, action == Action::\"promote\", resource);";
+    let found = remarks(&compiled(text));
+    let lines: Vec<(u32, bool)> = found.iter().map(|one| (one.line, one.is_refused)).collect();
+    assert_eq!(
+        lines,
+        [(2, true), (3, true), (6, false), (7, false), (9, false)],
+        "{found:#?}"
+    );
+    assert!(
+        found[0]
+            .what
+            .contains("@timeout is not carried out here for read")
+    );
+}
+
+/// A forbid that nothing asks for would be relied on; a permit is only idle.
+#[test]
+fn what_nothing_asks_for_is_told() {
+    let text = "forbid(principal, action in [Action::\"exec\", Action::\"call\"], resource);
+permit(principal, action == Action::\"exec\", resource);
+forbid(principal, action, resource is Path);";
+    let found = remarks(&compiled(text));
+    let told: Vec<(u32, bool)> = found.iter().map(|one| (one.line, one.is_refused)).collect();
+    assert!(
+        told.contains(&(1, true)) && told.contains(&(2, false)),
+        "{found:#?}"
+    );
+    assert!(told.iter().all(|(line, _)| *line != 3), "{found:#?}");
+    assert_eq!(crate::refused(&compiled(text)).len(), 1);
+}
+
+#[test]
+fn a_permit_beneath_a_forbid_never_permits() {
+    let text =
+        "@id(\"p\") permit(principal, action == Action::\"write\", resource in Path::\"/srv\");
+@id(\"f\") forbid(principal, action, resource);";
+    let found = remarks(&compiled(text));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(
+        found[0].what,
+        "it never permits: policy f (line 2) forbids all that it is about"
+    );
+    let text = text.replace("resource);", "resource) when { context.time > 1 };");
+    assert_eq!(remarks(&compiled(&text)), []);
+}
+
+fn any() -> impl Strategy<Value = Obligations> {
+    let names = || proptest::collection::btree_set("[a-c]", 0..3);
+    let rate = (1..4_u32, prop::sample::select(vec![1, 60]))
+        .prop_map(|(count, seconds)| Rate { count, seconds });
+    let rates = proptest::collection::btree_set(rate, 0..3);
+    (
+        names(),
+        names(),
+        rates,
+        proptest::option::of(1..5_u64),
+        any_bool(),
+        names(),
+    )
+        .prop_map(
+            |(approve, redact, rate, timeout, checkpoint, label)| Obligations {
+                approve,
+                redact,
+                rate,
+                timeout: timeout.map(Duration::from_secs),
+                checkpoint,
+                label,
+                log: Default::default(),
+            },
+        )
+}
+
+fn any_bool() -> impl Strategy<Value = bool> {
+    proptest::bool::ANY
+}
+
+proptest! {
+    /// Together they bind at least as much as each alone, in whichever order.
+    #[test]
+    fn of_two_the_stricter_counts(one in any(), two in any(), three in any()) {
+        let sum = |all: &[&Obligations]| all.iter().fold(Obligations::default(), |mut sum, next| { sum.add(next); sum });
+        let both = sum(&[&one, &two]);
+        prop_assert_eq!(&both, &sum(&[&two, &one]));
+        prop_assert_eq!(sum(&[&both, &three]), sum(&[&one, &sum(&[&two, &three])]));
+        prop_assert_eq!(&sum(&[&both, &one]), &both);
+        for single in [&one, &two] {
+            prop_assert!(single.approve.is_subset(&both.approve) && single.redact.is_subset(&both.redact));
+            prop_assert!(single.rate.is_subset(&both.rate) && single.label.is_subset(&both.label));
+            prop_assert!(both.checkpoint >= single.checkpoint);
+            prop_assert!(single.timeout.is_none_or(|time| both.timeout.is_some_and(|least| least <= time)));
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Rules of the network as policies.
+
+use atoll_model::network::{
+    Conditions, HostPattern, Network, NetworkRule, Ports, Reading, Scheme, THIS_HOST, Way,
+};
+
+use super::{Text, paths, quoted};
+
+/// What every host is.
+const HOSTS: &str = "resource is Host";
+
+pub(crate) fn write(network: &Network, out: &mut Text) {
+    out.section("Names that are asked for");
+    for rule in &network.allow {
+        if let Some((head, unless)) = Scope::of(rule).resolves(rule) {
+            out.policy("permit", &head, &[], &unless);
+        }
+    }
+    for rule in network.deny.iter().filter(|rule| is_whole(rule)) {
+        let is_block = matches!(rule.to.host, HostPattern::Block(_));
+        if rule.to.ports == Ports::All && !is_block {
+            let head = format!("action == Action::\"resolve\", {}", Scope::of(rule).head);
+            out.policy("forbid", &head, &[], &[]);
+        }
+    }
+    out.none_if_empty("no name can be asked for");
+    out.section("Connections. What names lead to is judged by Atoll besides, address by address");
+    for (at, rule) in network.allow.iter().enumerate() {
+        let before = network.allow.get(..at).unwrap_or_default();
+        connect(rule, before, out);
+    }
+    for rule in &network.deny {
+        let scope = Scope::of(rule);
+        let mut when = scope.when(rule);
+        if !is_whole(rule) {
+            // What some requests are denied for is not carried unseen.
+            when.push("context.look == \"past\"".to_owned());
+        }
+        out.comment(&told(rule));
+        out.policy("forbid", &scope.head_of("connect"), &when, &[]);
+    }
+    out.none_if_empty("nothing can be reached");
+    out.section("Requests, where they are looked into");
+    for rule in &network.allow {
+        request(rule, "permit", Reading::Letter, out);
+    }
+    for rule in &network.deny {
+        request(rule, "forbid", Reading::Liberal, out);
+    }
+    out.none_if_empty("nothing can be asked for");
+}
+
+/// Which hosts, in a policy's head and in its conditions.
+struct Scope {
+    head: String,
+    condition: Option<String>,
+    /// That it is not the host's own loopback, which no wildcard opens.
+    unless: Vec<String>,
+}
+
+impl Scope {
+    fn of(rule: &NetworkRule) -> Self {
+        let own = || vec![format!("resource == Host::{}", quoted(THIS_HOST))];
+        let head = |head: String, unless: Vec<String>| Self {
+            head,
+            condition: None,
+            unless,
+        };
+        match &rule.to.host {
+            HostPattern::Any => head(HOSTS.to_owned(), own()),
+            HostPattern::Exact(name) => {
+                let one = format!("resource == Host::{}", quoted(name.as_str()));
+                head(one, Vec::new())
+            }
+            HostPattern::Beneath(name) => {
+                let all = format!("resource in Host::{}", quoted(&format!("*.{name}")));
+                head(all, own())
+            }
+            HostPattern::Block(block) => Self {
+                head: HOSTS.to_owned(),
+                condition: Some(format!(
+                    "context has ip && context.ip.isInRange(ip(\"{block}\"))"
+                )),
+                unless: Vec::new(),
+            },
+        }
+    }
+
+    fn head_of(&self, action: &str) -> String {
+        format!("action == Action::\"{action}\", {}", self.head)
+    }
+
+    /// The head by which names are asked for; not by addresses, nor what is opened by nothing.
+    fn resolves(&self, rule: &NetworkRule) -> Option<(String, Vec<String>)> {
+        let opens = self.condition.is_none() && rule.to.is_allowable();
+        opens.then(|| (self.head_of("resolve"), self.unless.clone()))
+    }
+
+    /// The host and port.
+    fn when(&self, rule: &NetworkRule) -> Vec<String> {
+        self.condition
+            .iter()
+            .cloned()
+            .chain(ports(&rule.to.ports))
+            .collect()
+    }
+
+    /// The same as one condition that stands anywhere.
+    fn anywhere(&self, rule: &NetworkRule) -> String {
+        let head = (self.head != HOSTS).then(|| self.head.clone());
+        let unless = self.unless.iter().map(|one| format!("!({one})"));
+        let all = head.into_iter().chain(self.when(rule)).chain(unless);
+        let all: Vec<String> = all.collect();
+        match all.as_slice() {
+            [] => "true".to_owned(),
+            all => format!("({})", all.join(" && ")),
+        }
+    }
+}
+
+fn ports(ports: &Ports) -> Option<String> {
+    let ranges: &[(u16, u16)] = match ports {
+        Ports::All => return None,
+        Ports::Web => &[(80, 80), (443, 443)],
+        Ports::Listed(ranges) => ranges,
+    };
+    if let [(first, last)] = ranges
+        && first == last
+    {
+        return Some(format!("context.port == {first}"));
+    }
+    let is_one = |(first, last): &&(u16, u16)| first == last;
+    let single: Vec<String> = ranges
+        .iter()
+        .filter(is_one)
+        .map(|(one, _)| one.to_string())
+        .collect();
+    let single =
+        (!single.is_empty()).then(|| format!("[{}].contains(context.port)", single.join(", ")));
+    let wide = ranges.iter().filter(|range| !is_one(range));
+    let wide =
+        wide.map(|(first, last)| format!("(context.port >= {first} && context.port <= {last})"));
+    let all: Vec<String> = single.into_iter().chain(wide).collect();
+    Some(match all.as_slice() {
+        [one] => one.clone(),
+        all => format!("({})", all.join(" || ")),
+    })
+}
+
+fn is_whole(rule: &NetworkRule) -> bool {
+    rule.requests.is_empty()
+}
+
+/// The connections that a rule allows: any that is looked into, and unseen ones where it says so
+/// or where there is nothing to look at.
+fn connect(rule: &NetworkRule, before: &[NetworkRule], out: &mut Text) {
+    let scope = Scope::of(rule);
+    out.comment(&told(rule));
+    if !rule.to.is_allowable() {
+        return out.comment("the host's own loopback is opened by single ports alone");
+    }
+    let mut when = scope.when(rule);
+    let mut unless = scope.unless.clone();
+    let looked_at = "context.look == \"into\"".to_owned();
+    match rule.way {
+        Way::Tunnel => {}
+        Way::Inspect => when.push(looked_at),
+        Way::Usual if !is_whole(rule) => when.push(looked_at),
+        Way::Usual => {
+            unless.push("[80, 443].contains(context.port) && context.look == \"past\"".to_owned());
+            // What an earlier rule limits stays looked into.
+            let limits = |rule: &&NetworkRule| {
+                let is_seen = rule.way == Way::Inspect || rule.way == Way::Usual && !is_whole(rule);
+                is_seen && !rule.limits.is_empty() && rule.to.is_allowable()
+            };
+            let limited = before.iter().filter(limits);
+            unless.extend(limited.map(|rule| {
+                format!(
+                    "context.look == \"past\" && {}",
+                    Scope::of(rule).anywhere(rule)
+                )
+            }));
+        }
+    }
+    out.policy("permit", &scope.head_of("connect"), &when, &unless);
+}
+
+fn request(rule: &NetworkRule, effect: &str, reading: Reading, out: &mut Text) {
+    let scope = Scope::of(rule);
+    let is_permit = effect == "permit";
+    if is_permit && !rule.to.is_allowable() {
+        return;
+    }
+    let place = scope.when(rule);
+    out.comment(&told(rule));
+    if !rule.requests.paths.is_empty() {
+        let unclear = [place.clone(), vec!["context.unclear".to_owned()]].concat();
+        let unless: &[String] = if is_permit { &scope.unless } else { &[] };
+        out.comment(
+            "rules are about paths there, so a path that is read in different ways is not sent",
+        );
+        out.policy("forbid", &scope.head_of("request"), &unclear, unless);
+    }
+    let unless: &[String] = if is_permit { &scope.unless } else { &[] };
+    if rule.requests.packages.is_some() {
+        if is_permit {
+            return out.comment("not permitted here: policies do not speak of packages");
+        }
+        out.comment("forbidden as a whole here: policies do not speak of packages");
+        return out.policy(effect, &scope.head_of("request"), &place, unless);
+    }
+    match conditions(&rule.requests, reading) {
+        Some(further) => {
+            let when = [place, further].concat();
+            out.policy(effect, &scope.head_of("request"), &when, unless);
+        }
+        None if is_permit => {
+            out.comment("not permitted here: its path has more segments than have names")
+        }
+        None => {
+            out.comment("forbidden as a whole here: its path has more segments than have names");
+            out.policy(effect, &scope.head_of("request"), &place, unless);
+        }
+    }
+}
+
+fn conditions(requests: &Conditions, reading: Reading) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    all.extend(requests.scheme.map(|scheme| {
+        let scheme = match scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        };
+        format!("context.scheme == \"{scheme}\"")
+    }));
+    if !requests.methods.is_empty() {
+        let (methods, member): (Vec<String>, _) = match reading {
+            Reading::Letter => (requests.methods.clone(), "context.method"),
+            Reading::Liberal => {
+                let capitals = requests.methods.iter().map(|one| one.to_ascii_uppercase());
+                (capitals.collect(), "context.loose.method")
+            }
+        };
+        let methods: Vec<String> = methods.iter().map(|one| quoted(one)).collect();
+        all.push(match methods.as_slice() {
+            [one] => format!("{member} == {one}"),
+            all => format!("[{}].contains({member})", all.join(", ")),
+        });
+    }
+    if !requests.paths.is_empty() {
+        let paths = requests.paths.iter();
+        let paths: Option<Vec<String>> = paths.map(|one| paths::condition(one, reading)).collect();
+        let paths = paths?;
+        all.push(match paths.as_slice() {
+            [one] => one.clone(),
+            all => {
+                let each: Vec<String> = all.iter().map(|one| format!("({one})")).collect();
+                format!("({})", each.join(" || "))
+            }
+        });
+    }
+    Some(all)
+}
+
+/// A rule as it is written, and where.
+fn told(rule: &NetworkRule) -> String {
+    rule.told()
+}

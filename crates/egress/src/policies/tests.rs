@@ -1,0 +1,111 @@
+//! What is handed over decides here.
+
+use atoll_cedar::{Layer, PolicyFile, hand};
+use atoll_model::Mode;
+use atoll_model::network::{Scheme, Target};
+
+use super::*;
+
+fn policies(text: &str) -> Policies {
+    let principal = Principal {
+        person: 1000,
+        session: Some("run".to_owned()),
+    };
+    let file = PolicyFile {
+        name: "/policies/own.cedar".to_owned(),
+        content: text.as_bytes().to_vec(),
+    };
+    let facts = Facts::new(0, Mode::Full, "default");
+    let handed = hand(&principal, &facts, &[(Layer::User, vec![file])]).unwrap();
+    Policies::read(&handed).unwrap()
+}
+
+fn host(text: &str) -> HostPart {
+    text.parse().unwrap()
+}
+
+fn request(policies: &Policies, method: &str) -> Result<(), Forbidden> {
+    let (host, target) = (host("example.com"), Target::parse("/v1").unwrap());
+    policies.request(&Request {
+        host: &host,
+        port: 443,
+        scheme: Scheme::Https,
+        method,
+        target: &target,
+    })
+}
+
+#[test]
+fn without_policies_everything_is_left_to_the_rules() {
+    let none = Policies::default();
+    assert!(
+        none.connection(&host("example.com"), 443, Look::Past)
+            .is_ok()
+    );
+    assert!(request(&none, "POST").is_ok());
+    assert!(Policies::read(b"{}").is_none());
+}
+
+#[test]
+fn a_request_is_never_without_its_connection_nor_that_without_its_name() {
+    let about = |action: &str| {
+        policies(&format!(
+            "@id(\"no\") forbid(principal in Person::\"1000\", action == Action::\"{action}\", resource);"
+        ))
+    };
+    let (name, port) = (host("example.com"), 443);
+    for (action, connects, requests) in [
+        ("resolve", false, false),
+        ("connect", false, false),
+        ("request", true, false),
+        ("publish", true, true),
+    ] {
+        let policies = about(action);
+        let connected = policies.connection(&name, port, Look::Into);
+        assert_eq!(connected.is_ok(), connects, "{action}");
+        assert_eq!(request(&policies, "GET").is_ok(), requests, "{action}");
+    }
+    // An address has no name to be asked for.
+    let refused = about("resolve").connection(&host("192.0.2.1"), port, Look::Into);
+    assert!(refused.is_ok());
+    let refused = about("connect")
+        .connection(&name, port, Look::Past)
+        .unwrap_err();
+    assert_eq!(
+        refused.why,
+        "forbidden by policy no (/policies/own.cedar:1)"
+    );
+    assert_eq!(refused.inside, "forbidden by policy no");
+    assert_eq!(refused.policy.as_deref(), Some("policy no"));
+}
+
+#[test]
+fn the_time_is_that_of_the_question() {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let key = "KEY".parse().unwrap();
+    let until = |time: u64| {
+        let text = "forbid(principal, action == Action::\"use_credential\", resource)";
+        policies(&format!("{text} when {{ context.time > {time} }};"))
+    };
+    assert!(until(now + 3600).credential(&key).is_ok());
+    assert!(until(now - 1).credential(&key).is_err());
+}
+
+/// Of a connection nobody is told more than its record says.
+#[test]
+fn what_is_not_carried_out_denies() {
+    for annotation in [
+        "@approve(\"person\")",
+        "@rate(\"1/s\")",
+        "@log(\"It was.\")",
+    ] {
+        let text =
+            format!("{annotation} permit(principal, action == Action::\"request\", resource);");
+        assert!(request(&policies(&text), "GET").is_err(), "{annotation}");
+    }
+    let plain = "permit(principal, action == Action::\"request\", resource);";
+    assert!(request(&policies(plain), "GET").is_ok());
+}

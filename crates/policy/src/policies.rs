@@ -1,0 +1,471 @@
+//! Policies in Cedar: read with the other files, and asked after all rules have allowed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use atoll_cedar::{
+    Action, Asked, Decision, Effect, Facts as CedarFacts, Fault, Known, Layer, Layers, PolicyFile,
+    Principal, Question, carried, hand,
+};
+use atoll_model::network::HostName;
+use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
+
+use crate::compile::untrusted;
+use crate::digest::PolicyDigest;
+use crate::error::{Problem, ProfileError};
+use crate::grant::Notice;
+use crate::origin::Origin;
+use crate::refusal::reason;
+use crate::rules::Rules;
+use crate::source::{Facts, SourceFile, Sources};
+
+/// The policies of all layers, as read and compiled.
+#[derive(Debug)]
+pub(crate) struct Policies {
+    layers: Layers,
+    files: Vec<(Layer, Vec<PolicyFile>)>,
+}
+
+/// What was read, and what is to be told of it.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    policies: Option<Policies>,
+    notice: Option<Notice>,
+}
+
+/// Reads the files of each layer that count, and adds them to the policy's version. Where there
+/// is none, nothing of Cedar is touched: most runs have none, and start as fast as before.
+pub(crate) fn read(
+    sources: &Sources<'_>,
+    version: &mut PolicyDigest,
+) -> Result<Read, ProfileError> {
+    let mut notice = None;
+    let given = sources.policies;
+    let project = match given.project {
+        Some(file) if sources.trust.trusts(&file.name, &file.content) => vec![policy_file(file)],
+        Some(file) => {
+            notice = Some(untrusted(sources, file, "atoll.cedar"));
+            Vec::new()
+        }
+        None => Vec::new(),
+    };
+    let files = vec![
+        (
+            Layer::Organisation,
+            given.organisation.iter().map(policy_file).collect(),
+        ),
+        (Layer::User, given.user.iter().map(policy_file).collect()),
+        (Layer::Project, project),
+    ];
+    let mut any = false;
+    for (layer, files) in &files {
+        for file in files {
+            any = true;
+            version.add(&format!("policies {layer} {}", file.name), &file.content);
+        }
+    }
+    if !any {
+        return Ok(Read {
+            policies: None,
+            notice,
+        });
+    }
+    let layers = Layers::compile(&files, &Known::default());
+    let layers = layers.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
+    let policies = (!layers.is_empty()).then_some(Policies { layers, files });
+    Ok(Read { policies, notice })
+}
+
+fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
+    PolicyFile {
+        name: file.name.to_string(),
+        content: file.content.to_vec(),
+    }
+}
+
+fn problems(faults: Vec<Fault>) -> Vec<Problem> {
+    let problem = |fault: Fault| Problem {
+        file: fault.file,
+        line: fault.line,
+        column: fault.column,
+        what: fault.what,
+        hint: fault.hint,
+    };
+    faults.into_iter().map(problem).collect()
+}
+
+/// All that is wrong in a file of policies.
+#[must_use]
+pub fn check_policies(file: &SourceFile<'_>) -> Vec<Problem> {
+    let read = atoll_cedar::Policies::compile(&[policy_file(file)], Known::default());
+    problems(read.err().unwrap_or_default())
+}
+
+/// Takes what was read into the rules, and tells of policies that change nothing.
+pub(crate) fn tell(rules: &mut Rules, read: Read) {
+    rules.notices.extend(read.notice);
+    let Some(policies) = read.policies else {
+        return;
+    };
+    for (layer, compiled) in policies.layers.each() {
+        for remark in atoll_cedar::refused(compiled) {
+            let origin = Origin::File {
+                name: remark.file.as_str().into(),
+                line: remark.line,
+            };
+            rules.notice(remark.what, origin);
+        }
+        if layer == Layer::Project {
+            tell_wider(rules, compiled);
+        }
+    }
+    rules.policies = Some(Arc::new(policies));
+}
+
+/// What a project's policies permit and no rule allows stays denied, and is told.
+fn tell_wider(rules: &mut Rules, compiled: &atoll_cedar::Policies) {
+    let network = rules.network();
+    for named in compiled.named() {
+        let is = |action: Action| named.actions.contains(&action);
+        let name = &named.name;
+        let wider = if Action::OF_FLOWS.into_iter().any(is) {
+            let is_closed = HostName::parse(name).is_ok_and(|name| network.name(&name).is_err());
+            is_closed.then(|| (format!("reaching {name}"), format!("--allow {name} does")))
+        } else if is(Action::Publish) {
+            let mut ports = network.publish.iter();
+            let is_closed = ports.all(|one| one.port.inside.to_string() != *name);
+            is_closed.then(|| {
+                (
+                    format!("publishing port {name}"),
+                    format!("--publish {name} does"),
+                )
+            })
+        } else if is(Action::UseCredential) {
+            let mut all = rules.credentials.keys();
+            let is_none = all.all(|one| one.as_str() != name.as_str());
+            let instead = "[credential] of a profile does".to_owned();
+            is_none.then(|| (format!("using credential {name}"), instead))
+        } else {
+            None
+        };
+        if let Some((what, instead)) = wider {
+            let id = &named.by.id;
+            let text = format!(
+                "{what} is not allowed by a project's policy ({id}): {instead}, or a profile of your own"
+            );
+            let origin = Origin::File {
+                name: Arc::clone(&named.by.file),
+                line: named.by.line,
+            };
+            rules.notice(text, origin);
+        }
+    }
+}
+
+/// What policies say of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) reasons: Vec<Reason>,
+    pub(crate) notices: Vec<Notice>,
+    /// For who carries its connections.
+    pub(crate) for_flows: Option<Vec<u8>>,
+}
+
+impl Policies {
+    /// Asks for all that a boundary would allow from its beginning. A timeout tightens it.
+    pub(crate) fn ask(
+        &self,
+        rules: &Rules,
+        call: &Call,
+        facts: &Facts<'_>,
+        boundary: &mut Boundary,
+    ) -> Answer {
+        let person = Principal {
+            person: call.principal.uid,
+            session: None,
+        };
+        let session = Principal {
+            session: Some(call.run.to_string()),
+            ..person.clone()
+        };
+        let time = facts
+            .now
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs());
+        let said = CedarFacts::new(time, facts.mode, &rules.profile.value);
+        let mut asking = Asking {
+            layers: &self.layers,
+            facts: &said,
+            answer: Answer::default(),
+        };
+        if let Some(run) = asking.run(&person, call, boundary)
+            && let Some(timeout) = run.obligations.timeout
+        {
+            let limit = &mut boundary.limits.wall_clock;
+            *limit = Some(limit.map_or(timeout, |limit| limit.min(timeout)));
+        }
+        asking.places(&session, call, boundary);
+        for one in &boundary.network.publish {
+            let what = format!("publishing port {}", one.port);
+            asking.ask(&session, Asked::Publish(one.port), what);
+        }
+        let credentials = boundary.network.credentials.iter().map(|one| &one.name);
+        let keys = boundary.network.ssh.iter().map(|one| &one.name);
+        for name in credentials.chain(keys) {
+            asking.ask(
+                &session,
+                Asked::UseCredential(name),
+                format!("credential {name}"),
+            );
+        }
+        let mut answer = asking.answer;
+        let [resolve, connect, request] = Action::OF_FLOWS;
+        let flows = [resolve, connect, request, Action::UseCredential];
+        if !boundary.network.is_empty() && self.layers.are_about(&flows) {
+            match hand(&session, &said, &self.files) {
+                Ok(handed) => answer.for_flows = Some(handed),
+                Err(why) => answer.reasons.push(reason(
+                    "the policies of its connections",
+                    why,
+                    &Origin::BuiltIn,
+                    "write fewer policies",
+                )),
+            }
+        }
+        answer
+    }
+}
+
+/// Questions on their way.
+struct Asking<'a> {
+    layers: &'a Layers,
+    facts: &'a CedarFacts,
+    answer: Answer,
+}
+
+impl Asking<'_> {
+    fn run(&mut self, person: &Principal, call: &Call, boundary: &Boundary) -> Option<Decision> {
+        let program = call.command.first()?;
+        let Some(program) = program.to_str() else {
+            let why = "its name is not UTF-8, so no policy can tell";
+            let refused = reason(
+                "the program",
+                why,
+                &Origin::BuiltIn,
+                "call it by another name",
+            );
+            self.answer.reasons.push(refused);
+            return None;
+        };
+        let asked = Asked::Run {
+            program,
+            workspace: boundary.workspace,
+            root: boundary.root,
+            nesting: boundary.nesting,
+            terminal: call.terminal,
+        };
+        Some(self.ask(person, asked, format!("running {program}")))
+    }
+
+    /// Each place that is shown or changed, and each beneath one that a policy names: what is
+    /// denied there cannot be cut out of it.
+    fn places(&mut self, session: &Principal, call: &Call, boundary: &Boundary) {
+        let shown = boundary.views.iter().map(|view| view.host.as_path());
+        let shown: Vec<&Path> = shown.chain([call.workspace.as_path()]).collect();
+        let read = (Action::Read, "showing");
+        self.each_of(session, read, &shown, |place| Asked::Read(place));
+        let layered = boundary.views.iter().filter(|view| match view.access {
+            Access::Layer(_) => true,
+            Access::ReadOnly => false,
+        });
+        let mut changed: Vec<&Path> = layered.map(|view| view.host.as_path()).collect();
+        match boundary.workspace {
+            WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => changed.push(&call.workspace),
+            WorkspaceMode::ReadOnly => {}
+        }
+        let write = (Action::Write, "changing");
+        self.each_of(session, write, &changed, |place| Asked::Write(place));
+    }
+
+    fn each_of(
+        &mut self,
+        session: &Principal,
+        (action, doing): (Action, &str),
+        places: &[&Path],
+        asked: impl for<'p> Fn(&'p Path) -> Asked<'p>,
+    ) {
+        let named = self.layers.places(action);
+        let beneath = named.iter().map(PathBuf::as_path).filter(|named| {
+            let lies_in = |place: &&Path| named.starts_with(place) && named != place;
+            places.iter().any(lies_in) && !places.contains(named)
+        });
+        for place in places.iter().copied().chain(beneath) {
+            self.ask(
+                session,
+                asked(place),
+                format!("{doing} {}", place.display()),
+            );
+        }
+    }
+
+    fn ask(&mut self, principal: &Principal, asked: Asked<'_>, what: String) -> Decision {
+        let question = Question {
+            principal,
+            asked,
+            facts: self.facts,
+        };
+        let decision = self
+            .layers
+            .authorize(&question)
+            .within(carried(asked.action()));
+        match decision.effect {
+            Effect::Allow => self.answer.notices.extend(told(&decision, &what)),
+            Effect::Ask | Effect::Deny => self.answer.reasons.push(refused(&decision, what)),
+        }
+        decision
+    }
+}
+
+/// Who says no, and why.
+fn refused(decision: &Decision, what: String) -> Reason {
+    let rule = decision
+        .deciding
+        .first()
+        .map_or(Origin::BuiltIn, |one| Origin::File {
+            name: Arc::clone(&one.file),
+            line: one.line,
+        });
+    let instead = "ask who wrote that policy; `atoll policy ask` shows what it decides on";
+    // Where it is written is the reason's rule.
+    let why = match decision.errors.is_empty() {
+        true => decision.why_inside(),
+        false => decision.why(),
+    };
+    reason(what, why, &rule, instead)
+}
+
+/// What `@log` says, and what shadows would have decided.
+fn told(decision: &Decision, what: &str) -> Vec<Notice> {
+    let origin = |one: &atoll_cedar::Deciding| Origin::File {
+        name: Arc::clone(&one.file),
+        line: one.line,
+    };
+    let by = decision.deciding.first();
+    let logged = decision.obligations.log.iter().map(|text| Notice {
+        text: format!("{what}: {text}"),
+        origin: by.map_or(Origin::BuiltIn, origin),
+    });
+    let shadowed = decision.shadowed.iter().map(|one| Notice {
+        text: format!(
+            "{what}: policy {} does not count yet (@shadow), and would have",
+            one.id
+        ),
+        origin: origin(one),
+    });
+    logged.chain(shadowed).collect()
+}
+
+/// One change that is to be written to the person's files.
+#[derive(Clone, Copy, Debug)]
+pub struct Promoted<'a> {
+    /// Where to, absolute.
+    pub path: &'a Path,
+    /// Whether other programs run it.
+    pub control: bool,
+    /// Whether it is a directory that was moved with all that is in it.
+    pub is_moved: bool,
+}
+
+/// Who takes changes over.
+#[derive(Clone, Copy, Debug)]
+pub struct Promoter<'a> {
+    /// The user's number.
+    pub user: u32,
+    /// The time, seconds since 1970.
+    pub time: u64,
+    /// The profile of the run that made them.
+    pub profile: &'a str,
+}
+
+/// That changes may be taken over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Promotion {
+    /// What the person should know.
+    pub notices: Vec<Notice>,
+    /// The version of the policies that decided: none where there are none.
+    pub policy_digest: Option<String>,
+}
+
+/// Why changes are not taken over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PromotionError {
+    /// A file of policies has mistakes.
+    #[error(transparent)]
+    Broken(#[from] ProfileError),
+    /// Policies refuse it; never empty.
+    #[error("policies refuse it")]
+    Refused(Vec<Reason>),
+}
+
+/// Whether policies let these changes be written to the person's files. Where nobody has written
+/// any, nothing is refused.
+///
+/// # Errors
+/// [`PromotionError`].
+pub fn promote(
+    sources: &Sources<'_>,
+    promoter: &Promoter<'_>,
+    changes: &[Promoted<'_>],
+) -> Result<Promotion, PromotionError> {
+    let mut version = PolicyDigest::new();
+    let read = read(sources, &mut version)?;
+    let mut notices: Vec<Notice> = read.notice.into_iter().collect();
+    let Some(policies) = read.policies else {
+        return Ok(Promotion {
+            notices,
+            policy_digest: None,
+        });
+    };
+    let facts = CedarFacts::new(promoter.time, Mode::Full, promoter.profile);
+    let mut asking = Asking {
+        layers: &policies.layers,
+        facts: &facts,
+        answer: Answer::default(),
+    };
+    let person = Principal {
+        person: promoter.user,
+        session: None,
+    };
+    for change in changes {
+        let path = change.path;
+        if change.is_moved && policies.layers.are_about(&[Action::Promote]) {
+            asking.answer.reasons.push(reason(
+                format!("taking over {}", path.display()),
+                "a directory was moved as it is, so policies cannot be asked about what is in it",
+                &Origin::BuiltIn,
+                "name other paths after the run, or move it yourself",
+            ));
+            continue;
+        }
+        let what = format!("taking over {}", path.display());
+        let control = change.control;
+        asking.ask(&person, Asked::Promote { path, control }, what);
+    }
+    if !asking.answer.reasons.is_empty() {
+        return Err(PromotionError::Refused(asking.answer.reasons));
+    }
+    notices.extend(asking.answer.notices);
+    Ok(Promotion {
+        notices,
+        policy_digest: Some(version.finish()),
+    })
+}
+
+impl Rules {
+    /// The policies of all layers; none where nobody has written any.
+    #[must_use]
+    pub fn policies(&self) -> Option<&Layers> {
+        self.policies.as_ref().map(|policies| &policies.layers)
+    }
+}

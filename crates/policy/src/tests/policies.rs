@@ -1,0 +1,345 @@
+//! Policies in Cedar beside the rules: asked after them, only taking away.
+
+use atoll_cedar::{Known, PolicyFile};
+
+use super::*;
+
+const ALL: &str = "permit(principal, action, resource);";
+
+fn denied(world: &World) -> String {
+    let reasons = world.reasons();
+    let told = |one: &Reason| format!("{}: {} [{}]", one.what, one.why, one.rule);
+    reasons.iter().map(told).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn without_policies_nothing_is_compiled_or_handed_over() {
+    let world = world();
+    assert!(world.rules().policies().is_none());
+    assert!(world.grant().policies().is_none());
+}
+
+#[test]
+fn a_policy_denies_what_the_rules_allow() {
+    let check = |text: &str, expected: &str| {
+        let forbid = format!("@id(\"no\") forbid(principal, {text});");
+        assert_eq!(denied(&world().user_policies(&forbid)), expected, "{text}");
+    };
+    let by = "forbidden by policy no [user/own.cedar:1]";
+    check(
+        "action == Action::\"run\", resource in Program::\"true\"",
+        &format!("running true: {by}"),
+    );
+    check(
+        "action == Action::\"read\", resource == Path::\"/opt\"",
+        &format!("showing /opt: {by}"),
+    );
+    check(
+        "action == Action::\"write\", resource in Path::\"/home/ann/src\"",
+        &format!("changing /home/ann/src/app: {by}"),
+    );
+    // What lies beneath a place that is shown cannot be cut out of it.
+    check(
+        "action == Action::\"read\", resource in Path::\"/usr/share/secret\"",
+        &format!("showing /usr/share/secret: {by}"),
+    );
+    check(
+        "action == Action::\"write\", resource == Path::\"/home/ann/src/app/a/b\"",
+        &format!("changing /home/ann/src/app/a/b: {by}"),
+    );
+    let nowhere =
+        "forbid(principal, action == Action::\"read\", resource in Path::\"/srv/other\");";
+    let _ = world().user_policies(nowhere).grant();
+    // What is not about this run changes nothing.
+    let other = "forbid(principal, action == Action::\"run\", resource in Program::\"curl\");";
+    let _ = world().user_policies(other).grant();
+    let other = "forbid(principal in Person::\"1001\", action, resource);";
+    let _ = world().user_policies(other).grant();
+}
+
+#[test]
+fn ports_and_credentials_are_asked_for() {
+    let forbid =
+        "@id(\"no\") forbid(principal, action == Action::\"publish\", resource == Port::\"3000\");";
+    let mut published = world().user_policies(forbid);
+    published.requested.publish = vec!["8080:3000".to_owned()];
+    assert_eq!(
+        denied(&published),
+        "publishing port 8080:3000: forbidden by policy no [user/own.cedar:1]"
+    );
+    published.requested.publish = vec!["3001".to_owned()];
+    let _ = published.grant();
+}
+
+#[test]
+fn every_layer_with_an_opinion_has_to_allow() {
+    let git = "@id(\"git-alone\") permit(principal, action == Action::\"run\", resource in Program::\"git\");";
+    let all = world().user_policies(git).project_policies(ALL);
+    assert_eq!(
+        denied(&all),
+        "running true: no policy permits it [built in]"
+    );
+    let _ = all.clone().command("git").grant();
+    let organisation = world()
+        .organisation_policies(git)
+        .user_policies(ALL)
+        .project_policies(ALL);
+    assert_eq!(
+        denied(&organisation),
+        "running true: no policy permits it [built in]"
+    );
+    let _ = organisation.command("/usr/bin/git").grant();
+}
+
+#[test]
+fn a_project_widens_nothing_and_is_told_so() {
+    let text = "@id(\"wide\")\npermit(principal, action in [Action::\"resolve\", Action::\"connect\"], resource == Host::\"example.com\");
+permit(principal, action == Action::\"publish\", resource == Port::\"3000\");
+permit(principal, action == Action::\"use_credential\", resource == Credential::\"KEY\");";
+    let world = world().project_policies(text);
+    assert!(world.boundary().network.is_empty());
+    let notices = world.notices();
+    for told in [
+        "reaching example.com is not allowed by a project's policy (wide): --allow example.com does, or a profile of your own (/home/ann/src/app/atoll.cedar:1)",
+        "publishing port 3000 is not allowed by a project's policy",
+        "using credential KEY is not allowed by a project's policy",
+    ] {
+        assert!(notices.contains(told), "{told}\n{notices}");
+    }
+    let mut allowed = world.clone();
+    allowed.requested.allow = vec!["example.com".to_owned()];
+    assert!(
+        !allowed.notices().contains("reaching example.com"),
+        "{}",
+        allowed.notices()
+    );
+}
+
+#[test]
+fn an_untrusted_file_is_not_even_read() {
+    let mut world = world().project_policies("permit(");
+    assert!(
+        world
+            .error()
+            .starts_with("/home/ann/src/app/atoll.cedar:1:"),
+        "{}",
+        world.error()
+    );
+    world.trust = TrustList::default();
+    assert!(
+        world
+            .notices()
+            .contains("atoll.cedar is not trusted: nobody has trusted its content")
+    );
+}
+
+#[test]
+fn a_broken_file_stops_every_run_with_its_line() {
+    let world = world()
+        .organisation_policies("permit(principal, action, resource)\nwhen { context.nothing };");
+    assert!(
+        world.error().starts_with("/etc/atoll/org.cedar:2:"),
+        "{}",
+        world.error()
+    );
+}
+
+#[test]
+fn obligations_are_carried_out_or_deny() {
+    let permit = |annotation: &str, action: &str| {
+        format!(
+            "@id(\"p\") {annotation} permit(principal, action == Action::\"{action}\", resource);"
+        )
+    };
+    let timed = world().user_policies(&permit("@timeout(\"30m\")", "run"));
+    assert_eq!(
+        timed.boundary().limits.wall_clock,
+        Some(Duration::from_secs(1800))
+    );
+    let mut tighter = timed.clone();
+    tighter.requested.timeout = Some(Duration::from_secs(60));
+    assert_eq!(
+        tighter.boundary().limits.wall_clock,
+        Some(Duration::from_secs(60))
+    );
+    let logged = world().user_policies(&permit("@log(\"It was started.\")", "run"));
+    assert!(
+        logged
+            .notices()
+            .contains("running true: It was started. (user/own.cedar:1)")
+    );
+    let shadow = world().user_policies(
+        "@id(\"later\") @shadow forbid(principal, action == Action::\"run\", resource);",
+    );
+    assert!(
+        shadow
+            .notices()
+            .contains("running true: policy later does not count yet (@shadow)"),
+        "{}",
+        shadow.notices()
+    );
+    let check = |annotation: &str, action: &str, told: &str| {
+        let found = denied(&world().user_policies(&permit(annotation, action)));
+        assert!(found.contains(told), "{annotation} {action}: {found}");
+    };
+    check(
+        "@approve(\"person\")",
+        "run",
+        "policies cannot tell: @approve is not carried out here, and policy p asks for it",
+    );
+    check("@checkpoint", "run", "@checkpoint is not carried out here");
+    check(
+        "@timeout(\"1h\")",
+        "read",
+        "@timeout is not carried out here",
+    );
+    check("@quarantine", "run", "@quarantine, which nobody here knows");
+}
+
+#[test]
+fn the_policys_version_covers_every_file() {
+    let digest = |world: &World| world.grant().policy_digest().to_owned();
+    let all = [
+        world(),
+        world().organisation_policies(ALL),
+        world().user_policies(ALL),
+        world().project_policies(ALL),
+        world().user_policies(&format!("{ALL} // other")),
+    ];
+    let mut digests: Vec<String> = all.iter().map(digest).collect();
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), 5);
+    assert_eq!(
+        digest(&world().user_policies(ALL)),
+        digest(&world().user_policies(ALL))
+    );
+}
+
+#[test]
+fn connections_are_judged_by_what_is_handed_over() {
+    let forbid = "@id(\"no\") forbid(principal, action == Action::\"connect\", resource == Host::\"example.com\");";
+    let mut world = world().user_policies(forbid);
+    // Nothing is reached, so nobody judges.
+    assert!(world.grant().policies().is_none());
+    world.requested.allow = vec!["example.com".to_owned()];
+    let grant = world.grant();
+    let (layers, principal, facts) = atoll_cedar::take(grant.policies().unwrap()).unwrap();
+    assert_eq!(principal.session.as_deref(), Some("261121-093012-k7qd"));
+    let host = "example.com".parse().unwrap();
+    let asked = atoll_cedar::Asked::Connect {
+        host: &host,
+        port: 443,
+        look: atoll_cedar::Look::Into,
+    };
+    let question = atoll_cedar::Question {
+        principal: &principal,
+        asked,
+        facts: &facts,
+    };
+    assert_eq!(
+        layers.authorize(&question).effect,
+        atoll_cedar::Effect::Deny
+    );
+    assert!(atoll_cedar::take(b"{}").is_err());
+}
+
+#[test]
+fn promotion_is_asked_for_change_by_change() {
+    let forbid = "@id(\"no\") forbid(principal, action == Action::\"promote\", resource in Path::\"/home/ann/src/app/secret\");
+@id(\"hooks\") forbid(principal, action == Action::\"promote\", resource) when { context.control };";
+    let files = [policies("user/own.cedar", forbid)];
+    let trust = TrustList::default();
+    let ask = |user: &[SourceFile<'static>], changes: &[Promoted<'_>]| {
+        let policies = PolicySources {
+            user,
+            ..PolicySources::default()
+        };
+        let sources = Sources {
+            organisation: None,
+            user_config: None,
+            user_profiles: &NoProfiles,
+            project: None,
+            trust: &trust,
+            policies,
+        };
+        let promoter = Promoter {
+            user: 1000,
+            time: 1,
+            profile: "default",
+        };
+        promote(&sources, &promoter, changes)
+    };
+    let change = |path: &'static str, control, is_moved| Promoted {
+        path: std::path::Path::new(path),
+        control,
+        is_moved,
+    };
+    let good = change("/home/ann/src/app/a", false, false);
+    let bad = change("/home/ann/src/app/secret/b", false, false);
+    let hook = change("/home/ann/src/app/Makefile", true, false);
+    let moved = change("/home/ann/src/app/c", false, true);
+    let open = "permit(principal, action == Action::\"promote\", resource);";
+    let both = [
+        policies("user/own.cedar", forbid),
+        policies("user/p.cedar", open),
+    ];
+    assert!(ask(&both, &[good]).unwrap().policy_digest.is_some());
+    let refused = match ask(&files, &[good, bad, hook, moved]) {
+        Err(PromotionError::Refused(reasons)) => reasons,
+        other => panic!("{other:?}"),
+    };
+    let whats: Vec<&str> = refused.iter().map(|one| one.what.as_str()).collect();
+    let app = "taking over /home/ann/src/app";
+    assert_eq!(
+        whats,
+        [
+            format!("{app}/secret/b"),
+            format!("{app}/Makefile"),
+            format!("{app}/c")
+        ]
+    );
+    assert_eq!(ask(&[], &[bad, moved]), Ok(Promotion::default()));
+    let broken = [policies("user/own.cedar", "permit(")];
+    assert!(matches!(
+        ask(&broken, &[good]),
+        Err(PromotionError::Broken(_))
+    ));
+}
+
+/// What a profile is shown as compiles, and as a layer of its own changes nothing.
+#[test]
+fn every_shipped_profile_is_a_text_that_compiles() {
+    for profile in crate::list(&NoProfiles).unwrap() {
+        let text = world().with(&profile.name).rules().show_cedar();
+        let file = PolicyFile {
+            name: "shown.cedar".to_owned(),
+            content: text.clone().into_bytes(),
+        };
+        let compiled = atoll_cedar::Policies::compile(&[file], Known::default());
+        let compiled =
+            compiled.unwrap_or_else(|faults| panic!("{}: {faults:?}\n{text}", profile.name));
+        assert!(compiled.len() > 3, "{}", profile.name);
+        assert_eq!(atoll_cedar::refused(&compiled), [], "{}", profile.name);
+    }
+}
+
+#[test]
+fn a_shown_profile_as_a_layer_allows_its_own_run() {
+    let mut world = world().with("rust");
+    let mut text = world.rules().show_cedar();
+    let _ = world.grant();
+    // The workspace is not a profile's: its line is a comment to fill in.
+    for action in ["read", "write"] {
+        text += &format!(
+            "permit(principal, action == Action::\"{action}\", resource in Path::\"/home/ann/src/app\");\n"
+        );
+    }
+    world = world.user_policies(&text);
+    let _ = world.grant();
+    world.requested.read_only_dirs = vec!["/srv/other".into()];
+    assert_eq!(
+        denied(&world),
+        "showing /srv/other: no policy permits it [built in]"
+    );
+}
