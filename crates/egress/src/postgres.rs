@@ -131,6 +131,10 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
             return program.deny(FORBIDDEN, &told(&inside), &hint).await;
         }
     };
+    if let Err(forbidden) = egress.policies.credential(&name) {
+        egress.line.refuse(flow, forbidden.why);
+        return program.deny(FORBIDDEN, &told(&forbidden.inside), "").await;
+    }
     flow.credentials.push(name);
     let asked = Asked { flow, ..asked };
     let places = match places(egress, &asked).await {

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::SystemTime;
 
 use atoll_model::Reason;
 use atoll_model::network::{Published, PublishedPort};
-use atoll_policy::decide_publishing;
+use atoll_policy::{Facts, decide_publishing};
 use atoll_sandbox::Declined;
 use atoll_store::{StateDir, control_directory};
 
@@ -21,8 +22,12 @@ pub(crate) fn directory(state: &StateDir) -> io::Result<OwnedFd> {
 pub(crate) fn decider(
     request: &Request<'_>,
 ) -> impl Fn(PublishedPort, &[Published]) -> Result<Published, Declined> {
-    let (rules, mode) = (request.rules, request.facts.mode);
-    move |port, already| decide_publishing(rules, already, port, mode).map_err(declined)
+    let (rules, call, begun) = (request.rules, request.call, request.facts);
+    move |port, already| {
+        let now = SystemTime::now();
+        let facts = Facts { now, ..begun };
+        decide_publishing(rules, call, &facts, already, port).map_err(declined)
+    }
 }
 
 fn declined(reasons: Vec<Reason>) -> Declined {

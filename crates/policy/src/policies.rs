@@ -8,13 +8,14 @@ use atoll_cedar::{
     Action, Asked, Decision, Effect, Facts as CedarFacts, Fault, Known, Layer, Layers, PolicyFile,
     Principal, Question, carried, hand,
 };
-use atoll_model::network::HostName;
+use atoll_model::network::{HostName, PublishedPort};
 use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
 
 use crate::compile::untrusted;
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
 use crate::grant::Notice;
+use crate::network::publishing::publishing;
 use crate::origin::Origin;
 use crate::refusal::reason;
 use crate::rules::Rules;
@@ -173,6 +174,24 @@ pub(crate) struct Answer {
 }
 
 impl Policies {
+    /// Why one more port of a run that goes on is not published.
+    pub(crate) fn publishing(
+        &self,
+        rules: &Rules,
+        call: &Call,
+        facts: &Facts<'_>,
+        port: PublishedPort,
+    ) -> Vec<Reason> {
+        let mut asking = Asking {
+            layers: &self.layers,
+            facts: &said(rules, facts),
+            answer: Answer::default(),
+        };
+        let (_, session) = principals(call);
+        asking.ask(&session, Asked::Publish(port), publishing(port));
+        asking.answer.reasons
+    }
+
     /// Asks for all that a boundary would allow from its beginning. A timeout tightens it.
     pub(crate) fn ask(
         &self,
@@ -181,19 +200,8 @@ impl Policies {
         facts: &Facts<'_>,
         boundary: &mut Boundary,
     ) -> Answer {
-        let person = Principal {
-            person: call.principal.uid,
-            session: None,
-        };
-        let session = Principal {
-            session: Some(call.run.to_string()),
-            ..person.clone()
-        };
-        let time = facts
-            .now
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |time| time.as_secs());
-        let said = CedarFacts::new(time, facts.mode, &rules.profile.value);
+        let (person, session) = principals(call);
+        let said = said(rules, facts);
         let mut asking = Asking {
             layers: &self.layers,
             facts: &said,
@@ -207,8 +215,7 @@ impl Policies {
         }
         asking.places(&session, call, boundary);
         for one in &boundary.network.publish {
-            let what = format!("publishing port {}", one.port);
-            asking.ask(&session, Asked::Publish(one.port), what);
+            asking.ask(&session, Asked::Publish(one.port), publishing(one.port));
         }
         let credentials = boundary.network.credentials.iter().map(|one| &one.name);
         let keys = boundary.network.ssh.iter().map(|one| &one.name);
@@ -235,6 +242,25 @@ impl Policies {
         }
         answer
     }
+}
+
+/// Who has called, and the session that is of the call.
+fn principals(call: &Call) -> (Principal, Principal) {
+    let person = Principal {
+        person: call.principal.uid,
+        session: None,
+    };
+    let session = Principal {
+        session: Some(call.run.to_string()),
+        ..person.clone()
+    };
+    (person, session)
+}
+
+fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
+    let time = facts.now.duration_since(UNIX_EPOCH);
+    let time = time.map_or(0, |time| time.as_secs());
+    CedarFacts::new(time, facts.mode, &rules.profile.value)
 }
 
 /// Questions on their way.

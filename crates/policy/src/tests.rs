@@ -198,15 +198,18 @@ impl World {
         }
     }
 
-    fn decide(&self) -> Verdict<Grant> {
-        let facts = Facts {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
             mode: atoll_model::Mode::Full,
             host: &self.host,
             environment: &self.environment,
             now: now(),
             placeholders: &[],
-        };
-        decide(&self.rules(), &self.call, &facts)
+        }
+    }
+
+    fn decide(&self) -> Verdict<Grant> {
+        decide(&self.rules(), &self.call, &self.facts())
     }
 
     fn grant(&self) -> Grant {

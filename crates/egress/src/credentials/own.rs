@@ -101,6 +101,8 @@ async fn sent(
     };
     let allowed = network.request(&judged);
     allowed.map_err(|unreachable| unreachable.why_inside())?;
+    let granted = egress.policies.request(&judged);
+    granted.map_err(|forbidden| forbidden.inside)?;
     let places = addresses_by(
         egress,
         network,

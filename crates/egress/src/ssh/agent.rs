@@ -173,6 +173,11 @@ async fn sign(egress: &Egress, agent: &Agent, granted: &Granted, signing: &Signi
         false => FlowKind::SshLogin,
     };
     let grant = &granted.grant;
+    // A run that may have one may not have it at every time.
+    if let Err(forbidden) = egress.policies.credential(&grant.name) {
+        egress.line.refuse(flow(kind, Some(granted)), forbidden.why);
+        return filter::failure();
+    }
     let flow = Flow {
         credentials: vec![grant.name.clone()],
         rule: Some(format!("{grant} ({})", grant.origin)),

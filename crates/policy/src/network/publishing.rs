@@ -1,13 +1,14 @@
 //! Ports inside that programs of the host can visit: before a run, and while it goes on.
 
 use atoll_model::network::{PUBLISHED_MAX, Published, PublishedPort};
-use atoll_model::{Mode, Reason};
+use atoll_model::{Call, Mode, Reason};
 
 use super::NetworkRules;
 use crate::document::Complaint;
 use crate::origin::{Origin, Sourced};
 use crate::refusal::reason;
 use crate::rules::Rules;
+use crate::source::Facts;
 
 pub(super) const PUBLISH: Origin = Origin::CommandLine("--publish");
 const LATER: Origin = Origin::CommandLine("atoll publish");
@@ -28,7 +29,7 @@ pub(super) fn published(port: &Sourced<PublishedPort>) -> Published {
     }
 }
 
-pub(super) fn publishing(port: PublishedPort) -> String {
+pub(crate) fn publishing(port: PublishedPort) -> String {
     format!("publishing port {port}")
 }
 
@@ -39,12 +40,13 @@ pub(super) fn publishing(port: PublishedPort) -> String {
 /// By which rules it is not.
 pub fn decide_publishing(
     rules: &Rules,
+    call: &Call,
+    facts: &Facts<'_>,
     already: &[Published],
     port: PublishedPort,
-    mode: Mode,
 ) -> Result<Published, Vec<Reason>> {
     let asked = Sourced::new(port, LATER);
-    let mut reasons: Vec<Reason> = forbidden(&rules.network, &asked, mode).collect();
+    let mut reasons: Vec<Reason> = forbidden(&rules.network, &asked, facts.mode).collect();
     let sockets = &rules.syscalls.deny_sockets;
     if sockets.value {
         let why = "sockets are refused altogether here";
@@ -56,6 +58,9 @@ pub fn decide_publishing(
     }
     if already.len() >= PUBLISHED_MAX {
         reasons.push(too_many(&asked));
+    }
+    if let Some(policies) = &rules.policies {
+        reasons.extend(policies.publishing(rules, call, facts, port));
     }
     match reasons.is_empty() {
         true => Ok(published(&asked)),

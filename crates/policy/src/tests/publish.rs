@@ -129,7 +129,12 @@ fn what_cannot_be_published_is_refused() {
 fn what_is_asked_for_later_is_decided_by_the_same_rules() {
     let port = |outside, inside| PublishedPort { outside, inside };
     let asked = |world: &World, already: &[Published], port, mode| {
-        crate::decide_publishing(&world.rules(), already, port, mode).map_err(|reasons| {
+        let facts = Facts {
+            mode,
+            ..world.facts()
+        };
+        let decided = crate::decide_publishing(&world.rules(), &world.call, &facts, already, port);
+        decided.map_err(|reasons| {
             reasons
                 .into_iter()
                 .map(|one| one.why)
@@ -182,6 +187,17 @@ fn what_is_asked_for_later_is_decided_by_the_same_rules() {
         port(80, 80),
         Mode::Full,
         "the organisation forbids it",
+    );
+    let forbid =
+        "@id(\"no\") forbid(principal, action == Action::\"publish\", resource == Port::\"3000\");";
+    let by_policy = world().profile("p", "").with("p").user_policies(forbid);
+    assert!(asked(&by_policy, &[], port(8080, 4000), Mode::Full).is_ok());
+    refused(
+        &by_policy,
+        &[],
+        port(8080, 3000),
+        Mode::Full,
+        "forbidden by policy no",
     );
     // The same beforehand, and nothing else is refused by it.
     assert!(forbidden.boundary().network.publish.is_empty());
