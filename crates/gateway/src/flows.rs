@@ -192,7 +192,7 @@ mod tests {
             flow: Flow {
                 kind: FlowKind::Name,
                 port: 0,
-                ..all
+                ..all.clone()
             },
             why: "no".to_owned(),
             count: 3,

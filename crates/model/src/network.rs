@@ -60,5 +60,8 @@ pub use ssh::{
 pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target};
 pub use telling::place;
 pub use this_host::{THIS_HOST, THIS_HOST_ADDRESSES};
-pub use trust::{TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA, trust_variables};
+pub use trust::{
+    TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA, database_trust_variable,
+    trust_variables,
+};
 pub use upstream::{InvalidProxy, Upstream, UpstreamProxy};
