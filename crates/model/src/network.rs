@@ -72,5 +72,8 @@ pub use token::{
     AppRequest, ClientAuthentication, Ingredient, OAuthRequest, Permission, TOKEN_PATIENCE_S,
     TokenGrant, TokenRequest,
 };
-pub use trust::{TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA, trust_variables};
+pub use trust::{
+    TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA, database_trust_variable,
+    trust_variables,
+};
 pub use upstream::{InvalidProxy, Upstream, UpstreamProxy};

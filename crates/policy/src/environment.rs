@@ -6,8 +6,8 @@ use std::path::Path;
 
 use atoll_model::Call;
 use atoll_model::network::{
-    Look, Network, Part, Place, SshGrant, TRUST_BUNDLE, TRUST_DIRECTORY, age_variables,
-    audit_variable, trust_variables,
+    Look, Network, Part, Place, SshGrant, TRUST_DIRECTORY, age_variables, audit_variable,
+    database_trust_variable, trust_variables,
 };
 
 use crate::Notice;
@@ -121,12 +121,8 @@ fn trusting(network: &Network) -> impl Iterator<Item = (&'static str, String)> {
     let usual = inspected.then(|| trust_variables(TRUST_DIRECTORY));
     let mut bindings = network.credentials.iter();
     let signs_in = bindings.any(|one| matches!(one.place, Place::Postgres(_)));
-    // libpq looks at no other file, and holds a server to it where there is one: only where
-    // Atoll stands for the server.
-    let of_database = (inspected && signs_in).then(|| {
-        let bundle = format!("{TRUST_DIRECTORY}/{TRUST_BUNDLE}");
-        ("PGSSLROOTCERT", bundle)
-    });
+    let of_database = inspected && signs_in;
+    let of_database = of_database.then(|| database_trust_variable(TRUST_DIRECTORY));
     usual.into_iter().flatten().chain(of_database)
 }
 

@@ -1,12 +1,15 @@
 //! What a fence needs instead of a file tree: permissions on the host's own.
 
 use std::ffi::OsString;
+use std::iter::once;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_frame::Permission;
-use atoll_model::network::{SSH_AGENT, SSH_DIRECTORY, TRUST_DIRECTORY, trust_variables};
+use atoll_model::network::{
+    SSH_AGENT, SSH_DIRECTORY, TRUST_DIRECTORY, database_trust_variable, trust_variables,
+};
 use atoll_model::{Boundary, ViewKind};
 
 use crate::{FencePlace, Placement, SandboxError, WorkspacePlace};
@@ -98,7 +101,8 @@ pub(crate) fn environment(
     ];
     if let Some(trust) = placement.trust.as_deref().and_then(Path::to_str) {
         // Only what nobody has set to something else.
-        let here = trust_variables(trust).zip(trust_variables(TRUST_DIRECTORY));
+        let all = |at| trust_variables(at).chain(once(database_trust_variable(at)));
+        let here = all(trust).zip(all(TRUST_DIRECTORY));
         own.extend(here.filter_map(|((name, here), (_, inside))| {
             let mut set = boundary.environment.iter();
             let is_set = set.any(|(one, value)| one == name && *value == *inside);

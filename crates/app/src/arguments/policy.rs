@@ -48,7 +48,7 @@ pub struct ShowPolicyArguments {
     pub cedar: bool,
 }
 
-/// Check files of policies: mistakes with line and column, and what changes nothing
+/// Check files of policies: mistakes, and what changes nothing
 ///
 /// Exit status: 0 without mistakes, 1 with some. What a policy asks for and this build
 /// does not do is one; a policy that another one stands in the way of is only told.

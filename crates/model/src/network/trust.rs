@@ -45,3 +45,11 @@ pub fn trust_variables(directory: &str) -> impl Iterator<Item = (&'static str, S
     let java = format!("-Djavax.net.ssl.trustStore={directory}/{TRUST_JAVA}");
     named.chain(std::iter::once((JAVA, java)))
 }
+
+/// The variable by which libpq finds whose certificates a database server may have. It looks at
+/// no other file, and holds a server to this one where there is one: it is set only where Atoll
+/// stands for a server.
+#[must_use]
+pub fn database_trust_variable(directory: &str) -> (&'static str, String) {
+    ("PGSSLROOTCERT", format!("{directory}/{TRUST_BUNDLE}"))
+}
