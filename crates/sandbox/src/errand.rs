@@ -12,6 +12,12 @@ const LINKS_MAX: u32 = 40;
 
 /// As many interpreters as the kernel goes through (fs/exec.c, `exec_binprm`).
 const INTERPRETERS_MAX: usize = 5;
+/// Whose what is of nobody's with a number here (user_namespaces(7), "Unmapped user and group
+/// IDs").
+const UNMAPPED: u32 = 65_534;
+/// Groups below are the system's own, as `staff` of /usr/local: its owner chooses who is in
+/// them (Debian policy, 9.2.2; 100 is `users`).
+const SYSTEM_GROUPS: u32 = 100;
 /// How much of a script the kernel looks at for its first line, bytes.
 const HEAD_BYTES_MAX: u64 = 256;
 
@@ -209,9 +215,11 @@ fn open_part(path: &Path) -> Option<PathBuf> {
         };
         // Of a directory as /tmp nobody renames what is another's.
         let is_sticky = facts.is_dir() && facts.mode() & 0o1000 != 0;
-        let is_own_group = facts.gid() == 0 || facts.gid() == group.as_raw();
+        let is_own_group = facts.gid() < SYSTEM_GROUPS || facts.gid() == group.as_raw();
         let by_all = facts.mode() & 0o002 != 0 || facts.mode() & 0o020 != 0 && !is_own_group;
-        let is_own = facts.uid() == 0 || facts.uid() == user.as_raw();
+        // In a user namespace root outside is nobody, as all are that have no number there:
+        // what they own is judged by its mode alone.
+        let is_own = [0, UNMAPPED, user.as_raw()].contains(&facts.uid());
         !is_own || by_all && !is_sticky
     };
     path.ancestors()
