@@ -38,6 +38,7 @@ variable = "OPENAI_API_KEY"
 source = { vault = "hub" }
 to = "git.example"
 place = { basic = "*" }
+variable = "HUB_TOKEN"
 '''
 CODEX = '''model = "scripted"
 model_provider = "openai-by-key"
