@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use atoll_model::network::{
-    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Locks, Network,
+    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Locks, Network, Published,
 };
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
@@ -344,7 +344,8 @@ async fn serve(
         let accepting = asked.begin(&egress).map_err(at("listening for an agent"))?;
         tasks.spawn(accepting);
     }
-    let listeners = publish::begin(&egress, &mut tasks, listeners).map_err(at("listening"))?;
+    let begun = publish::begin(&egress, &mut tasks, listeners);
+    let (inward, listeners) = begun.map_err(at("listening"))?;
     for listener in listeners {
         let egress = Arc::clone(&egress);
         match rustix::net::sockopt::socket_type(&listener) {
@@ -362,7 +363,13 @@ async fn serve(
             }
         }
     }
-    egress.line.hear().await;
+    let further = |published: Published, listeners: Vec<OwnedFd>| {
+        for listener in listeners {
+            // Nobody comes to one that is closed: that shows outside.
+            let _ = publish::take(&egress, &mut tasks, &inward, published.clone(), listener);
+        }
+    };
+    egress.line.hear(further).await;
     let _ = end.send(true);
     // What carries tells how far it came.
     let ended = async { while tasks.join_next().await.is_some() {} };

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use atoll_model::network::{
     CommandEnd, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, Limit,
+    Published,
 };
 use atoll_sys::socket;
 use tokio::io::Interest;
@@ -307,8 +308,9 @@ impl Line {
         self.refuse(flow, excess.why());
     }
 
-    /// Hears what is recorded, until there is to be no more.
-    pub(crate) async fn hear(&self) {
+    /// Hears what is recorded, and what is published meanwhile with the listeners for it, until
+    /// there is to be no more.
+    pub(crate) async fn hear(&self, mut further: impl FnMut(Published, Vec<OwnedFd>)) {
         let mut buffer = vec![0_u8; FLOW_MESSAGE_BYTES_MAX];
         loop {
             let receive = || socket::receive(self.socket.as_fd(), &mut buffer);
@@ -325,6 +327,7 @@ impl Line {
                     Err(_) => break,
                 },
                 Ok(FlowOrder::Ran { id, end }) => self.heard(id, Heard::Ran(end)),
+                Ok(FlowOrder::Publish { published }) => further(published, given),
                 Ok(FlowOrder::End) | Err(_) => break,
             }
         }

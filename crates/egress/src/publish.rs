@@ -38,7 +38,7 @@ const ITSELF: &str = "localhost";
 
 /// Sockets of the sandbox's network.
 #[derive(Debug)]
-struct Inward {
+pub(crate) struct Inward {
     free: Mutex<Vec<Pair>>,
     /// As many as are free.
     room: Arc<Semaphore>,
@@ -51,13 +51,13 @@ struct Pair {
     six: Option<OwnedFd>,
 }
 
-/// Begins to take who comes to published ports. Returns the listeners that are for
-/// something else.
+/// Begins to take who comes to published ports. Returns what leads there, and the listeners
+/// that are for something else.
 pub(crate) fn begin(
     egress: &Arc<Egress>,
     tasks: &mut JoinSet<()>,
     descriptors: Vec<OwnedFd>,
-) -> io::Result<Vec<OwnedFd>> {
+) -> io::Result<(Arc<Inward>, Vec<OwnedFd>)> {
     let is_inward = |one: &OwnedFd| {
         matches!(socket_type(one), Ok(SocketType::STREAM))
             && matches!(socket_acceptconn(one), Ok(false))
@@ -70,13 +70,25 @@ pub(crate) fn begin(
             others.push(listener);
             continue;
         };
-        let listener = std::net::TcpListener::from(listener);
-        listener.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(listener)?;
-        let (egress, inward) = (Arc::clone(egress), Arc::clone(&inward));
-        tasks.spawn(accept(egress, listener, inward, published));
+        take(egress, tasks, &inward, published, listener)?;
     }
-    Ok(others)
+    Ok((inward, others))
+}
+
+/// Begins to take who comes to one listener.
+pub(crate) fn take(
+    egress: &Arc<Egress>,
+    tasks: &mut JoinSet<()>,
+    inward: &Arc<Inward>,
+    published: Published,
+    listener: OwnedFd,
+) -> io::Result<()> {
+    let listener = std::net::TcpListener::from(listener);
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    let (egress, inward) = (Arc::clone(egress), Arc::clone(inward));
+    tasks.spawn(accept(egress, listener, inward, published));
+    Ok(())
 }
 
 /// What a listener on the host's loopback is for: those of the sandbox's are on no address

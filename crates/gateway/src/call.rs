@@ -1,10 +1,10 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{Attempt, Call, Outcome, Verdict};
+use atoll_model::{Attempt, Call, Mode, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Departing, Doors, FlowNews, Flows, Handover, Host, Native, Outside,
+    Assembled, Attachment, Departing, Doors, FlowNews, Flows, Handover, Host, Live, Native, Outside,
     SandboxError, Size, SshHandover, Starting, assemble, detect_groups,
 };
 use atoll_store::{
@@ -17,7 +17,7 @@ use crate::describe::describe;
 use crate::flows;
 use crate::place::{Placed, place};
 use crate::ssh::SshPlace;
-use crate::{PlaceError, ranged};
+use crate::{PlaceError, asking, ranged};
 
 /// Everything that one call needs.
 #[derive(Clone, Copy)]
@@ -250,8 +250,17 @@ impl Prepared {
             Some(trust) => trust.issue().map(Some),
             None => Ok(None),
         };
+        let directory = || asking::directory(request.state);
+        let decide = asking::decider(request);
+        let live = Live {
+            run: &run,
+            directory: &directory,
+            decide: &decide,
+        };
+        let is_apart = request.facts.mode == Mode::Full;
         let mut outside = Outside::new(&network, &issue, &mut record_flow)
             .with(doors)
+            .asked(is_apart.then_some(live))
             .handing(request.handover)
             .signing(request.signing.zip(listener));
         let attended = assembled

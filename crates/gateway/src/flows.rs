@@ -1,7 +1,7 @@
 //! What the ledger says of a run's connections.
 
 use atoll_model::RunId;
-use atoll_model::network::{CredentialName, Flow, FlowKind};
+use atoll_model::network::{CredentialName, Flow, FlowKind, PublishedPort};
 use atoll_sandbox::FlowNews;
 use atoll_store::{Durability, EventBody, Ledger, LedgerError};
 
@@ -11,7 +11,11 @@ pub(crate) fn record(
     run: &RunId,
     news: &[FlowNews<'_>],
 ) -> Result<(), LedgerError> {
-    let waits = |news: &FlowNews<'_>| matches!(news, FlowNews::Opened { waits: true, .. });
+    let waits = |news: &FlowNews<'_>| match news {
+        FlowNews::Opened { waits, .. } => *waits,
+        FlowNews::Published(_) => true,
+        FlowNews::Closed { .. } | FlowNews::Refused(_) | FlowNews::Unpublished { .. } => false,
+    };
     let durability = match news.iter().any(waits) {
         true => Durability::Durable,
         false => Durability::Buffered,
@@ -47,7 +51,18 @@ fn event(news: &FlowNews<'_>) -> (&'static str, EventBody) {
             let body = described(&refused.flow, ("count", refused.count));
             ("flow.refused", body.text("why", &refused.why))
         }
+        FlowNews::Published(published) => {
+            let body = ports(published.port);
+            ("port.published", body.text("rule", &published.told()))
+        }
+        FlowNews::Unpublished { port, why } => ("port.refused", ports(*port).text("why", why)),
     }
+}
+
+fn ports(port: PublishedPort) -> EventBody {
+    EventBody::default()
+        .number("host_port", port.outside.into())
+        .number("port", port.inside.into())
 }
 
 /// What a flow is, with a number whose name comes between `address` and `host`.
@@ -106,7 +121,7 @@ fn kind(kind: FlowKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::network::{FlowEnd, FlowRequest, Limit, Scheme};
+    use atoll_model::network::{FlowEnd, FlowRequest, Limit, Published, Scheme};
     use atoll_sandbox::Refused;
 
     use super::*;
@@ -206,6 +221,24 @@ mod tests {
             &FlowNews::Closed { id: 7, end: &end },
             "flow.closed",
             r#"{"down_bytes":2,"duration_us":3,"failure":"late","flow":7,"limit":"duration","status":200,"unreached":true,"up_bytes":1}"#,
+        );
+        let port = PublishedPort {
+            outside: 80,
+            inside: 3000,
+        };
+        let published = Published {
+            port,
+            origin: "atoll publish".to_owned(),
+        };
+        check(
+            &FlowNews::Published(&published),
+            "port.published",
+            r#"{"host_port":80,"port":3000,"rule":"publish 80:3000 (atoll publish)"}"#,
+        );
+        check(
+            &FlowNews::Unpublished { port, why: "no" },
+            "port.refused",
+            r#"{"host_port":80,"port":3000,"why":"no"}"#,
         );
         let end = FlowEnd::default();
         check(

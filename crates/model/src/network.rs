@@ -10,6 +10,7 @@ mod flow;
 mod host;
 mod http;
 mod limits;
+mod listening;
 mod lock;
 mod meant;
 mod package;
@@ -40,6 +41,7 @@ pub use flow::{
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};
 pub use limits::{Frequency, InvalidFrequency, Limit, Per, RuleLimits};
+pub use listening::{Listener, ListensAt};
 pub use lock::{
     InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,
     Unlocked, normal_version,

@@ -97,6 +97,8 @@ pub(crate) fn bound_by_organisation(
             "leave it out",
         ));
     }
+    let publishing = organisation.deny_publishing.filter(|denied| denied.value);
+    rules.network.deny_publishing = publishing.map(|denied| denied.origin);
     if let Some(forbidden) = organisation.forbid_dangerous.filter(|flag| flag.value) {
         forbid_dangerous(rules, &forbidden.origin);
     }

@@ -29,6 +29,7 @@ pub(crate) struct Organisation {
     pub(crate) syscalls: SyscallSettings,
     pub(crate) terminal: TerminalSettings,
     pub(crate) deny_root: Option<Sourced<bool>>,
+    pub(crate) deny_publishing: Option<Sourced<bool>>,
     pub(crate) forbid_dangerous: Option<Sourced<bool>>,
     /// How connections go on from the host.
     pub(crate) upstream: UpstreamSettings,
@@ -58,12 +59,14 @@ impl Organisation {
                 deny_nesting: required("deny-nesting"),
             };
             organisation.deny_root = required("deny-root");
+            organisation.deny_publishing = required("deny-publishing");
             let keys = [
                 "workspace",
                 "deny-debugging",
                 "deny-sockets",
                 "deny-nesting",
                 "deny-root",
+                "deny-publishing",
             ];
             document.end(section, &keys);
         }

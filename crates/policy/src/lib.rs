@@ -52,6 +52,7 @@ pub use decide::decide;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};
 pub use grant::{Grant, Notice};
+pub use network::publishing::decide_publishing;
 pub use network::preset::{PresetSummary, preset_for, preset_for_host, presets};
 pub use network::rule::network_entry;
 pub use origin::Origin;

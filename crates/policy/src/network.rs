@@ -4,12 +4,13 @@ mod likely;
 mod limits;
 mod packages;
 pub(crate) mod preset;
+pub(crate) mod publishing;
 mod repositories;
 pub(crate) mod rule;
 pub(crate) mod upstream;
 
 use atoll_model::network::{
-    FLOW_MESSAGE_BYTES_MAX, Meant, Network, NetworkRule, PUBLISHED_MAX, Published, PublishedPort,
+    FLOW_MESSAGE_BYTES_MAX, Meant, Network, NetworkRule, PublishedPort,
 };
 use atoll_model::{Mode, Reason};
 
@@ -18,6 +19,7 @@ use crate::document::{Complaint, Document, Section};
 use crate::error::ProfileError;
 pub(crate) use crate::network::packages::remarks;
 use crate::network::preset::Preset;
+use crate::network::publishing::{PUBLISH, parse_published, published, publishing};
 use crate::network::rule::Effect;
 use crate::network::upstream::UpstreamSettings;
 use crate::origin::{Origin, Sourced};
@@ -30,7 +32,6 @@ const ALLOW: Origin = Origin::CommandLine("--allow");
 const TUNNEL: Origin = Origin::CommandLine("--tunnel");
 const DENY: Origin = Origin::CommandLine("--deny");
 const PRESET: Origin = Origin::CommandLine("--preset");
-const PUBLISH: Origin = Origin::CommandLine("--publish");
 const LEARN: Origin = Origin::CommandLine("--learn");
 
 /// The most rules of a boundary: what is described to who carries has an end.
@@ -60,6 +61,8 @@ pub(crate) struct NetworkRules {
     pub(crate) allow: Vec<Sourced<Meant>>,
     pub(crate) deny: Vec<Sourced<Meant>>,
     pub(crate) publish: Vec<Sourced<PublishedPort>>,
+    /// Who says that nothing is, if somebody does.
+    pub(crate) deny_publishing: Option<Origin>,
     pub(crate) upstream: UpstreamSettings,
     /// Whether what no rule speaks of passes, to learn of it.
     pub(crate) learn: bool,
@@ -140,26 +143,6 @@ pub(crate) fn read_rules(
         |text| rule::parse(text, effect),
         |document, table, at| rule::read(document, table, at, effect),
     )
-}
-
-fn parse_published(text: &str) -> Result<PublishedPort, Complaint> {
-    text.parse().map_err(|error| {
-        Complaint::new(
-            format!("{text:?} is no port to publish: {error}"),
-            "as \"3000\", or \"8080:3000\" for port 8080 of this host",
-        )
-    })
-}
-
-fn published(port: &Sourced<PublishedPort>) -> Published {
-    Published {
-        port: port.value,
-        origin: port.origin.to_string(),
-    }
-}
-
-fn publishing(port: PublishedPort) -> String {
-    format!("publishing port {port}")
 }
 
 fn parse_none(text: &str) -> Result<(), Complaint> {
@@ -369,39 +352,6 @@ pub(crate) fn refusals(rules: &Rules, whole: &Network, mode: Mode) -> Vec<Reason
             "name a few above them, as *.example.com",
         ));
     }
-    reasons.extend(of_published(&network.publish, mode));
-    reasons
-}
-
-/// Why these ports are not published.
-fn of_published(ports: &[Sourced<PublishedPort>], mode: Mode) -> Vec<Reason> {
-    let refused = |port: &Sourced<PublishedPort>, why: &str, instead: &str| {
-        reason(publishing(port.value), why, &port.origin, instead)
-    };
-    let is_twice = |(index, port): &(usize, &Sourced<PublishedPort>)| {
-        let mut before = ports.iter().take(*index);
-        before.any(|one| one.value.outside == port.value.outside)
-    };
-    let twice = ports.iter().enumerate().find(is_twice);
-    let mut reasons = Vec::new();
-    if let Some((_, port)) = twice {
-        let why = "this port of the host leads to another one inside already";
-        reasons.push(refused(
-            port,
-            why,
-            "name another port of the host before it",
-        ));
-    }
-    if let Some(port) = ports.get(PUBLISHED_MAX) {
-        let why = format!("a run publishes {PUBLISHED_MAX} ports at most");
-        reasons.push(refused(port, &why, "leave some out"));
-    }
-    if let (Mode::Fence, Some(port)) = (mode, ports.first()) {
-        let why = "without namespaces what listens inside is on this host's loopback already, \
-                   for every user of the host and unrecorded";
-        let instead = "leave it out and use the port that the program listens on, or let user \
-                       namespaces be made (atoll doctor says how)";
-        reasons.push(refused(port, why, instead));
-    }
+    reasons.extend(publishing::refusals(network, mode));
     reasons
 }

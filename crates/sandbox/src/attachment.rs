@@ -1,6 +1,8 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
+use atoll_model::network::Listener;
+
 /// Which of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
@@ -34,14 +36,20 @@ pub trait Attachment {
     fn next_signal(&mut self) -> Option<Reaction>;
     /// Turns what the program wrote into what is shown, and keeps what is kept.
     fn transform(&mut self, stream: Stream, written: &[u8], shown: &mut Vec<u8>);
+    /// A program inside has begun to listen: what is shown of that, and where.
+    fn begun(&mut self, listener: &Listener) -> Option<(Stream, Vec<u8>)> {
+        let _ = listener;
+        None
+    }
     /// The program was stopped by the terminal: returns when it is to go on.
     fn suspended(&mut self);
 }
 
 /// Whoever carries a sandbox's connections to the outside, where it has any.
 pub trait Carrier {
-    /// Takes what listens on the sandbox's network, once it is there.
-    fn take(&mut self, listeners: Vec<OwnedFd>);
+    /// Takes what leads to the sandbox's network and out of it, once that is there, with the
+    /// process above its first one.
+    fn take(&mut self, listeners: Vec<OwnedFd>, launcher: u32);
     /// What becomes readable when there is something to do.
     fn waits_on(&self) -> Vec<BorrowedFd<'_>>;
     /// When there is something to do though nothing has become readable.
@@ -50,4 +58,8 @@ pub trait Carrier {
     }
     /// Does it. Whether the program may go on.
     fn attend(&mut self) -> bool;
+    /// What has begun to listen inside since it was asked last.
+    fn begun(&mut self) -> Vec<Listener> {
+        Vec::new()
+    }
 }

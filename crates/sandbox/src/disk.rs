@@ -316,14 +316,14 @@ fn is_in_memory(path: &Path) -> bool {
 }
 
 /// The processes beneath the first process of a launcher: the program, and what it started.
-struct Family {
+pub(crate) struct Family {
     /// How far below the launcher each process is; none where it is not.
     depths: HashMap<u32, Option<u32>>,
     launcher: u32,
 }
 
 impl Family {
-    fn of(launcher: u32) -> Self {
+    pub(crate) fn of(launcher: u32) -> Self {
         Self {
             depths: HashMap::new(),
             launcher,
@@ -332,7 +332,7 @@ impl Family {
 
     /// Their threads, by process and by themselves. What ended before it could be told
     /// whose it was is among them, as a thread 0.
-    fn tasks(&mut self) -> BTreeSet<(u32, u32)> {
+    pub(crate) fn tasks(&mut self) -> BTreeSet<(u32, u32)> {
         let listed: HashSet<u32> = numbers(Path::new("/proc")).collect();
         // What is gone may be another process the next time.
         self.depths.retain(|pid, _| listed.contains(pid));

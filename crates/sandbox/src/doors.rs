@@ -39,13 +39,6 @@ impl Doors {
     ) -> Result<Self, SandboxError> {
         let roots = roots::read(network)?;
         let locks = locks::read(network, workspace)?;
-        if network.publish.is_empty() {
-            return Ok(Self {
-                roots,
-                locks,
-                ..Self::default()
-            });
-        }
         let mut listeners = Vec::new();
         for published in &network.publish {
             listeners.extend(listen(published.port)?);
@@ -66,7 +59,7 @@ impl Doors {
 }
 
 /// Listens at a port of both loopback addresses; at that of IPv6 where there is one.
-fn listen(port: PublishedPort) -> Result<Vec<OwnedFd>, SandboxError> {
+pub(crate) fn listen(port: PublishedPort) -> Result<Vec<OwnedFd>, SandboxError> {
     let mut listeners = Vec::new();
     for ip in [
         IpAddr::from(Ipv4Addr::LOCALHOST),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use atoll_model::network::{Flow, FlowEnd, FlowKind};
+use atoll_model::network::{Flow, FlowEnd, FlowKind, Listener, Published};
 
 /// How many refusals are kept: all that who carries tells apart, of four kinds.
 const REFUSED_MAX: usize = 4 * 2 * 1024 + 4;
@@ -41,6 +41,10 @@ pub struct Flows {
     pub down_bytes: u64,
     /// What keys of SSH have signed, and how often: for a login `user@host`, in order.
     pub signed: Vec<(FlowKind, String, u64)>,
+    /// What was published while the run went on, in order.
+    pub published_later: Vec<Published>,
+    /// What has listened inside, once each: what was there for about a second.
+    pub listened: Vec<Listener>,
     /// What was refused, in order.
     pub refused: Vec<Refused>,
     /// What was allowed and did not get there, in order: the first that differ.

@@ -240,7 +240,7 @@ fn lists_children() -> bool {
 }
 
 /// Its children now (proc_pid_task_children(5)), where the kernel lists them.
-fn children_of(pid: u32) -> Vec<u32> {
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let list = list.unwrap_or_default();
     list.split_whitespace()

@@ -11,6 +11,7 @@
 
 mod attachment;
 mod commands;
+mod control;
 mod disk;
 mod doors;
 mod enforcement;
@@ -26,6 +27,7 @@ mod held;
 mod host;
 mod launcher;
 mod leftovers;
+mod listening;
 mod locks;
 mod mountinfo;
 mod native;
@@ -48,6 +50,7 @@ mod without;
 
 pub use attachment::{Attachment, Carrier, Reaction, Stream};
 pub use commands::CredentialCommand;
+pub use control::{Answer, CONTROL_VERSION, ControlError, Declined, Question, ask, spoken_to};
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use errand::{argument_inside, environment_outside, resolved, search_places};
@@ -60,7 +63,7 @@ pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
-pub use outside::{FlowNews, Issuer, OUTSIDE, Outside, Recorder};
+pub use outside::{FlowNews, Issuer, Live, OUTSIDE, Outside, Recorder};
 pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, FurtherIds, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,

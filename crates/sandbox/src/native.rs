@@ -49,6 +49,9 @@ const RLIMIT_DATA: u32 = 2;
 /// How many connections to the outside a sandbox can have at once.
 const CONNECTIONS_MAX: u32 = 1024;
 
+/// How many visits there can be at once where nothing is published from the start.
+const INWARD_FOR_LATER: u8 = 16;
+
 /// The host's name as every program inside sees it.
 const HOST_NAME: &[u8] = b"atoll";
 
@@ -279,7 +282,7 @@ fn describe(
         funnel: (!boundary.network.is_empty()).then_some(Funnel {
             connections_max: CONNECTIONS_MAX,
         }),
-        inward: inward(boundary),
+        inward: inward(native, boundary),
         terminal: native.terminal.map(|size| Terminal {
             rows: size.rows,
             columns: size.columns,
@@ -294,10 +297,14 @@ fn describe(
     })
 }
 
-/// How many sockets lead into the sandbox's network, of each family.
-fn inward(boundary: &Boundary) -> u8 {
+/// How many sockets lead into the sandbox's network, of each family: nothing can make one
+/// there once it runs, so that what is published later needs them too.
+fn inward(native: &Native<'_>, boundary: &Boundary) -> u8 {
+    if native.placement.fence.is_some() || boundary.syscalls.deny_sockets {
+        return 0;
+    }
     match boundary.network.publish.is_empty() {
-        true => 0,
+        true => INWARD_FOR_LATER,
         false => INWARD_MAX,
     }
 }

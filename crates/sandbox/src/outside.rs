@@ -2,6 +2,8 @@
 //! process that carries them is started when the first one comes, and nothing it wants
 //! to send on goes before it is on disk.
 
+mod live;
+
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fs::File;
@@ -10,18 +12,23 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+pub use live::Live;
+
 use crate::Carrier;
 use crate::commands::Commands;
+use crate::control::Control;
 use crate::doors::{Doors, tells_of_comers};
 use crate::flows::{Flows, Refused};
 use crate::handover::Handover;
+use crate::listening::Listening;
 use crate::signing::SshHandover;
 use atoll_model::network::{
     Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName, FLOW_MESSAGE_BYTES_MAX,
-    Flow, FlowEnd, FlowOrder, FlowReport, Network,
+    Flow, FlowEnd, FlowOrder, FlowReport, Listener, Network, Published, PublishedPort,
 };
 use atoll_sys::process::Change;
 use atoll_sys::{descriptor, process, socket};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, RecvFlags, recv};
 
@@ -67,6 +74,15 @@ pub enum FlowNews<'a> {
     },
     /// Something was refused.
     Refused(&'a Refused),
+    /// A port is about to be published, by whoever asked for it while the run goes on.
+    Published(&'a Published),
+    /// It was asked for, and is not.
+    Unpublished {
+        /// Which port.
+        port: PublishedPort,
+        /// Why not.
+        why: &'a str,
+    },
 }
 
 /// Who records, in order: whether all of it is recorded. What waits until it is on disk has
@@ -121,6 +137,15 @@ pub struct Outside<'a> {
     signing: Option<(&'a SshHandover, OwnedFd)>,
     commands: Commands,
     state: State,
+    /// What is published by now.
+    published: Vec<Published>,
+    live: Option<Live<'a>>,
+    control: Option<Control>,
+    /// There is nowhere to speak to it.
+    is_unspoken: bool,
+    listening: Option<Listening>,
+    /// What has begun to listen, and was not told yet.
+    begun: Vec<Listener>,
     open: HashMap<u64, Flow>,
     flows: Flows,
     /// What was told so far, bytes.
@@ -159,6 +184,12 @@ impl<'a> Outside<'a> {
             signing: None,
             commands: Commands::default(),
             state: State::None,
+            published: network.publish.clone(),
+            live: None,
+            control: None,
+            is_unspoken: false,
+            listening: None,
+            begun: Vec::new(),
             open: HashMap::new(),
             flows: Flows::default(),
             told_bytes: 0,
@@ -192,7 +223,10 @@ impl<'a> Outside<'a> {
     fn start(&mut self, listeners: &[OwnedFd]) {
         let begun = (self.issuer)().and_then(|authority| {
             let carriage = Carriage {
-                network: self.network.clone(),
+                network: Network {
+                    publish: self.published.clone(),
+                    ..self.network.clone()
+                },
                 authority,
                 visitors: self.doors.visitors.clone(),
                 placeholders: self
@@ -375,6 +409,8 @@ impl<'a> Outside<'a> {
         let closed = |id| FlowNews::Closed { id, end: &end };
         let news: Vec<FlowNews<'_>> = ids.map(closed).collect();
         self.recorded(&news);
+        let listening = self.listening.take();
+        self.flows.listened = listening.map(Listening::into_seen).unwrap_or_default();
         mem::take(&mut self.flows)
     }
 
@@ -433,13 +469,17 @@ impl Drop for Outside<'_> {
 }
 
 impl Carrier for Outside<'_> {
-    fn take(&mut self, mut listeners: Vec<OwnedFd>) {
+    fn take(&mut self, mut listeners: Vec<OwnedFd>, launcher: u32) {
+        if self.live.is_some() {
+            self.listening = Some(Listening::of(launcher, &listeners));
+        }
         listeners.append(&mut self.doors.listeners);
         self.state = State::Listening(listeners);
     }
 
     fn waits_on(&self) -> Vec<BorrowedFd<'_>> {
-        match &self.state {
+        let callers = self.control.iter().flat_map(Control::waits_on);
+        let mut waits: Vec<BorrowedFd<'_>> = match &self.state {
             State::None => Vec::new(),
             State::Listening(listeners) => {
                 let listeners = listeners.iter().filter(tells_of_comers);
@@ -450,18 +490,39 @@ impl Carrier for Outside<'_> {
                 let commands = self.commands.waits_on();
                 std::iter::once(line.as_fd()).chain(commands).collect()
             }
-        }
+        };
+        waits.extend(callers);
+        waits
     }
 
     fn due(&self) -> Option<Instant> {
-        self.commands.due()
+        let listening = self.listening.as_ref().map(Listening::due);
+        let control = self.control.as_ref().and_then(Control::due);
+        let all = [self.commands.due(), listening, control];
+        all.into_iter().flatten().min()
     }
 
     fn attend(&mut self) -> bool {
+        self.attend_carrier();
+        self.attend_live();
+        // What cannot be recorded is not let go on.
+        !self.is_unrecorded
+    }
+
+    fn begun(&mut self) -> Vec<Listener> {
+        mem::take(&mut self.begun)
+    }
+}
+
+impl Outside<'_> {
+    fn attend_carrier(&mut self) {
         match mem::replace(&mut self.state, State::None) {
             State::None => {}
             // A line of a fence whose other end has gone: nothing came.
             State::Listening(listeners) if listeners.iter().any(has_ended) => {}
+            State::Listening(listeners) if !self.has_come(&listeners) => {
+                self.state = State::Listening(listeners);
+            }
             State::Listening(listeners) => self.start(&listeners),
             carrying @ State::Carrying { .. } => {
                 self.state = carrying;
@@ -479,8 +540,17 @@ impl Carrier for Outside<'_> {
                 }
             }
         }
-        // What cannot be recorded is not let go on.
-        !self.is_unrecorded
+    }
+
+    /// Whether anybody wants something carried.
+    fn has_come(&self, listeners: &[OwnedFd]) -> bool {
+        let listeners = listeners.iter().filter(|one| tells_of_comers(one));
+        let agent = self.signing.iter().map(|(_, listener)| listener);
+        let mut set: Vec<PollFd<'_>> = listeners
+            .chain(agent)
+            .map(|one| PollFd::new(one, PollFlags::IN))
+            .collect();
+        poll(&mut set, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 }
 

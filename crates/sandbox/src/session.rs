@@ -131,6 +131,7 @@ impl Running {
         } = self;
         let mut session = Session {
             line: Some(&launcher.line),
+            launcher: launcher.pid,
             lines,
             disk,
             limits: &limits,
@@ -235,6 +236,7 @@ fn outcome(
 
 struct Session<'a> {
     line: Option<&'a OwnedFd>,
+    launcher: u32,
     lines: Lines,
     disk: DiskWatch,
     limits: &'a Limits,
@@ -294,6 +296,7 @@ impl Session<'_> {
             if (ready.outside || is_due) && !self.carrier.attend() {
                 self.order_end(Instant::now());
             }
+            self.tell_begun(attachment);
             if ready.signals {
                 while let Some(reaction) = attachment.next_signal() {
                     self.react(reaction);
@@ -317,6 +320,17 @@ impl Session<'_> {
             self.watch(Instant::now());
         }
         Ok(())
+    }
+
+    /// Shows what has begun to listen, in step with what the program shows.
+    fn tell_begun(&mut self, attachment: &mut dyn Attachment) {
+        for listener in self.carrier.begun() {
+            if let Some((stream, told)) = attachment.begun(&listener)
+                && let Some(shown) = self.shown.get_mut(stream as usize)
+            {
+                shown.extend_from_slice(&told);
+            }
+        }
     }
 
     fn output_is_open(&self) -> bool {
@@ -495,7 +509,7 @@ impl Session<'_> {
                 self.failure = None;
                 self.fail(stage, error, &detail);
             }
-            Some((Report::Network, listeners)) => self.carrier.take(listeners),
+            Some((Report::Network, listeners)) => self.carrier.take(listeners, self.launcher),
             Some(_) => {}
         }
         if self.line.is_none() {

@@ -22,11 +22,13 @@ pub(crate) const LINE_BYTES_MAX: usize = HASH_DIGITS + 1 + EVENT_BYTES_MAX + 1;
 const KIND_BYTES_MAX: usize = 64;
 
 /// Types that only this crate writes, because what they say must be so.
-const RESERVED_KINDS: [&str; 10] = [
+const RESERVED_KINDS: [&str; 12] = [
     "attempt.seen",
     "flow.opened",
     "flow.closed",
     "flow.refused",
+    "port.published",
+    "port.refused",
     "run.opened",
     "run.closed",
     "run.denied",

@@ -227,7 +227,8 @@ impl Ledger {
     }
 
     /// Records what is told of a run's connections (`flow.opened`, `flow.closed`,
-    /// `flow.refused`), in order: types and bodies.
+    /// `flow.refused`) and of its ports (`port.published`, `port.refused`), in order: types and
+    /// bodies.
     ///
     /// # Errors
     /// [`LedgerError`]; the last of the events is not in the ledger then.

@@ -14,6 +14,7 @@
 mod authority;
 mod canonical;
 mod checkpoint;
+mod control;
 mod commit;
 mod entry;
 mod event;
@@ -57,6 +58,7 @@ mod witness;
 pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority};
 pub use canonical::{CanonicalError, EventBody, NESTING_MAX};
 pub use checkpoint::SigningError;
+pub use control::control_directory;
 pub use entry::{Armed, Entry, Refusal, Refused};
 pub use event::{EVENT_BYTES_MAX, Event, LineFault, Position};
 pub use fault::FileFault;

@@ -103,6 +103,11 @@ impl PrivateDirectory {
         })
     }
 
+    /// The directory itself, for what is not a file.
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.directory
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

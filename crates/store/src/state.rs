@@ -175,6 +175,7 @@ impl StateDir {
 }
 
 /// Names of the directories directly below the state directory.
+pub(crate) const CONTROL: &str = "control";
 pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const LEDGER_KEY: &str = "ledger-key";
 pub(crate) const OPEN_RUNS: &str = "open";

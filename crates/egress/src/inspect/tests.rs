@@ -270,7 +270,7 @@ impl Outside {
             over,
         });
         let (hears, sends) = (Arc::clone(&egress), Arc::clone(&egress));
-        tokio::spawn(async move { hears.line.hear().await });
+        tokio::spawn(async move { hears.line.hear(|_, _| {}).await });
         tokio::spawn(async move { sends.line.send().await });
         Self {
             egress,

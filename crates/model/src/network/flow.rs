@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CommandEnd, CredentialName, Fetched, Limit, Network, Placeholder, Request, Scheme, SshKeys,
+    CommandEnd, CredentialName, Fetched, Limit, Network, Placeholder, Published, Request, Scheme,
+    SshKeys,
 };
 
 /// How the failure of a flow begins whose host has a certificate that this host does not accept.
@@ -113,7 +114,7 @@ pub enum FlowReport {
 }
 
 /// What the recorder answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FlowOrder {
     /// What was about to happen is on disk.
@@ -132,6 +133,11 @@ pub enum FlowOrder {
         id: u64,
         /// How.
         end: CommandEnd,
+    },
+    /// Another port is published: what listens for it on the host's loopback comes with this.
+    Publish {
+        /// Which.
+        published: Published,
     },
     /// No more: what there is ends, and then the carrier.
     End,

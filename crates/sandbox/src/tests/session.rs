@@ -68,7 +68,7 @@ struct Spectator {
 struct Alone;
 
 impl Carrier for Alone {
-    fn take(&mut self, _: Vec<OwnedFd>) {}
+    fn take(&mut self, _: Vec<OwnedFd>, _: u32) {}
     fn waits_on(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
     }

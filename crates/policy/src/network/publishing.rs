@@ -1,0 +1,116 @@
+//! Ports inside that programs of the host can visit: before a run, and while it goes on.
+
+use atoll_model::network::{PUBLISHED_MAX, Published, PublishedPort};
+use atoll_model::{Mode, Reason};
+
+use super::NetworkRules;
+use crate::document::Complaint;
+use crate::origin::{Origin, Sourced};
+use crate::refusal::reason;
+use crate::rules::Rules;
+
+pub(super) const PUBLISH: Origin = Origin::CommandLine("--publish");
+const LATER: Origin = Origin::CommandLine("atoll publish");
+
+pub(super) fn parse_published(text: &str) -> Result<PublishedPort, Complaint> {
+    text.parse().map_err(|error| {
+        Complaint::new(
+            format!("{text:?} is no port to publish: {error}"),
+            "as \"3000\", or \"8080:3000\" for port 8080 of this host",
+        )
+    })
+}
+
+pub(super) fn published(port: &Sourced<PublishedPort>) -> Published {
+    Published {
+        port: port.value,
+        origin: port.origin.to_string(),
+    }
+}
+
+pub(super) fn publishing(port: PublishedPort) -> String {
+    format!("publishing port {port}")
+}
+
+/// Decides whether one more port of a run that goes on is published, with these published
+/// already.
+///
+/// # Errors
+/// By which rules it is not.
+pub fn decide_publishing(
+    rules: &Rules,
+    already: &[Published],
+    port: PublishedPort,
+    mode: Mode,
+) -> Result<Published, Vec<Reason>> {
+    let asked = Sourced::new(port, LATER);
+    let mut reasons: Vec<Reason> = forbidden(&rules.network, &asked, mode).collect();
+    let sockets = &rules.syscalls.deny_sockets;
+    if sockets.value {
+        let why = "sockets are refused altogether here";
+        let instead = "start the run anew, without deny-sockets";
+        reasons.push(refused(&asked, why, &sockets.origin, instead));
+    }
+    if already
+        .iter()
+        .any(|one| one.port.outside == port.outside)
+    {
+        reasons.push(taken(&asked));
+    }
+    if already.len() >= PUBLISHED_MAX {
+        reasons.push(too_many(&asked));
+    }
+    match reasons.is_empty() {
+        true => Ok(published(&asked)),
+        false => Err(reasons),
+    }
+}
+
+/// Why the ports that a run begins with are not published.
+pub(super) fn refusals(network: &NetworkRules, mode: Mode) -> Vec<Reason> {
+    let ports = &network.publish;
+    let is_twice = |(index, port): &(usize, &Sourced<PublishedPort>)| {
+        let mut before = ports.iter().take(*index);
+        before.any(|one| one.value.outside == port.value.outside)
+    };
+    let twice = ports.iter().enumerate().find(is_twice);
+    let mut reasons: Vec<Reason> = twice.into_iter().map(|(_, port)| taken(port)).collect();
+    reasons.extend(ports.get(PUBLISHED_MAX).map(too_many));
+    let first = ports.first();
+    reasons.extend(first.into_iter().flat_map(|port| forbidden(network, port, mode)));
+    reasons
+}
+
+/// Why nothing is published at all.
+fn forbidden(
+    network: &NetworkRules,
+    port: &Sourced<PublishedPort>,
+    mode: Mode,
+) -> impl Iterator<Item = Reason> {
+    let denied = network.deny_publishing.as_ref().map(|denied| {
+        let why = "the organisation forbids it";
+        refused(port, why, denied, "leave it out, or ask who wrote that rule")
+    });
+    let fenced = (mode == Mode::Fence).then(|| {
+        let why = "without namespaces what listens inside is on this host's loopback already, \
+                   for every user of the host and unrecorded";
+        let instead = "leave it out and use the port that the program listens on, or let user \
+                       namespaces be made (atoll doctor says how)";
+        refused(port, why, &port.origin, instead)
+    });
+    denied.into_iter().chain(fenced)
+}
+
+fn taken(port: &Sourced<PublishedPort>) -> Reason {
+    let why = "this port of the host leads to one inside already";
+    refused(port, why, &port.origin, "name another port of the host")
+}
+
+fn too_many(port: &Sourced<PublishedPort>) -> Reason {
+    let why = format!("a run publishes {PUBLISHED_MAX} ports at most");
+    refused(port, &why, &port.origin, "leave some out")
+}
+
+fn refused(port: &Sourced<PublishedPort>, why: &str, rule: &Origin, instead: &str) -> Reason {
+    reason(publishing(port.value), why, rule, instead)
+}

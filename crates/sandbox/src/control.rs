@@ -1,0 +1,317 @@
+//! Where a run can be spoken to while it goes on: a socket in a directory of the person's own,
+//! which no sandbox is shown.
+//!
+//! A caller sends one question and gets one answer, each a line of JSON. Who calls is told by
+//! the kernel. Whatever is not understood, too long or too late is refused, and nobody who
+//! calls can hold a run up.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use atoll_model::RunId;
+use atoll_model::network::{Listener, Published, PublishedPort};
+use rustix::fs::{AtFlags, Mode};
+use rustix::net::UCred;
+use rustix::net::sockopt::socket_peercred;
+use serde::{Deserialize, Serialize};
+
+/// The version of what is said.
+pub const CONTROL_VERSION: u32 = 1;
+/// The longest question, bytes, with the end of its line.
+const QUESTION_BYTES_MAX: usize = 4 << 10;
+/// The longest answer, bytes: what is told of has an end, and this is beyond it.
+const ANSWER_BYTES_MAX: usize = 128 << 10;
+/// How many call at once; further ones wait.
+const CALLERS_MAX: usize = 8;
+/// How long a caller may take over its question.
+const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a run may take over its answer: it answers between other things.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a run can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Question {
+    /// What listens inside, and what is published.
+    Ports {},
+    /// That a port is published.
+    Publish(PublishedPort),
+}
+
+/// What it answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Answer {
+    /// To [`Question::Ports`].
+    Ports {
+        /// What listens inside.
+        listening: Vec<Listener>,
+        /// What is published, in order.
+        published: Vec<Published>,
+    },
+    /// The port is published now.
+    Published(Published),
+    /// It is not done.
+    Refused(Declined),
+}
+
+/// Why something asked for is not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declined {
+    /// Why.
+    pub why: String,
+    /// What to do instead.
+    pub advice: String,
+}
+
+/// Either of them as it is sent.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said<T> {
+    v: u32,
+    said: T,
+}
+
+/// Why a run could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody is there: it has ended, or has not begun to listen.
+    #[error("it cannot be spoken to: it has ended, or began less than a second ago")]
+    Gone,
+    /// It did not answer.
+    #[error("it did not answer: {0}")]
+    Silent(io::Error),
+    /// It said something else than an answer.
+    #[error("what it answered is not understood; is it of another version of Atoll?")]
+    Strange,
+}
+
+/// The socket of one run.
+pub(crate) struct Control {
+    listener: UnixListener,
+    directory: OwnedFd,
+    name: String,
+    callers: Vec<Caller>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("Control").finish_non_exhaustive()
+    }
+}
+
+/// Somebody who has not asked all of a question yet.
+struct Caller {
+    stream: UnixStream,
+    got: Vec<u8>,
+    until: Instant,
+}
+
+/// What becomes of a caller.
+enum Heard {
+    Some,
+    Nothing,
+    All,
+    Wrong(&'static str),
+}
+
+impl Control {
+    /// Listens for who speaks to this run.
+    pub(crate) fn open(directory: OwnedFd, run: &RunId) -> io::Result<Self> {
+        let name = socket_name(run);
+        let listener = UnixListener::bind(place(&directory, &name))?;
+        let control = Self {
+            listener,
+            directory,
+            name,
+            callers: Vec::new(),
+        };
+        // The directory keeps others out as well.
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::chmodat(&control.directory, control.name.as_str(), mode, AtFlags::empty())?;
+        control.listener.set_nonblocking(true)?;
+        Ok(control)
+    }
+
+    /// What becomes readable when there is something to do.
+    pub(crate) fn waits_on(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let has_room = self.callers.len() < CALLERS_MAX;
+        let listener = has_room.then(|| self.listener.as_fd());
+        let callers = self.callers.iter().map(|one| one.stream.as_fd());
+        listener.into_iter().chain(callers)
+    }
+
+    /// When there is something to do at the latest.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.callers.iter().map(|one| one.until).min()
+    }
+
+    /// Answers who has asked.
+    pub(crate) fn attend(&mut self, answer: &mut dyn FnMut(Question) -> Answer) {
+        while self.callers.len() < CALLERS_MAX {
+            let Ok((stream, _)) = self.listener.accept() else {
+                break;
+            };
+            self.callers.extend(admitted(stream));
+        }
+        let now = Instant::now();
+        self.callers.retain_mut(|caller| {
+            let said = match caller.hear(now) {
+                Heard::Some => return true,
+                Heard::Nothing => return false,
+                Heard::All => match read::<Question>(&caller.got) {
+                    Some(question) => answer(question),
+                    None => declined("it is not understood; is it of another version of Atoll?"),
+                },
+                Heard::Wrong(why) => declined(why),
+            };
+            caller.answer(&said);
+            false
+        });
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlinkat(&self.directory, self.name.as_str(), AtFlags::empty());
+    }
+}
+
+fn declined(why: &str) -> Answer {
+    Answer::Refused(Declined {
+        why: why.to_owned(),
+        advice: "ask with the atoll that started the run".to_owned(),
+    })
+}
+
+impl Caller {
+    fn hear(&mut self, now: Instant) -> Heard {
+        let mut block = [0; QUESTION_BYTES_MAX];
+        loop {
+            match self.stream.read(&mut block) {
+                Ok(0) => return Heard::Nothing,
+                Ok(got) => self.got.extend_from_slice(block.get(..got).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return match now >= self.until {
+                        true => Heard::Wrong("it came too slowly"),
+                        false => Heard::Some,
+                    };
+                }
+                Err(_) => return Heard::Nothing,
+            }
+            if self.got.len() > QUESTION_BYTES_MAX {
+                return Heard::Wrong("it is too long");
+            }
+            if self.got.ends_with(b"\n") {
+                return Heard::All;
+            }
+        }
+    }
+
+    /// An answer fits into what the kernel holds of a socket; who does not take it has none.
+    fn answer(&mut self, answer: &Answer) {
+        if let Some(line) = written(answer).filter(|line| line.len() <= ANSWER_BYTES_MAX) {
+            let _ = self.stream.write_all(&line);
+        }
+    }
+}
+
+/// Whoever may speak to the run: its own user, and root.
+fn admitted(stream: UnixStream) -> Option<Caller> {
+    let peer = socket_peercred(&stream).ok()?;
+    let is_own = peer.uid == rustix::process::geteuid() && is_outside(&peer);
+    if !is_own && !peer.uid.is_root() {
+        return None;
+    }
+    stream.set_nonblocking(true).ok()?;
+    Some(Caller {
+        stream,
+        got: Vec::new(),
+        until: Instant::now() + QUESTION_PATIENCE,
+    })
+}
+
+/// Whether a process is in none of the sandboxes of this user, whose ids are the same there.
+fn is_outside(peer: &UCred) -> bool {
+    let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let theirs = space(&peer.pid.as_raw_nonzero().to_string());
+    theirs.is_some() && theirs == space("self")
+}
+
+/// Sockets are found through the open directory: a path to it may be longer than an address.
+fn place(directory: &OwnedFd, name: &str) -> String {
+    format!("/proc/self/fd/{}/{name}", directory.as_raw_fd())
+}
+
+fn socket_name(run: &RunId) -> String {
+    format!("{run}.sock")
+}
+
+fn written(said: &impl Serialize) -> Option<Vec<u8>> {
+    let v = CONTROL_VERSION;
+    let mut line = serde_json::to_vec(&Said { v, said }).ok()?;
+    line.push(b'\n');
+    Some(line)
+}
+
+fn read<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
+    let said: Said<T> = serde_json::from_slice(line).ok()?;
+    (said.v == CONTROL_VERSION).then_some(said.said)
+}
+
+/// Asks a run that goes on. The directory is that of the sockets of all runs.
+///
+/// # Errors
+/// [`ControlError`]: there was no answer. What a run that is gone has left is removed.
+pub fn ask(directory: &OwnedFd, run: &RunId, question: &Question) -> Result<Answer, ControlError> {
+    let name = socket_name(run);
+    let mut stream = UnixStream::connect(place(directory, &name)).map_err(|error| {
+        if error.kind() == io::ErrorKind::ConnectionRefused {
+            let _ = rustix::fs::unlinkat(directory, name.as_str(), AtFlags::empty());
+        }
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ControlError::Gone,
+            _ => ControlError::Silent(error),
+        }
+    })?;
+    let mut exchange = || -> io::Result<Vec<u8>> {
+        stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+        stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+        let question = written(question).ok_or(io::ErrorKind::InvalidInput)?;
+        stream.write_all(&question)?;
+        let mut answer = Vec::new();
+        let mut limited = (&stream).take(ANSWER_BYTES_MAX as u64);
+        limited.read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = exchange().map_err(ControlError::Silent)?;
+    if answer.is_empty() {
+        return Err(ControlError::Gone);
+    }
+    read(&answer).ok_or(ControlError::Strange)
+}
+
+/// The runs that have a socket there, also such as are gone by now; the newest first.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn spoken_to(directory: &OwnedFd) -> io::Result<Vec<RunId>> {
+    let mut runs = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_str().ok();
+        let run = name.and_then(|name| name.strip_suffix(".sock"));
+        runs.extend(run.and_then(|run| RunId::parse(run).ok()));
+    }
+    runs.sort_unstable_by(|left: &RunId, right| right.cmp(left));
+    Ok(runs)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! One side asks, the other answers: of a real socket.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::*;
+
+fn opened(path: &Path) -> OwnedFd {
+    fs::File::open(path).unwrap().into()
+}
+
+fn run() -> RunId {
+    RunId::new(1_700_000_000, 7)
+}
+
+/// What callers hear while a run answers them: it says yes to port 1 and no to all else.
+fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
+    let directory = tempfile::tempdir().unwrap();
+    let mut control = Control::open(opened(directory.path()), &run()).unwrap();
+    let is_over = AtomicBool::new(false);
+    let here = opened(directory.path());
+    let heard = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut answer = |question| match question {
+                Question::Ports {} => Answer::Ports {
+                    listening: Vec::new(),
+                    published: Vec::new(),
+                },
+                Question::Publish(port) if port.inside == 1 => Answer::Published(Published {
+                    port,
+                    origin: "a test".to_owned(),
+                }),
+                Question::Publish(_) => declined("no"),
+            };
+            while !is_over.load(Ordering::Relaxed) {
+                control.attend(&mut answer);
+                thread::sleep(Duration::from_millis(1));
+            }
+            drop(control);
+        });
+        // Also where it panics the other side has to end.
+        struct Ends<'a>(&'a AtomicBool);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let _ends = Ends(&is_over);
+        callers(&here)
+    });
+    assert!(spoken_to(&here).unwrap().is_empty(), "nothing is left");
+    heard
+}
+
+/// What is answered to these bytes.
+fn raw(directory: &OwnedFd, bytes: &[u8]) -> String {
+    let mut stream = UnixStream::connect(place(directory, &socket_name(&run()))).unwrap();
+    stream.set_read_timeout(Some(ANSWER_PATIENCE)).unwrap();
+    // One that is refused before it has said everything may close.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn a_question_is_answered_and_nothing_else() {
+    with_run(|here| {
+        let port = |inside| PublishedPort { outside: 80, inside };
+        assert_eq!(spoken_to(here).unwrap(), [run()]);
+        let nothing = Answer::Ports { listening: Vec::new(), published: Vec::new() };
+        assert_eq!(ask(here, &run(), &Question::Ports {}).unwrap(), nothing);
+        let yes = ask(here, &run(), &Question::Publish(port(1))).unwrap();
+        assert!(matches!(yes, Answer::Published(one) if one.port == port(1)));
+        let no = ask(here, &run(), &Question::Publish(port(2))).unwrap();
+        assert!(matches!(no, Answer::Refused(_)));
+        // The control: by hand it is the same.
+        let good = br#"{"v":1,"said":{"ports":{}}}"#;
+        assert!(raw(here, &[&good[..], b"\n"].concat()).contains("\"ports\""));
+        let wrong: [&[u8]; 7] = [
+            b"\n",
+            b"{}\n",
+            br#"{"v":2,"said":{"ports":{}}}"#,
+            br#"{"v":1,"said":{"ports":{"more":1}}}"#,
+            br#"{"v":1,"said":{"ports":{}},"more":1}"#,
+            br#"{"v":1,"said":{"stop":{}}}"#,
+            br#"{"v":1,"said":{"publish":{"outside":70000,"inside":1}}}"#,
+        ];
+        for wrong in wrong {
+            let line = [wrong.trim_ascii_end(), b"\n"].concat();
+            let told = raw(here, &line);
+            assert!(told.contains("not understood"), "{told}");
+        }
+        let long = vec![b' '; 3 * QUESTION_BYTES_MAX];
+        let told = raw(here, &long);
+        assert!(told.is_empty() || told.contains("too long"), "{told}");
+    });
+}
+
+#[test]
+fn who_says_nothing_holds_nobody_up() {
+    with_run(|here| {
+        let path = place(here, &socket_name(&run()));
+        let mut idle: Vec<UnixStream> = (1..CALLERS_MAX)
+            .map(|_| UnixStream::connect(&path).unwrap())
+            .collect();
+        assert!(ask(here, &run(), &Question::Ports {}).is_ok(), "beside them");
+        // As many as there can be: the next one is answered once these were told off.
+        idle.push(UnixStream::connect(&path).unwrap());
+        assert!(ask(here, &run(), &Question::Ports {}).is_ok(), "after them");
+        let mut told = String::new();
+        idle[0].read_to_string(&mut told).unwrap();
+        assert!(told.contains("too slowly"), "{told}");
+    });
+}
+
+#[test]
+fn the_socket_is_its_owners_alone_and_a_dead_one_is_removed() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let control = Control::open(opened(directory.path()), &run()).unwrap();
+    let path = directory.path().join(socket_name(&run()));
+    let mode = path.symlink_metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let here = opened(directory.path());
+    // As one that was killed leaves it.
+    let copy = path.with_extension("kept");
+    fs::rename(&path, &copy).unwrap();
+    drop(control);
+    fs::rename(&copy, &path).unwrap();
+    let asked = ask(&here, &run(), &Question::Ports {});
+    assert!(matches!(asked, Err(ControlError::Gone)), "{asked:?}");
+    assert!(!path.exists());
+    let asked = ask(&here, &run(), &Question::Ports {});
+    assert!(matches!(asked, Err(ControlError::Gone)), "{asked:?}");
+}

@@ -1,0 +1,133 @@
+//! A run that goes on: what listens inside is looked for, and whoever speaks to it is answered.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use atoll_model::RunId;
+use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort};
+
+use super::{FlowNews, Outside, State};
+use crate::control::{Answer, Control, Declined, Question};
+use crate::doors;
+
+/// From this port on the kernel hands out those that nobody has asked for (ip(7),
+/// `ip_local_port_range`): who listens there seldom is for a person.
+const HANDED_OUT: u16 = 32_768;
+
+/// What can be asked of a run while it goes on, and by whom that is decided.
+#[derive(Clone, Copy)]
+pub struct Live<'a> {
+    /// The run.
+    pub run: &'a RunId,
+    /// Opens the directory of the sockets at which runs are spoken to.
+    pub directory: &'a dyn Fn() -> io::Result<OwnedFd>,
+    /// Whether one more port is published, with these published already.
+    pub decide: &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>,
+}
+
+impl<'a> Outside<'a> {
+    /// With what can be asked meanwhile.
+    #[must_use]
+    pub fn asked(mut self, live: Option<Live<'a>>) -> Self {
+        self.live = live;
+        self
+    }
+
+    /// Does what there is to do, beside what carries.
+    pub(super) fn attend_live(&mut self) {
+        let Some(listening) = &mut self.listening else {
+            return;
+        };
+        let is_first = self.control.is_none();
+        let is_due = listening.due() <= std::time::Instant::now();
+        let begun = listening.look();
+        self.tell_listening(begun);
+        if is_first && is_due {
+            self.open_control();
+        }
+        if let Some(mut control) = self.control.take() {
+            control.attend(&mut |question| self.answer(question));
+            self.control = Some(control);
+        }
+    }
+
+    /// Most runs are over before they could be spoken to: they make no socket.
+    fn open_control(&mut self) {
+        let Some(live) = self.live.filter(|_| !self.is_unspoken) else {
+            return;
+        };
+        match (live.directory)().and_then(|directory| Control::open(directory, live.run)) {
+            Ok(control) => self.control = Some(control),
+            // The run goes on as well without.
+            Err(_) => self.is_unspoken = true,
+        }
+    }
+
+    /// Keeps what a person is to be told of: not what they know already.
+    fn tell_listening(&mut self, begun: Vec<Listener>) {
+        let is_known = |one: &Listener| {
+            let mut published = self.published.iter();
+            one.port >= HANDED_OUT || published.any(|known| known.port.inside == one.port)
+        };
+        let new = begun.into_iter().filter(|one| !is_known(one));
+        self.begun.extend(new);
+    }
+
+    fn answer(&mut self, question: Question) -> Answer {
+        match question {
+            Question::Ports {} => {
+                if let Some(listening) = &mut self.listening {
+                    let begun = listening.look_now();
+                    self.tell_listening(begun);
+                }
+                let listening = self.listening.as_ref();
+                Answer::Ports {
+                    listening: listening.map(|one| one.now()).unwrap_or_default(),
+                    published: self.published.clone(),
+                }
+            }
+            Question::Publish(port) => match self.publish(port) {
+                Ok(published) => Answer::Published(published),
+                Err(declined) => Answer::Refused(declined),
+            },
+        }
+    }
+
+    /// Publishes one more port: decided, recorded, and only then taken.
+    fn publish(&mut self, port: PublishedPort) -> Result<Published, Declined> {
+        let over = || Declined {
+            why: "its connections are not carried any more".to_owned(),
+            advice: "start the run anew, with --publish".to_owned(),
+        };
+        let live = self.live.ok_or_else(over)?;
+        let decided = (live.decide)(port, &self.published).inspect_err(|declined| {
+            let why = &declined.why;
+            self.is_unrecorded |= !(self.record)(&[FlowNews::Unpublished { port, why }]);
+        });
+        let published = decided?;
+        if matches!(self.state, State::None) {
+            return Err(over());
+        }
+        let mut listeners = doors::listen(port).map_err(|error| Declined {
+            why: error.to_string(),
+            advice: "atoll publish RUN PORT --to HOSTPORT takes another port of this host".to_owned(),
+        })?;
+        if !self.recorded(&[FlowNews::Published(&published)]) {
+            return Err(Declined {
+                why: "it cannot be recorded".to_owned(),
+                advice: "atoll ledger verify".to_owned(),
+            });
+        }
+        match &mut self.state {
+            State::None => {}
+            State::Listening(waiting) => waiting.append(&mut listeners),
+            State::Carrying { .. } => {
+                let published = published.clone();
+                self.tell(FlowOrder::Publish { published }, &listeners);
+            }
+        }
+        self.published.push(published.clone());
+        self.flows.published_later.push(published.clone());
+        Ok(published)
+    }
+}

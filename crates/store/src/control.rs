@@ -1,0 +1,17 @@
+//! Where running runs can be spoken to.
+
+use std::os::fd::OwnedFd;
+
+use crate::private::PrivateDirectory;
+use crate::state::CONTROL;
+use crate::{PrivateFault, StateDir};
+
+/// Opens the directory of the sockets at which runs are spoken to while they go on; nothing
+/// where it does not exist and is not to be made. Its owner alone can look into it.
+///
+/// # Errors
+/// [`PrivateFault`]: it cannot be made, or others can look into it.
+pub fn control_directory(state: &StateDir, create: bool) -> Result<Option<OwnedFd>, PrivateFault> {
+    let directory = PrivateDirectory::of_state(state, CONTROL, create)?;
+    Ok(directory.map(PrivateDirectory::into_descriptor))
+}
