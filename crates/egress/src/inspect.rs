@@ -45,6 +45,7 @@ pub(crate) use body::Received as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
 pub(crate) use ending::serve as serve_1;
 pub(crate) use exchange::{Releases, Unrecorded, answer};
+pub(crate) use head::Head;
 use limits::{
     CONNECTION_WINDOW_BYTES, FIRST_BYTES_PATIENCE, HANDSHAKE_PATIENCE, RESETS_MAX,
     STREAM_WINDOW_BYTES, STREAMS_MAX,

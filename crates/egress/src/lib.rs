@@ -11,6 +11,7 @@
 //! [`run`].
 
 mod arrival;
+mod asking;
 mod credentials;
 mod dial;
 mod dns;
@@ -140,6 +141,8 @@ struct Egress {
     visitors: Visitors,
     /// For requests that are on their way.
     room: Arc<Semaphore>,
+    /// For what waits for a person.
+    asking: Arc<Semaphore>,
     /// For bodies that are searched or masked.
     bodies: Memory,
     /// For connections to the outside that have large buffers.
@@ -327,6 +330,7 @@ async fn serve(
         credentials,
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        asking: asking::room(),
         bodies: Memory::default(),
         wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
         over,

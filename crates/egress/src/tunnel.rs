@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use atoll_model::network::{Flow, FlowKind, HostPart, Look};
+use atoll_model::network::{Flow, FlowKind, HostPart, Look, NoConsent};
 use atoll_sys::funnel::original_destination;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -22,7 +22,7 @@ use crate::line::Carried;
 use crate::names::Names;
 use crate::opening::{Opening, Stop};
 use crate::resolve::{Nowhere, addresses};
-use crate::{Egress, dns, inspect, proxy};
+use crate::{Egress, asking, dns, inspect, proxy};
 
 /// How long a server may take to answer the first packet.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -106,11 +106,20 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         egress.line.refuse(flow, why.clone());
         return program.end(No::Refused, &what, &why).await;
     }
+    let mut approval = None;
     let part = match egress.network.connection(&wanted.host, wanted.port) {
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());
             match egress.budgets.begin(rule, Asked::Tunnel) {
-                Ok(part) => part,
+                Ok(part) => {
+                    match consent(egress, &program, &wanted, &flow).await {
+                        Ok(given) => approval = given,
+                        Err(why) => {
+                            return refuse(egress, program, flow, why.why().to_owned()).await;
+                        }
+                    }
+                    part
+                }
                 Err(excess) => {
                     let what = place(&flow);
                     egress.line.refuse_beyond(flow, &excess);
@@ -134,7 +143,9 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         }
     };
     match addresses(egress, &wanted.host, wanted.port, None).await {
-        Ok(addresses) => connect(egress, program, (wanted, flow), addresses, part).await,
+        Ok(addresses) => {
+            connect(egress, program, (wanted, flow, approval), addresses, part).await;
+        }
         Err(Nowhere::Refused { why, inside }) => {
             let what = place(&flow);
             egress.line.refuse(flow, why);
@@ -154,18 +165,36 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
     }
 }
 
+/// Waits for a person's word about a connection whose bytes nobody sees, where rules ask for
+/// that. The approval's number.
+async fn consent(
+    egress: &Egress,
+    program: &Arrival,
+    wanted: &Wanted,
+    flow: &Flow,
+) -> Result<Option<u32>, NoConsent> {
+    let Some(rule) = egress.network.asks_of_connection(&wanted.host, wanted.port) else {
+        return Ok(None);
+    };
+    tokio::select! {
+        given = asking::consent(egress, asking::connection(flow, rule)) => given.map(Some),
+        () = program.is_gone() => Err(NoConsent::Left),
+    }
+}
+
 /// Records the connection, then makes it.
 async fn connect(
     egress: &Egress,
     mut program: Arrival,
-    (wanted, mut flow): (Wanted, Flow),
+    (wanted, mut flow, approval): (Wanted, Flow, Option<u32>),
     places: Vec<Place>,
     part: Option<Part>,
 ) {
     let mut places = places.into_iter().peekable();
     while let Some(place) = places.next() {
         (flow.address, flow.via) = (place.address(), place.via(egress));
-        let Ok(opened) = egress.line.open(flow.clone(), true).await else {
+        let opened = egress.line.open_by(flow.clone(), true, approval).await;
+        let Ok(opened) = opened else {
             return program.reset();
         };
         let dialled = dial(egress, &wanted.host, wanted.port, place);

@@ -126,6 +126,9 @@ fn network(network: &Network) -> Value {
     let list =
         |rules: &[NetworkRule]| -> Vec<String> { rules.iter().map(ToString::to_string).collect() };
     let mut said = json!({ "allow": list(&network.allow), "deny": list(&network.deny) });
+    if let (Some(said), false) = (said.as_object_mut(), network.ask.is_empty()) {
+        said.insert("ask".to_owned(), json!(list(&network.ask)));
+    }
     if let (Some(said), true) = (said.as_object_mut(), network.learn.is_some()) {
         said.insert("learn".to_owned(), json!(true));
     }

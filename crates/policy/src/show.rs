@@ -168,6 +168,9 @@ impl Rows {
                 self.text("network", key, &one.value.to_string(), &one.origin);
             }
         }
+        for one in rules.network.ask.iter() {
+            self.text("network", "ask", &one.value.to_string(), &one.origin);
+        }
         for one in &rules.network.publish {
             self.text("network", "publish", &one.value.to_string(), &one.origin);
         }

@@ -1,6 +1,7 @@
 //! One request and its answer: judged, recorded, sent on, carried back.
 
 mod beginning;
+mod consent;
 mod dates;
 mod masked;
 mod misused;
@@ -255,6 +256,7 @@ pub(crate) async fn answer(
         head,
         flow: injection.flow(&egress.credentials, &flow),
         injection,
+        approval: None,
     };
     let room = Arc::clone(&outgoing.room);
     let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
@@ -310,6 +312,7 @@ async fn send_on(
 ) -> Result<Response<Received>, Unanswered> {
     releases::check(egress, asked, outgoing, SystemTime::now).await?;
     proof::check(egress, asked, outgoing).await?;
+    consent::wait(egress, asked, outgoing).await?;
     let key = asked.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {

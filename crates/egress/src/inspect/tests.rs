@@ -252,6 +252,7 @@ impl Outside {
             ..Network::default()
         };
         let egress = Arc::new(Egress {
+            asking: crate::asking::room(),
             budgets: Budgets::new(&network),
             network,
             line: Line::new(line).unwrap(),

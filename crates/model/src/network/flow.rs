@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CommandEnd, CredentialName, Fetched, Limit, Network, Placeholder, Published, Request, Scheme,
+    AskedCall, CallDigest, CommandEnd, Consent, CredentialName, Fetched, Limit, Network, Placeholder, Published, Request, Scheme,
     SshKeys,
 };
 
@@ -86,6 +86,9 @@ pub enum FlowReport {
         flow: Flow,
         /// Whether it happens only once it is on disk, and that was said.
         waits: bool,
+        /// The approval by which it happens, where a person was to be asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval: Option<u32>,
     },
     /// It has ended.
     Closed {
@@ -110,6 +113,18 @@ pub enum FlowReport {
         id: u64,
         /// Whose.
         credential: CredentialName,
+    },
+    /// A person is to be asked about this, which waits.
+    Ask {
+        /// Stands for it from here on.
+        id: u64,
+        /// What waits.
+        call: Box<AskedCall>,
+    },
+    /// It does not wait any more.
+    Left {
+        /// What stood for it.
+        id: u64,
     },
 }
 
@@ -138,6 +153,15 @@ pub enum FlowOrder {
     Publish {
         /// Which.
         published: Published,
+    },
+    /// What a person, or somebody for them, says of a call that waits.
+    Said {
+        /// Which.
+        id: u64,
+        /// Of what they were asked.
+        digest: CallDigest,
+        /// What they say.
+        consent: Consent,
     },
     /// No more: what there is ends, and then the carrier.
     End,

@@ -155,7 +155,7 @@ fn meant(packages: &Packages, host: &str, effect: Effect) -> Option<Meant> {
             Some(Scheme::Https),
             vec!["GET".to_owned(), "HEAD".to_owned()],
         ),
-        Effect::Deny => (Ports::All, None, Vec::new()),
+        Effect::Deny | Effect::Ask => (Ports::All, None, Vec::new()),
     };
     let requests = Conditions {
         scheme,
