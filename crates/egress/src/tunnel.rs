@@ -106,20 +106,16 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         egress.line.refuse(flow, why.clone());
         return program.end(No::Refused, &what, &why).await;
     }
-    let mut approval = None;
-    let part = match egress.network.connection(&wanted.host, wanted.port) {
+    let (part, approval) = match egress.network.connection(&wanted.host, wanted.port) {
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());
             match egress.budgets.begin(rule, Asked::Tunnel) {
-                Ok(part) => {
-                    match consent(egress, &program, &wanted, &flow).await {
-                        Ok(given) => approval = given,
-                        Err(why) => {
-                            return refuse(egress, program, flow, why.why().to_owned()).await;
-                        }
+                Ok(part) => match consent(egress, &program, &wanted, &flow).await {
+                    Ok(approval) => (part, approval),
+                    Err(why) => {
+                        return refuse(egress, program, flow, why.why().to_owned()).await;
                     }
-                    part
-                }
+                },
                 Err(excess) => {
                     let what = place(&flow);
                     egress.line.refuse_beyond(flow, &excess);

@@ -1,7 +1,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{Attempt, Call, Mode, Outcome, Verdict};
+use atoll_model::{Attempt, Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
     Assembled, Attachment, Departing, Doors, FlowNews, Flows, Handover, Host, Live, Native, Outside,
@@ -257,10 +257,9 @@ impl Prepared {
             directory: &directory,
             decide: &decide,
         };
-        let is_apart = request.facts.mode == Mode::Full;
         let mut outside = Outside::new(&network, &issue, &mut record_flow)
             .with(doors)
-            .asked(is_apart.then_some(live))
+            .asked(Some(live))
             .handing(request.handover)
             .signing(request.signing.zip(listener));
         let attended = assembled
@@ -353,6 +352,9 @@ fn closing(request: &Request<'_>, outcome: &Outcome, flows: &Flows) -> Value {
     let mut details = json!({ "exit": outcome.ending.exit_status(), "kept": !request.scratch });
     if let (Some(details), Some(failure)) = (details.as_object_mut(), &flows.failure) {
         details.insert("network-failure".to_owned(), json!(failure));
+    }
+    if let (Some(details), Some(by)) = (details.as_object_mut(), &flows.stopped) {
+        details.insert("stopped".to_owned(), json!({ "pid": by.pid, "uid": by.uid }));
     }
     details
 }

@@ -16,6 +16,9 @@ pub const ASKING_MAX: usize = 64;
 /// How much of a path, of a query and of a body is shown, bytes each.
 pub const ASKED_TEXT_BYTES_MAX: usize = 512;
 
+/// How much of each text is shown in a list, bytes: sixteen questions fit into one answer.
+pub const ASKED_SHORT_BYTES_MAX: usize = 128;
+
 /// The longest lease, seconds: a day.
 pub const LEASE_SECONDS_MAX: u32 = 24 * 60 * 60;
 

@@ -29,7 +29,7 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
     let here = opened(directory.path());
     let heard = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut answer = |question| match question {
+            let mut answer = |_: Who, question| match question {
                 Question::Ports {} => Answer::Ports {
                     listening: Vec::new(),
                     published: Vec::new(),
@@ -38,7 +38,12 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
                     port,
                     origin: "a test".to_owned(),
                 }),
-                Question::Publish(_) => declined("no"),
+                Question::Publish(_)
+                | Question::Approvals {}
+                | Question::Approval { .. }
+                | Question::Decide { .. }
+                | Question::Revoke { .. }
+                | Question::Stop {} => declined("no"),
             };
             while !is_over.load(Ordering::Relaxed) {
                 control.attend(&mut answer);
@@ -91,7 +96,7 @@ fn a_question_is_answered_and_nothing_else() {
             br#"{"v":2,"said":{"ports":{}}}"#,
             br#"{"v":1,"said":{"ports":{"more":1}}}"#,
             br#"{"v":1,"said":{"ports":{}},"more":1}"#,
-            br#"{"v":1,"said":{"stop":{}}}"#,
+            br#"{"v":1,"said":{"halt":{}}}"#,
             br#"{"v":1,"said":{"publish":{"outside":70000,"inside":1}}}"#,
         ];
         for wrong in wrong {
