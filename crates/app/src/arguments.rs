@@ -5,8 +5,10 @@
 //! at the file system or the environment. The help texts are the reference for
 //! users: each option says its unit, its default and shows an example.
 
+mod approvals;
 mod authority;
 mod ledger;
+mod ports;
 mod review;
 mod run;
 mod secret;
@@ -20,6 +22,10 @@ use std::ffi::{OsStr, OsString};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as _, CommandFactory, Parser, Subcommand};
 
+pub use approvals::{
+    ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
+    ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments, StopArguments,
+};
 pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
 };
@@ -28,6 +34,7 @@ pub use ledger::{
     ProveConsistencyArguments, ProveInclusionArguments, ProveLedgerArguments, QueryLedgerArguments,
     ShowLedgerArguments, TailLedgerArguments, VerifyLedgerArguments, WitnessLedgerArguments,
 };
+pub use ports::{PortsArguments, PublishArguments};
 pub use review::{
     ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,
 };
@@ -81,6 +88,12 @@ pub enum Command {
     Run(Box<RunArguments>),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
+    #[command(alias = "approval")]
+    Approvals(ApprovalsArguments),
+    #[command(alias = "kill")]
+    Stop(StopArguments),
+    Ports(PortsArguments),
+    Publish(PublishArguments),
     Diff(DiffArguments),
     Apply(ApplyArguments),
     Discard(DiscardArguments),

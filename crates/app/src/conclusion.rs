@@ -228,6 +228,7 @@ impl Conclusion<'_> {
             denied: &went.denied,
             attempts: &went.outcome.attempts,
             network: traffic(&went.flows),
+            listened: crate::ports::listened(&went.flows, &self.rules.network()),
             credentials: &[used::lines(&went.flows.used), signed(&went.flows.signed)].concat(),
             failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,

@@ -7,7 +7,8 @@ use std::io::{IsTerminal, Stderr, Stdin, Stdout, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use atoll_model::TerminalRights;
+use atoll_model::network::Listener;
+use atoll_model::{RunId, TerminalRights};
 use atoll_sandbox::{Attachment, Reaction, SIGWINCH, Signals, Size, Stream};
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{
@@ -15,6 +16,7 @@ use rustix::termios::{
 };
 
 use crate::escape::EscapeFilter;
+use crate::ports;
 
 /// The attachment of `atoll run`.
 #[derive(Debug)]
@@ -26,11 +28,21 @@ pub struct Console {
     raw: Option<RawTerminal>,
     filters: [Option<EscapeFilter>; 2],
     kept: [Kept; 2],
+    run: RunId,
+    /// Whether what is shown next begins a line.
+    begins_line: bool,
+    /// How many more programs that listen are told of.
+    listeners_left: usize,
 }
+
+/// How many programs that listen a run tells of while it goes on.
+const LISTENERS_TOLD_MAX: usize = 8;
 
 /// What a console is made for.
 #[derive(Debug)]
 pub struct ConsoleSettings {
+    /// The run.
+    pub run: RunId,
     /// Whether the program has a terminal of its own.
     pub terminal: bool,
     /// What it may do to the person's.
@@ -71,6 +83,9 @@ impl Console {
             raw,
             filters,
             kept: [kept("stdout"), kept("stderr")],
+            run: settings.run.clone(),
+            begins_line: true,
+            listeners_left: LISTENERS_TOLD_MAX,
         }
     }
 
@@ -142,6 +157,29 @@ impl Attachment for Console {
             Some(Some(filter)) => filter.push(written, shown),
             _ => shown.extend_from_slice(written),
         }
+        if let Some(last) = shown.last() {
+            self.begins_line = *last == b'\n';
+        }
+    }
+
+    /// A line at a person's terminal, but not in the midst of a screen that is drawn.
+    fn begun(&mut self, listener: &Listener) -> Option<(Stream, Vec<u8>)> {
+        let draws = |filter: &Option<EscapeFilter>| {
+            filter.as_ref().is_some_and(EscapeFilter::has_whole_screen)
+        };
+        if !self.stderr.is_terminal() || self.filters.iter().any(draws) {
+            return None;
+        }
+        self.listeners_left = self.listeners_left.checked_sub(1)?;
+        let told = ports::told(&self.run, listener);
+        let (stream, end) = match self.raw {
+            // The program's own terminal is shown on the output, and all of it is in step there.
+            Some(_) => (Stream::Output, "\r\n"),
+            None => (Stream::Error, "\n"),
+        };
+        let before = if self.begins_line { "" } else { end };
+        self.begins_line = true;
+        Some((stream, format!("{before}{told}{end}").into_bytes()))
     }
 
     fn suspended(&mut self) {

@@ -120,6 +120,13 @@ impl EscapeFilter {
         std::mem::take(&mut self.touched).restore(out);
     }
 
+    /// Whether the program has the whole screen for itself, so that a line of somebody
+    /// else's would be in its way.
+    #[must_use]
+    pub fn has_whole_screen(&self) -> bool {
+        self.touched.on_alternate_screen()
+    }
+
     /// How many sequences were removed, by kind, for the summary of a run.
     #[must_use]
     pub fn removed(&self) -> &BTreeMap<&'static str, u64> {

@@ -6,6 +6,7 @@
 //! [`escape`]. System calls are made elsewhere. Start reading at [`main`].
 
 mod advice;
+mod approvals;
 pub mod arguments;
 mod authority;
 mod changes;
@@ -25,6 +26,7 @@ mod ledger;
 mod live;
 mod not_started;
 mod output;
+mod ports;
 mod question;
 mod reached;
 pub mod render;
@@ -97,6 +99,10 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
     match command {
         Command::Run(arguments) => run::run(*arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
+        Command::Approvals(arguments) => approvals::approvals(arguments, output),
+        Command::Stop(arguments) => approvals::stop(&arguments, output),
+        Command::Ports(arguments) => ports::ports(&arguments, output),
+        Command::Publish(arguments) => ports::publish(&arguments, output),
         Command::Diff(arguments) => review::diff(&arguments, output),
         Command::Apply(arguments) => review::apply(&arguments, output),
         Command::Discard(arguments) => review::discard(&arguments, output),

@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 
-use atoll_model::network::{FlowKind, Meant, Network, Published, PublishedPort, place};
+use atoll_model::network::{FlowKind, Meant, Network, place};
 use atoll_policy::network_entry;
 use atoll_sandbox::{Flows, Refused};
 use serde_json::json;
 
 use crate::escape::printable;
 use crate::learnt::as_profile;
+use crate::ports::{door, listened_json, published_json};
 use crate::render::{self, Denied};
 
 /// How much of a path a line shows, characters: a program writes paths as it likes.
@@ -116,11 +117,7 @@ pub(crate) fn unused_proxy(
 
 /// A line for each port that is published.
 pub(crate) fn doors(network: &Network) -> String {
-    let line = |one: &Published| {
-        let PublishedPort { outside, inside } = one.port;
-        format!("atoll: http://127.0.0.1:{outside} leads to port {inside} inside\n")
-    };
-    network.publish.iter().map(line).collect()
+    network.publish.iter().map(|one| door(one.port)).collect()
 }
 
 /// That placeholders were on their way to where their credentials are not for, if any was.
@@ -185,7 +182,8 @@ pub(crate) fn network_json(
         "alerts": flows.alerts(),
         "connections": flows.made,
         "requests": flows.requests,
-        "published": published(&network.publish),
+        "listened": listened_json(flows),
+        "published": network.publish.iter().chain(&flows.published_later).map(published_json).collect::<Vec<_>>(),
         "visits": flows.published,
         "signed": flows.signed.iter().map(signature).collect::<Vec<_>>(),
         "up-bytes": flows.up_bytes,
@@ -199,11 +197,6 @@ pub(crate) fn network_json(
 
 fn signature((kind, whom, times): &(FlowKind, String, u64)) -> serde_json::Value {
     json!({ "kind": kind, "key-for": whom, "times": times })
-}
-
-fn published(ports: &[Published]) -> Vec<serde_json::Value> {
-    let port = |one: &Published| json!({ "port": one.port.outside, "inside": one.port.inside });
-    ports.iter().map(port).collect()
 }
 
 #[cfg(test)]

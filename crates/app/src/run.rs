@@ -414,6 +414,7 @@ fn console(
 ) -> Console {
     let boundary = grant.boundary();
     let settings = ConsoleSettings {
+        run: asked.run.clone(),
         terminal: asked.terminal,
         rights: boundary.terminal,
         keep_in: (!discard).then(|| state.run_dir(&asked.run).join("output")),

@@ -490,6 +490,7 @@ fn every_shipped_profile_runs() {
         "opencode",
         "gemini",
         "openclaw",
+        "browser",
     ] {
         if name == "strict" && !holds_cpu(&world) {
             continue;

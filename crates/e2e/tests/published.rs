@@ -11,10 +11,11 @@ use std::fs;
 use std::time::Duration;
 
 use e2e::internet::{Seen, events, is_possible, on_internet};
-use e2e::{Avoidable, World, is_root};
+use e2e::{Avoidable, BOUND, World, is_root, program_exists, wait_until};
 
 const INSIDE: &str = include_str!("published/inside.py");
 const VISIT: &str = include_str!("published/visit.py");
+const LATER: &str = include_str!("published/later.py");
 
 /// Runs the visits, with these options of the run.
 fn visit(world: &World, options: &[&str]) -> Seen {
@@ -96,6 +97,130 @@ fn a_published_port_leads_to_what_listens_inside_and_to_nothing_else() {
     assert_eq!(decided[0]["decision"]["network"]["publish"][0], "8080:3000");
 }
 
+#[test]
+fn a_port_is_published_while_a_run_goes_on_and_only_when_asked_for() {
+    let world = World::new("a_port_is_published_while_a_run_goes_on_and_only_when_asked_for");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    world.write("inside.py", INSIDE);
+    let script = world.top().join("later.py");
+    fs::write(&script, LATER).unwrap();
+    let told = world.top().join("told.json");
+    let command = format!(
+        "python3 '{}' inside.py '{}' '{}'",
+        script.display(),
+        told.display(),
+        world.state().display()
+    );
+    let mut run = on_internet(&world, &command);
+    if is_root() {
+        run = run.env("AS_ROOT", "1");
+    }
+    let seen = Seen::of(&world, run.within(Duration::from_secs(300)).run());
+    let others = match is_root() {
+        true => "another user PermissionError\nanother user ConnectionResetError\n",
+        false => "",
+    };
+    assert_eq!(
+        seen.output(),
+        format!(
+            "listed [(3000, 'loopback', 'python3'), (3001, 'loopback', 'python3'), \
+             (4000, 'loopback', 'python3'), (5000, 'everywhere', 'python3')]\n\
+             never by itself ConnectionRefusedError\n\
+             asked for 0 atoll: http://127.0.0.1:8080 leads to port 3000 inside\n\n\
+             port 3000 for 127.0.0.1:8080\n\
+             port 3000 for [::1]:8080\n\
+             not ConnectionRefusedError\n\
+             asked for 0\n\
+             port 3001 for 127.0.0.1:3001\n\
+             many 60\n\
+             twice 126 True\n\
+             taken 126 True\n\
+             no port 125\nno port 125\nno port 125\nno port 125\n\
+             no run 125\n\
+             modes 0o700 0o600\n\
+             spoken to True\n\
+             {others}ended 0 ConnectionRefusedError []"
+        ),
+        "{}",
+        seen.outcome
+    );
+    let published = events(&world, "port.published");
+    let ports = |one: &serde_json::Value| (one["host_port"].clone(), one["port"].clone());
+    assert_eq!(
+        published.iter().map(ports).collect::<Vec<_>>(),
+        [(8080.into(), 3000.into()), (3001.into(), 3001.into())]
+    );
+    assert_eq!(published[0]["rule"], "publish 8080:3000 (atoll publish)");
+    let refused = events(&world, "port.refused");
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert_eq!(
+        (&refused[0]["host_port"], &refused[0]["port"]),
+        (&8080.into(), &4000.into())
+    );
+    let visits = events(&world, "flow.opened");
+    assert_eq!(visits.len(), 1 + 1 + 1 + 60 + 1, "{visits:?}");
+    assert_eq!(visits[0]["rule"], "publish 8080:3000 (atoll publish)");
+    let told: serde_json::Value = serde_json::from_slice(&fs::read(told).unwrap()).unwrap();
+    let network = &told["network"];
+    assert_eq!(network["published"][1]["port"], 3001);
+    let listened = network["listened"].as_array().unwrap();
+    let has = |port: u64| listened.iter().any(|one| one["port"] == port);
+    assert!([3000, 3001, 4000, 5000].into_iter().all(has), "{network}");
+    let _ = seen.outcome.says(["4000 (python3)", "--publish 4000"]);
+}
+
+#[test]
+fn a_program_that_begins_to_listen_is_told_at_the_terminal() {
+    let world = World::new("a_program_that_begins_to_listen_is_told_at_the_terminal");
+    if !program_exists("python3") {
+        world.skip("python3 is not installed", Avoidable::Yes);
+        return;
+    }
+    let serve = "python3 -m http.server --bind 127.0.0.1";
+    // While the whole screen is drawn, nothing is written into it.
+    let script = format!(
+        "{serve} 3000 >/dev/null 2>&1 & printf 'half a line'; read x; printf '\\033[?1049h'; \
+         {serve} 3001 >/dev/null 2>&1 & read x; printf '\\033[?1049l'; kill %1 %2"
+    );
+    let mut terminal = world.run(["--keep"], &script).on_terminal(40, 200);
+    let told = terminal.expect("listening inside: 3000 (python3)");
+    assert!(told.contains("half a line\r\natoll: "), "{told}");
+    terminal.expect("in another terminal");
+    terminal.line("on");
+    let is_listed = || {
+        let listed = world.atoll(["ports"]).run().success();
+        let is_there = listed
+            .out()
+            .contains("  3001 (python3): on the loopback, not published");
+        is_there.then_some(())
+    };
+    wait_until("the second is listed", BOUND, is_listed);
+    terminal.line("on");
+    let ended = terminal.wait();
+    assert!(!ended.out().contains("listening inside: 3001"), "{ended}");
+    assert!(ended.out().contains("3001 (python3)"), "{ended}");
+    assert!(ended.out().contains("--publish 3000"), "{ended}");
+}
+
+#[test]
+fn nothing_inside_finds_where_its_run_is_spoken_to() {
+    let world = World::new("nothing_inside_finds_where_its_run_is_spoken_to");
+    let directory = world.state().join("atoll").join("control");
+    let script = format!(
+        "read x; ls '{0}' 2>/dev/null; find / -xdev -name '*.sock' -path '*control*' 2>/dev/null; \
+         test -e '{0}' || echo nothing",
+        directory.display()
+    );
+    let mut run = world.run(["--keep"], &script).start();
+    let is_there = || fs::read_dir(&directory).ok()?.next().map(drop);
+    wait_until("it can be spoken to", BOUND, is_there);
+    run.send("on\n");
+    let ended = run.wait().success();
+    assert_eq!(ended.out(), "nothing\n", "{ended}");
+}
+
 /// Nothing inside reaches more because a port is published, and other rules hold beside.
 #[test]
 fn what_is_published_opens_no_way_out() {
@@ -166,4 +291,13 @@ fn a_fence_publishes_nothing_and_says_why() {
     let told = run.without_namespaces().run().expect_status(126);
     let _ = told.says(["publishing port 3000", "on this host's loopback already"]);
     assert_eq!(told.out(), "");
+    // Nor later: there is nowhere to ask for it.
+    let fenced = world.run(["--keep"], "sleep 3").without_namespaces();
+    let _ = fenced.run().success();
+    assert!(!world.state().join("atoll").join("control").exists());
+    let _ = world.run(["--keep"], "sleep 3").run().success();
+    assert!(
+        world.state().join("atoll").join("control").exists(),
+        "the control"
+    );
 }

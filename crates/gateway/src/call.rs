@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{Attempt, Call, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Departing, Doors, FlowNews, Flows, Handover, Host, Live, Native, Outside,
-    SandboxError, Size, SshHandover, Starting, assemble, detect_groups,
+    Assembled, Attachment, Departing, Doors, FlowNews, Flows, Handover, Host, Live, Native,
+    Outside, SandboxError, Size, SshHandover, Starting, assemble, detect_groups,
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,

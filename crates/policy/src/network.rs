@@ -10,9 +10,7 @@ mod repositories;
 pub(crate) mod rule;
 pub(crate) mod upstream;
 
-use atoll_model::network::{
-    FLOW_MESSAGE_BYTES_MAX, Meant, Network, NetworkRule, PublishedPort,
-};
+use atoll_model::network::{FLOW_MESSAGE_BYTES_MAX, Meant, Network, NetworkRule, PublishedPort};
 use atoll_model::{Mode, Reason};
 
 use crate::digest::PolicyDigest;

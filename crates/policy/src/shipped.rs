@@ -44,6 +44,7 @@ pub(crate) const ALL: &[Shipped] = shipped! {
     "opencode": ["opencode"],
     "gemini": ["gemini"],
     "openclaw": ["openclaw"],
+    "browser": [],
 };
 
 impl Shipped {

@@ -174,7 +174,12 @@ impl Control {
         };
         // The directory keeps others out as well.
         let mode = Mode::RUSR | Mode::WUSR;
-        rustix::fs::chmodat(&control.directory, control.name.as_str(), mode, AtFlags::empty())?;
+        rustix::fs::chmodat(
+            &control.directory,
+            control.name.as_str(),
+            mode,
+            AtFlags::empty(),
+        )?;
         control.listener.set_nonblocking(true)?;
         Ok(control)
     }
@@ -236,7 +241,9 @@ impl Caller {
         loop {
             match self.stream.read(&mut block) {
                 Ok(0) => return Heard::Nothing,
-                Ok(got) => self.got.extend_from_slice(block.get(..got).unwrap_or_default()),
+                Ok(got) => self
+                    .got
+                    .extend_from_slice(block.get(..got).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return match now >= self.until {
@@ -263,11 +270,11 @@ impl Caller {
     }
 }
 
-/// Whoever may speak to the run: its own user, and root.
+/// Whoever may speak to the run: its own user, and root, from outside of sandboxes.
 fn admitted(stream: UnixStream) -> Option<Caller> {
     let peer = socket_peercred(&stream).ok()?;
-    let is_own = peer.uid == rustix::process::geteuid() && is_outside(&peer);
-    if !is_own && !peer.uid.is_root() {
+    let is_own = peer.uid == rustix::process::geteuid() || peer.uid.is_root();
+    if !is_own || !is_outside(&peer) {
         return None;
     }
     stream.set_nonblocking(true).ok()?;
@@ -283,11 +290,16 @@ fn admitted(stream: UnixStream) -> Option<Caller> {
     })
 }
 
-/// Whether a process is in none of the sandboxes of this user, whose ids are the same there.
+/// Whether a process is in none of the sandboxes of this user, whose ids are the same there:
+/// in another process namespace below this one it has a further number (proc_pid_status(5)).
 fn is_outside(peer: &UCred) -> bool {
-    let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-    let theirs = space(&peer.pid.as_raw_nonzero().to_string());
-    theirs.is_some() && theirs == space("self") && is_nobodys(peer.pid.as_raw_nonzero().get())
+    let numbers = |pid: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find(|line| line.starts_with("NSpid:"))?;
+        Some(line.split_ascii_whitespace().count())
+    };
+    let theirs = numbers(&peer.pid.as_raw_nonzero().to_string());
+    theirs.is_some() && theirs == numbers("self") && is_nobodys(peer.pid.as_raw_nonzero().get())
 }
 
 /// Whether a process is beneath none of Atoll's own here, nor beneath the launcher of another
@@ -307,8 +319,10 @@ fn is_nobodys(mut pid: i32) -> bool {
         };
         let is_launcher = before.split_once('(').is_none_or(|(_, name)| name == LAUNCHER_NAME);
         let above = after.split_ascii_whitespace().nth(1);
+        if is_launcher {
+            return false;
+        }
         match above.and_then(|above| above.parse().ok()) {
-            Some(_) | None if is_launcher => return false,
             None => return false,
             Some(0) => return true,
             Some(above) => pid = above,

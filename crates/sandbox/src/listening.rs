@@ -96,7 +96,9 @@ impl Listening {
 
     /// Looks whether or not it is time to.
     pub(crate) fn look_now(&mut self) -> Vec<Listener> {
-        let inside = self.inside.or_else(|| children_of(self.launcher).first().copied());
+        let inside = self
+            .inside
+            .or_else(|| children_of(self.launcher).first().copied());
         let Some(inside) = inside else {
             return Vec::new();
         };
@@ -158,7 +160,9 @@ impl Listening {
 fn name_of(pid: u32) -> Option<String> {
     let mut name = Vec::new();
     let file = File::open(format!("/proc/{pid}/comm")).ok()?;
-    file.take(NAME_BYTES_MAX as u64).read_to_end(&mut name).ok()?;
+    file.take(NAME_BYTES_MAX as u64)
+        .read_to_end(&mut name)
+        .ok()?;
     let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
     Some(name).filter(|name| !name.is_empty())
 }
@@ -221,12 +225,22 @@ mod tests {
         let header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
         assert_eq!(listening(header), None);
         let line = |address: &str, state: &str| {
-            format!("   0: {address} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0 100 0 0 10 0")
+            format!(
+                "   0: {address} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0 100 0 0 10 0"
+            )
         };
         let found = listening(&line("0100007F:0BB8", "0A")).unwrap();
         assert_eq!((found.inode, found.listener.port), (4242, 3000));
         assert_eq!(listening(&line("0100007F:0BB8", "01")), None, "connected");
-        for cut in ["", "0100007F", "0100007F:", ":0BB8", "01:0BB8", "0100007G:0BB8", "é100007F:0BB8"] {
+        for cut in [
+            "",
+            "0100007F",
+            "0100007F:",
+            ":0BB8",
+            "01:0BB8",
+            "0100007G:0BB8",
+            "é100007F:0BB8",
+        ] {
             assert_eq!(listening(&line(cut, "0A")), None, "{cut}");
         }
     }
@@ -235,7 +249,10 @@ mod tests {
     fn loopback_and_every_address_are_told_apart() {
         let mut looked = Vec::new();
         let all = ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"];
-        let listeners: Vec<_> = all.iter().filter_map(|at| TcpListener::bind(at).ok()).collect();
+        let listeners: Vec<_> = all
+            .iter()
+            .filter_map(|at| TcpListener::bind(at).ok())
+            .collect();
         for name in ["tcp", "tcp6"] {
             looked.extend(table(std::process::id(), name).unwrap_or_default());
         }
@@ -265,7 +282,12 @@ mod tests {
             .spawn()
             .unwrap();
         let mut begun = [0; 1];
-        launcher.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+        launcher
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut begun)
+            .unwrap();
         let own = [OwnedFd::from(ours)];
         let mut listening = Listening::of(launcher.id(), &own);
         assert!(listening.look().is_empty(), "not yet");

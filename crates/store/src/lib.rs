@@ -14,8 +14,8 @@
 mod authority;
 mod canonical;
 mod checkpoint;
-mod control;
 mod commit;
+mod control;
 mod entry;
 mod event;
 mod fault;

@@ -166,7 +166,7 @@ impl Touched {
         }
     }
 
-    fn on_alternate_screen(&self) -> bool {
+    pub(super) fn on_alternate_screen(&self) -> bool {
         SCREEN_MODES.iter().any(|mode| self.modes.contains(mode))
     }
 

@@ -39,6 +39,8 @@ pub struct Summary<'a> {
     pub attempts: &'a [Attempt],
     /// What it sent and got, if it reached anything.
     pub network: Option<Traffic>,
+    /// What listened inside and was not published, if anything did.
+    pub listened: Option<String>,
     /// A line for each credential that was put into requests.
     pub credentials: &'a [String],
     /// What it was allowed to reach and did not.
@@ -174,6 +176,9 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     }
     if let Some(traffic) = &summary.network {
         lines.push(line(paint, "network", &describe_traffic(traffic)));
+    }
+    if let Some(listened) = &summary.listened {
+        lines.push(line(paint, "ports", listened));
     }
     for used in summary.credentials {
         lines.push(line(paint, "used", used));

@@ -80,12 +80,6 @@ impl Placeholders {
         number.filter(|number| !self.passes(*number))
     }
 
-    /// How many they are.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.patterns.sources()
-    }
-
     /// Looks for them in a text: the name of a host, a target, a header's value. A name is
     /// found whatever the case of its letters has become.
     #[must_use]
@@ -107,7 +101,7 @@ impl Placeholders {
     /// know only whether it is once.
     #[must_use]
     pub fn locate(&self, text: &[u8]) -> Vec<Located> {
-        let mut all: Vec<Vec<Located>> = vec![Vec::new(); self.count()];
+        let mut all: Vec<Vec<Located>> = vec![Vec::new(); self.patterns.sources()];
         self.patterns.search(text, &mut View::default(), |one| {
             let Some(number) = self.number(one.value) else {
                 return;

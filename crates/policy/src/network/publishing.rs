@@ -51,10 +51,7 @@ pub fn decide_publishing(
         let instead = "start the run anew, without deny-sockets";
         reasons.push(refused(&asked, why, &sockets.origin, instead));
     }
-    if already
-        .iter()
-        .any(|one| one.port.outside == port.outside)
-    {
+    if already.iter().any(|one| one.port.outside == port.outside) {
         reasons.push(taken(&asked));
     }
     if already.len() >= PUBLISHED_MAX {
@@ -77,7 +74,11 @@ pub(super) fn refusals(network: &NetworkRules, mode: Mode) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = twice.into_iter().map(|(_, port)| taken(port)).collect();
     reasons.extend(ports.get(PUBLISHED_MAX).map(too_many));
     let first = ports.first();
-    reasons.extend(first.into_iter().flat_map(|port| forbidden(network, port, mode)));
+    reasons.extend(
+        first
+            .into_iter()
+            .flat_map(|port| forbidden(network, port, mode)),
+    );
     reasons
 }
 
@@ -89,7 +90,12 @@ fn forbidden(
 ) -> impl Iterator<Item = Reason> {
     let denied = network.deny_publishing.as_ref().map(|denied| {
         let why = "the organisation forbids it";
-        refused(port, why, denied, "leave it out, or ask who wrote that rule")
+        refused(
+            port,
+            why,
+            denied,
+            "leave it out, or ask who wrote that rule",
+        )
     });
     let fenced = (mode == Mode::Fence).then(|| {
         let why = "without namespaces what listens inside is on this host's loopback already, \

@@ -126,6 +126,80 @@ fn what_cannot_be_published_is_refused() {
 }
 
 #[test]
+fn what_is_asked_for_later_is_decided_by_the_same_rules() {
+    let port = |outside, inside| PublishedPort { outside, inside };
+    let asked = |world: &World, already: &[Published], port, mode| {
+        crate::decide_publishing(&world.rules(), already, port, mode).map_err(|reasons| {
+            reasons
+                .into_iter()
+                .map(|one| one.why)
+                .collect::<Vec<_>>()
+                .join("; ")
+        })
+    };
+    let plain = world().profile("p", "").with("p");
+    let one = asked(&plain, &[], port(8080, 3000), Mode::Full).unwrap();
+    assert_eq!(one.told(), "publish 8080:3000 (atoll publish)");
+    let refused = |world: &World, already: &[Published], port, mode, why: &str| {
+        let told = asked(world, already, port, mode).unwrap_err();
+        assert!(told.contains(why), "{told}");
+    };
+    let already = [one];
+    refused(
+        &plain,
+        &already,
+        port(8080, 4000),
+        Mode::Full,
+        "one inside already",
+    );
+    assert!(asked(&plain, &already, port(8081, 3000), Mode::Full).is_ok());
+    let many: Vec<Published> = (1..=16)
+        .map(|one| Published {
+            port: port(one, one),
+            origin: String::new(),
+        })
+        .collect();
+    assert!(asked(&plain, &many[1..], port(99, 99), Mode::Full).is_ok());
+    refused(&plain, &many, port(99, 99), Mode::Full, "16 ports at most");
+    refused(
+        &plain,
+        &[],
+        port(80, 80),
+        Mode::Fence,
+        "on this host's loopback already",
+    );
+    refused(
+        &world().with("strict"),
+        &[],
+        port(80, 80),
+        Mode::Full,
+        "sockets are refused",
+    );
+    let forbidden = plain.organisation("require.deny-publishing = true");
+    refused(
+        &forbidden,
+        &[],
+        port(80, 80),
+        Mode::Full,
+        "the organisation forbids it",
+    );
+    // The same beforehand, and nothing else is refused by it.
+    assert!(forbidden.boundary().network.publish.is_empty());
+    let mut forbidden = forbidden;
+    forbidden.requested.publish = vec!["3000".to_owned()];
+    let reason = forbidden.reasons().remove(0);
+    assert_eq!(
+        (reason.what.as_str(), reason.why.as_str()),
+        ("publishing port 3000", "the organisation forbids it")
+    );
+    let problems = check(
+        b"require.deny-publishing = false",
+        "/etc/atoll/organisation.toml",
+    );
+    assert_eq!(problems.len(), 1, "{problems:?}");
+}
+
+#[test]
 fn how_connections_go_on_is_said_by_a_person_or_the_organisation() {
     let base = || {
         let lines = "[network]\nupstream-proxy = 'http://me:secret@proxy.example:3128'\n\

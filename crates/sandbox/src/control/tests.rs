@@ -79,9 +79,15 @@ fn raw(directory: &OwnedFd, bytes: &[u8]) -> String {
 #[test]
 fn a_question_is_answered_and_nothing_else() {
     with_run(|here| {
-        let port = |inside| PublishedPort { outside: 80, inside };
+        let port = |inside| PublishedPort {
+            outside: 80,
+            inside,
+        };
         assert_eq!(spoken_to(here).unwrap(), [run()]);
-        let nothing = Answer::Ports { listening: Vec::new(), published: Vec::new() };
+        let nothing = Answer::Ports {
+            listening: Vec::new(),
+            published: Vec::new(),
+        };
         assert_eq!(ask(here, &run(), &Question::Ports {}).unwrap(), nothing);
         let yes = ask(here, &run(), &Question::Publish(port(1))).unwrap();
         assert!(matches!(yes, Answer::Published(one) if one.port == port(1)));
@@ -117,7 +123,10 @@ fn who_says_nothing_holds_nobody_up() {
         let mut idle: Vec<UnixStream> = (1..CALLERS_MAX)
             .map(|_| UnixStream::connect(&path).unwrap())
             .collect();
-        assert!(ask(here, &run(), &Question::Ports {}).is_ok(), "beside them");
+        assert!(
+            ask(here, &run(), &Question::Ports {}).is_ok(),
+            "beside them"
+        );
         // As many as there can be: the next one is answered once these were told off.
         idle.push(UnixStream::connect(&path).unwrap());
         assert!(ask(here, &run(), &Question::Ports {}).is_ok(), "after them");
@@ -146,4 +155,42 @@ fn the_socket_is_its_owners_alone_and_a_dead_one_is_removed() {
     assert!(!path.exists());
     let asked = ask(&here, &run(), &Question::Ports {});
     assert!(matches!(asked, Err(ControlError::Gone)), "{asked:?}");
+}
+
+#[test]
+fn who_is_in_a_sandbox_is_told_apart_from_who_is_not() {
+    let peer = |pid: u32| UCred {
+        pid: rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
+        uid: rustix::process::geteuid(),
+        gid: rustix::process::getegid(),
+    };
+    assert!(is_outside(&peer(std::process::id())));
+    let made = std::process::Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--pid",
+            "--fork",
+            "sh",
+            "-c",
+            "echo; exec sleep 600",
+        ])
+        .stdout(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut inside) = made else { return };
+    let mut begun = [0; 1];
+    if inside
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut begun)
+        .is_ok()
+    {
+        let [child] = crate::launcher::children_of(inside.id())[..] else {
+            panic!("it has one child")
+        };
+        assert!(!is_outside(&peer(child)));
+        rustix::process::kill_process(peer(child).pid, rustix::process::Signal::KILL).unwrap();
+    }
+    let _ = inside.wait();
 }

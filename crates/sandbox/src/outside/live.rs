@@ -123,7 +123,8 @@ impl<'a> Outside<'a> {
         }
         let mut listeners = doors::listen(port).map_err(|error| Declined {
             why: error.to_string(),
-            advice: "atoll publish RUN PORT --to HOSTPORT takes another port of this host".to_owned(),
+            advice: "atoll publish RUN PORT --to HOSTPORT takes another port of this host"
+                .to_owned(),
         })?;
         if !self.recorded(&[FlowNews::Published(&published)]) {
             return Err(Declined {

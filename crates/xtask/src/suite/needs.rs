@@ -28,12 +28,13 @@ enum Sign {
 /// The system's own Python: one from a home would be of no use in a sandbox.
 const PYTHON: &str = "/usr/bin/python3";
 
-const PACKAGES: [Package; 26] = [
+const PACKAGES: [Package; 27] = [
     program("bubblewrap", "bwrap"),
     program("runc", "runc"),
     program("podman", "podman"),
     program("crun", "crun"),
     program("chromium", "chromium"),
+    program("libnss3-tools", "certutil"),
     program("hyperfine", "hyperfine"),
     program("uidmap", "newuidmap"),
     program("acl", "setfacl"),

@@ -5,7 +5,9 @@ import functools, os, resource, socket, ssl, sys, time
 BLOCK = 1 << 20
 # New connections, a second: a sandbox may not make more than 400 for long.
 PACE = 250
-GET = b"GET /%s HTTP/1.1\r\nHost: %s\r\n\r\n"
+# A key that is sent along, where there is one.
+KEY = os.environb.get(b"BENCH_KEY")
+GET = b"GET /%s HTTP/1.1\r\nHost: %s\r\n" + (b"Authorization: Bearer " + KEY + b"\r\n" if KEY else b"") + b"\r\n"
 
 
 @functools.cache

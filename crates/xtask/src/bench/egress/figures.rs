@@ -27,6 +27,7 @@ pub(crate) enum Group {
     Idle,
     Bulk,
     Start,
+    Identity,
 }
 
 pub(crate) const STRAIGHT: &str = "straight";
@@ -36,6 +37,7 @@ pub(crate) const MITMPROXY: &str = "mitmproxy";
 pub(crate) const SQUID: &str = "squid";
 pub(crate) const UNUSED: &str = "allowed, unused";
 pub(crate) const NO_NETWORK: &str = "no network";
+pub(crate) const WITH_CREDENTIAL: &str = "atoll, with a credential";
 
 const CLIENT: &str = "python3 -I client.py";
 
@@ -60,13 +62,14 @@ const LOOK: Duration = Duration::from_millis(20);
 const STARTS: usize = 20;
 
 impl Group {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Tunnel,
         Self::Latency,
         Self::Requests,
         Self::Idle,
         Self::Bulk,
         Self::Start,
+        Self::Identity,
     ];
 
     pub(crate) fn measure(self, world: &mut World, rounds: usize) -> Result<Vec<Series>> {
@@ -77,6 +80,7 @@ impl Group {
             Self::Idle => idle(world, rounds.min(3)),
             Self::Bulk => bulk(world, rounds),
             Self::Start => start(world, rounds),
+            Self::Identity => identity(world, rounds),
         }
     }
 }
@@ -405,6 +409,38 @@ fn watched<T>(carrier: Option<u32>, work: impl FnOnce() -> Result<T>) -> Result<
         let most = watching.join().unwrap_or(f64::NAN);
         Ok((done?, Some((most - before) / 1024.0)))
     })
+}
+
+/// Requests one after another, with a key in a header: where it is put in outside and
+/// answers are masked, and where it is the program's own.
+fn identity(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
+    let contender = |name, shell| Contender {
+        name,
+        shell,
+        host: ORIGIN_HOST,
+        carrier: Carrier::OfSandbox,
+    };
+    let mut contenders = [
+        contender(ATOLL, world.inside_with_a_key(false)?),
+        contender(WITH_CREDENTIAL, world.inside_with_a_key(true)?),
+    ];
+    let turn = |shell: &mut Shell, host: &'static str| {
+        let told = shell.ask(&format!("{CLIENT} requests {host} {REQUESTS}"))?;
+        Ok(Turn {
+            values: numbers(&told)?
+                .into_iter()
+                .map(|spent| spent / 1e3)
+                .collect(),
+            work: None,
+        })
+    };
+    Ok(take_turns(
+        "request with a key",
+        "us",
+        rounds,
+        &mut contenders,
+        turn,
+    ))
 }
 
 /// A run that may reach something and does not, against one that may reach nothing.

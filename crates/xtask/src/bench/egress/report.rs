@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::figures::{ATOLL, Group, MITMPROXY, NO_NETWORK, SOCAT, SQUID, STRAIGHT, UNUSED};
+use super::figures::{
+    ATOLL, Group, MITMPROXY, NO_NETWORK, SOCAT, SQUID, STRAIGHT, UNUSED, WITH_CREDENTIAL,
+};
 use super::series::Series;
 use crate::bench::report::Verdict;
 use crate::bench::statistics::summarise;
@@ -32,7 +34,7 @@ enum Must {
     AtMost(f64, &'static str),
 }
 
-pub(crate) const FIGURES: [Figure; 14] = [
+pub(crate) const FIGURES: [Figure; 15] = [
     Figure {
         name: "bytes to the program, against socat",
         group: Group::Tunnel,
@@ -130,6 +132,13 @@ pub(crate) const FIGURES: [Figure; 14] = [
         what: "start",
         made_of: MadeOf::Difference(UNUSED, NO_NETWORK),
         must: Must::AtMost(1.0, " ms"),
+    },
+    Figure {
+        name: "added to a request by a credential that is put in, and masking",
+        group: Group::Identity,
+        what: "request with a key",
+        made_of: MadeOf::Difference(WITH_CREDENTIAL, ATOLL),
+        must: Must::AtMost(30.0, " us"),
     },
 ];
 

@@ -50,6 +50,15 @@ const NEEDED: [&str; 8] = [
     "ip", "mount", "openssl", "dnsmasq", "nginx", "h2load", "nft", PYTHON,
 ];
 
+/// What is put into requests.
+const KEY: &str = "sk-bench-7Qm2Zt9Lw4Xc8Rv1Yk6Np3Bd5Hs0Jf";
+const CREDENTIAL: &str = r#"
+[credential.bench]
+source = { environment = "BENCH_KEY" }
+to = "origin.example"
+place = { header = "authorization", form = "Bearer {}" }
+"#;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What is asked for.
@@ -347,6 +356,35 @@ impl World {
     pub(crate) fn inside(&mut self, allow: &[&str]) -> Result<Shell> {
         let words = self.atoll(allow);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.shell(&words)
+    }
+
+    /// A shell in a sandbox that may reach the origin, with a key in its environment: its own,
+    /// or what stands for it.
+    pub(crate) fn inside_with_a_key(&mut self, is_credential: bool) -> Result<Shell> {
+        let (name, credential) = match is_credential {
+            true => ("with-credential.toml", CREDENTIAL),
+            false => (
+                "without-credential.toml",
+                "[environment]\npass = [\"BENCH_KEY\"]\n",
+            ),
+        };
+        let profile = self.place.join(name);
+        let text = format!("[network]\nallow = [\"{ORIGIN_HOST}\"]\n{credential}");
+        fs::write(&profile, text)?;
+        let program = self.program.to_string_lossy().into_owned();
+        let profile = profile.to_string_lossy().into_owned();
+        let key = format!("BENCH_KEY={KEY}");
+        let words = [
+            "env",
+            &key,
+            &program,
+            "run",
+            "--discard",
+            "--profile",
+            &profile,
+            "--",
+        ];
         self.shell(&words)
     }
 

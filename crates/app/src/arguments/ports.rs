@@ -1,0 +1,53 @@
+//! The definitions of the commands that speak to a run while it goes on.
+
+use clap::{Args, value_parser};
+
+const PORTS_EXAMPLES: &str = "\
+Examples:
+  atoll ports                    of the run that goes on, or of all of them
+  atoll ports k7qd --json";
+
+const PUBLISH_EXAMPLES: &str = "\
+Examples:
+  atoll publish last 3000             http://127.0.0.1:3000 leads to port 3000 inside
+  atoll publish k7qd 3000 --to 8080   so does http://127.0.0.1:8080";
+
+/// Show what listens inside of runs that go on, and what is published
+///
+/// A program is listed from about a second after it began to listen. Nothing of it is
+/// reachable from here before `atoll publish`, or `atoll run --publish`.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment, after_help = PORTS_EXAMPLES)]
+pub struct PortsArguments {
+    /// The run: its id, its beginning or end, or `last`. Default: all that go on.
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+
+    /// Print JSON: one array, an object for each run. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Let a port of a run that goes on be visited from this host
+///
+/// As `atoll run --publish` does it beforehand: at 127.0.0.1 and ::1 of this host, for
+/// you alone, each visit recorded. It lasts as long as the run.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment, after_help = PUBLISH_EXAMPLES)]
+pub struct PublishArguments {
+    /// The run: its id, its beginning or end, or `last`.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+
+    /// The port that a program inside listens at.
+    #[arg(value_name = "PORT", value_parser = value_parser!(u16).range(1..))]
+    pub port: u16,
+
+    /// The port of this host. Default: the same number.
+    #[arg(long, value_name = "HOSTPORT", value_parser = value_parser!(u16).range(1..))]
+    pub to: Option<u16>,
+
+    /// Print JSON: one object. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,257 @@
+//! `atoll ports` and `atoll publish`: what runs that go on are asked.
+
+use std::os::fd::OwnedFd;
+
+use atoll_model::RunId;
+use atoll_model::network::{Listener, ListensAt, Network, Published, PublishedPort};
+use atoll_sandbox::{Answer, ControlError, Declined, Flows, Question, ask, spoken_to};
+use atoll_store::control_directory;
+use serde_json::{Value, json};
+
+use crate::arguments::{PortsArguments, PublishArguments, RUN_LAST};
+use crate::configuration::Places;
+use crate::escape::printable;
+use crate::failure::{Doing, Failure, STATUS_DENIED};
+use crate::output::Output;
+
+/// How many ports the end of a run names.
+const SHOWN_MAX: usize = 5;
+/// From this port on the kernel hands out those that nobody has asked for (ip(7)).
+const HANDED_OUT: u16 = 32_768;
+
+/// Shows what listens inside of runs that go on.
+///
+/// # Errors
+/// When there is no such run, or it does not answer.
+pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure> {
+    let Some(directory) = directory()? else {
+        return nothing(arguments, output);
+    };
+    let runs = match &arguments.run {
+        Some(text) => vec![meant(&directory, text)?],
+        None => spoken_to(&directory).doing("the runs cannot be listed")?,
+    };
+    let mut told = Vec::new();
+    for run in runs {
+        match ask(&directory, &run, &Question::Ports {}) {
+            Ok(Answer::Ports {
+                listening,
+                published,
+            }) => told.push((run, listening, published)),
+            Ok(Answer::Refused(declined)) => return Err(refused(&run, declined)),
+            Ok(Answer::Published(_) | Answer::Approvals { .. } | Answer::Approval(_) | Answer::Done {}) => {
+                return Err(unanswered(&run, &ControlError::Strange));
+            }
+            // One of several has ended meanwhile.
+            Err(ControlError::Gone) if arguments.run.is_none() => {}
+            Err(error) => return Err(unanswered(&run, &error)),
+        }
+    }
+    if told.is_empty() {
+        return nothing(arguments, output);
+    }
+    if arguments.json {
+        let told = told.iter().map(|(run, listening, published)| {
+            let published = published.iter().map(published_json).collect::<Vec<_>>();
+            json!({ "run": run, "listening": listening, "published": published })
+        });
+        output.json(&told.collect());
+        return Ok(0);
+    }
+    for (run, listening, published) in &told {
+        output.result(&table(run, listening, published));
+    }
+    Ok(0)
+}
+
+/// Publishes a port of a run that goes on.
+///
+/// # Errors
+/// When there is no such run, or it refuses.
+pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Failure> {
+    let port = PublishedPort {
+        outside: arguments.to.unwrap_or(arguments.port),
+        inside: arguments.port,
+    };
+    let directory = directory()?.ok_or_else(none_goes_on)?;
+    let run = meant(&directory, &arguments.run)?;
+    match ask(&directory, &run, &Question::Publish(port)) {
+        Ok(Answer::Published(published)) if arguments.json => {
+            output.json(&published_json(&published));
+        }
+        Ok(Answer::Published(published)) => output.result(&door(published.port)),
+        Ok(Answer::Refused(declined)) => return Err(refused(&run, declined)),
+        Ok(Answer::Ports { .. } | Answer::Approvals { .. } | Answer::Approval(_) | Answer::Done {}) => {
+            return Err(unanswered(&run, &ControlError::Strange));
+        }
+        Err(error) => return Err(unanswered(&run, &error)),
+    }
+    Ok(0)
+}
+
+/// A line for a port that is published.
+pub(crate) fn door(port: PublishedPort) -> String {
+    let PublishedPort { outside, inside } = port;
+    format!("atoll: http://127.0.0.1:{outside} leads to port {inside} inside\n")
+}
+
+/// What a person at the run's terminal is told of a program that listens.
+pub(crate) fn told(run: &RunId, listener: &Listener) -> String {
+    let named = named(listener);
+    let port = listener.port;
+    match listener.at {
+        ListensAt::Loopback | ListensAt::Everywhere => format!(
+            "atoll: listening inside: {named}; not reachable from here until \
+             `atoll publish {run} {port}` in another terminal"
+        ),
+        ListensAt::Elsewhere => format!(
+            "atoll: listening inside: {named}, at an address that nothing leads to: let it listen \
+             at 127.0.0.1"
+        ),
+    }
+}
+
+/// At a run's end, what has listened inside and was not reachable; nothing where there is none.
+pub(crate) fn listened(flows: &Flows, network: &Network) -> Option<String> {
+    let published = network.publish.iter().chain(&flows.published_later);
+    let published: Vec<u16> = published.map(|one| one.port.inside).collect();
+    let is_told = |one: &&Listener| one.port < HANDED_OUT && !published.contains(&one.port);
+    let mut told: Vec<&Listener> = flows.listened.iter().filter(is_told).collect();
+    told.dedup_by_key(|one| one.port);
+    let first = told.first()?.port;
+    let shown: Vec<String> = told.iter().take(SHOWN_MAX).map(|one| named(one)).collect();
+    let more = match told.len().saturating_sub(SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let shown = shown.join(", ");
+    Some(format!(
+        "{shown}{more} listened inside; --publish {first} makes it reachable"
+    ))
+}
+
+/// The same for machines.
+pub(crate) fn listened_json(flows: &Flows) -> Value {
+    json!(flows.listened)
+}
+
+pub(crate) fn published_json(one: &Published) -> Value {
+    json!({ "port": one.port.outside, "inside": one.port.inside })
+}
+
+/// A port, and who listens there as far as that is known.
+fn named(listener: &Listener) -> String {
+    let port = listener.port;
+    match &listener.program {
+        Some(program) => format!("{port} ({})", printable(program.as_bytes())),
+        None => port.to_string(),
+    }
+}
+
+fn table(run: &RunId, listening: &[Listener], published: &[Published]) -> String {
+    let mut lines = vec![format!("run {run}")];
+    for one in listening {
+        let named = named(one);
+        let doors = published.iter().filter(|it| it.port.inside == one.port);
+        let doors: Vec<String> = doors
+            .map(|it| format!("http://127.0.0.1:{}", it.port.outside))
+            .collect();
+        let how = match (doors.is_empty(), one.at) {
+            (false, _) => format!("published: {}", doors.join(", ")),
+            (true, ListensAt::Loopback) => "on the loopback, not published".to_owned(),
+            (true, ListensAt::Everywhere) => "at every address, not published".to_owned(),
+            (true, ListensAt::Elsewhere) => "at an address that nothing leads to".to_owned(),
+        };
+        lines.push(format!("  {named}: {how}"));
+    }
+    if listening.is_empty() {
+        lines.push("  nothing listens inside".to_owned());
+    }
+    let is_quiet = |one: &&Published| listening.iter().all(|it| it.port != one.port.inside);
+    for one in published.iter().filter(is_quiet) {
+        let PublishedPort { outside, inside } = one.port;
+        lines.push(format!(
+            "  {inside}: nothing listens there yet, published: http://127.0.0.1:{outside}"
+        ));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn nothing(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure> {
+    match &arguments.run {
+        Some(_) => Err(none_goes_on()),
+        None if arguments.json => {
+            output.json(&json!([]));
+            Ok(0)
+        }
+        None => {
+            output.say("No run goes on that can be asked.\n");
+            Ok(0)
+        }
+    }
+}
+
+/// Where runs are spoken to, if any was.
+pub(crate) fn directory() -> Result<Option<OwnedFd>, Failure> {
+    let places = Places::read()?;
+    if !places.state.exists() {
+        return Ok(None);
+    }
+    let state = places.read_state()?;
+    control_directory(&state, false).doing("runs cannot be spoken to")
+}
+
+/// The run that is meant, of those that go on.
+pub(crate) fn meant(directory: &OwnedFd, text: &str) -> Result<RunId, Failure> {
+    let mut runs = spoken_to(directory).doing("the runs cannot be listed")?;
+    let wanted = text.trim().to_ascii_lowercase();
+    if wanted == RUN_LAST {
+        // What a run that was killed has left is removed by asking it.
+        runs.retain(|run| {
+            !matches!(
+                ask(directory, run, &Question::Ports {}),
+                Err(ControlError::Gone)
+            )
+        });
+        return runs.into_iter().next().ok_or_else(none_goes_on);
+    }
+    runs.retain(|run| {
+        let name = run.as_str();
+        !wanted.is_empty() && (name.starts_with(&wanted) || name.ends_with(&wanted))
+    });
+    match <[RunId; 1]>::try_from(runs) {
+        Ok([run]) => Ok(run),
+        Err(runs) if runs.is_empty() => Err(none_goes_on()),
+        Err(runs) => {
+            let names: Vec<&str> = runs.iter().map(RunId::as_str).collect();
+            Err(
+                Failure::new(format!("{text:?} can be any of {} runs", names.len()))
+                    .because(names.join(", "))
+                    .advise("name more of its id"),
+            )
+        }
+    }
+}
+
+pub(crate) fn none_goes_on() -> Failure {
+    Failure::new("no such run goes on")
+        .because(
+            "a run can be asked from a second after its start to its end; one in a fence has \
+             nothing to publish",
+        )
+        .advise("atoll ports lists those that can be asked")
+}
+
+pub(crate) fn unanswered(run: &RunId, error: &ControlError) -> Failure {
+    Failure::new(format!("run {run} cannot be asked"))
+        .because(error)
+        .advise("atoll runs says what became of it")
+}
+
+pub(crate) fn refused(run: &RunId, declined: Declined) -> Failure {
+    Failure::new(format!("run {run} does not do that"))
+        .because(printable(declined.why.as_bytes()))
+        .advise(printable(declined.advice.as_bytes()))
+        .with_status(STATUS_DENIED)
+}
