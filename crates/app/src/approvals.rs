@@ -323,6 +323,16 @@ fn line(call: &AskedCall) -> String {
     )
 }
 
+/// What is told where a run goes on of a question that it puts.
+pub(crate) fn told(run: &RunId, question: &Pending) -> String {
+    let number = question.approval;
+    let call = line(&question.call);
+    format!(
+        "atoll: waits for a person: {call}; `atoll approvals show {run}.{number}` and `grant` or \
+         `deny` in another terminal"
+    )
+}
+
 /// For what a lease is, in one line.
 fn covered(lease: &Lease) -> String {
     match lease.breadth {

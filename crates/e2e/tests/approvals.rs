@@ -11,7 +11,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use e2e::internet::{Seen, events, is_possible, on_internet, without_namespaces};
-use e2e::{BOUND, World, id, wait_until};
+use e2e::{BOUND, World, id, is_root, wait_until};
 use serde_json::Value;
 
 const OUTSIDE: &str = include_str!("approvals/outside.py");
@@ -52,13 +52,12 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
         post("/lease", "one"),
         post("/lease?x", "two"),
         post("/lease", "three"),
-        // Until the lease is taken back.
-        "sleep 3; ".to_owned(),
-        format!("{CURL} -m 3 -d four http://example.com/lease; "),
+        "while [ ! -e revoked ]; do sleep 0.1; done; ".to_owned(),
+        format!("{CURL} -m 20 -d four http://example.com/lease; "),
         post("/last", "five"),
     ]
     .concat();
-    let options = "--discard --allow example.com --ask 'POST http://example.com/**'";
+    let options = "--live --allow example.com --ask 'POST http://example.com/**'";
     let seen = scene(&world, "answered", options, &script, None);
     let out = seen.output();
     let expected = [
@@ -119,8 +118,10 @@ fn a_program_does_not_answer_its_own_question() {
     let state = world.state().display().to_string();
     let script = format!("{CURL} -d x http://example.com/a & python3 inside.py '{state}'; wait");
     let fence = without_namespaces(&world).display().to_string();
+    // Root is never fenced in.
+    let fenced = Some(fence.as_str()).filter(|_| !is_root());
     let options = "--live --ask example.com";
-    for atoll in [None, Some(fence.as_str())] {
+    for atoll in [Some(None), fenced.map(Some)].into_iter().flatten() {
         let _ = fs::remove_file(world.path("tried"));
         let seen = scene(&world, "itself", options, &script, atoll);
         let out = seen.output();
@@ -130,6 +131,7 @@ fn a_program_does_not_answer_its_own_question() {
         }
         assert!(out.contains("403"), "{}", seen.outcome);
         assert_eq!(seen.reached, [""; 0], "{}", seen.outcome);
+        assert_eq!(seen.asked, [""; 0], "nobody is asked for its name either");
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub use live::Live;
 
 use crate::Carrier;
-use crate::approvals::{ApprovalNews, Approvals, Who};
+use crate::approvals::{ApprovalNews, Approvals, Pending, Who};
 use crate::commands::Commands;
 use crate::control::Control;
 use crate::doors::{Doors, tells_of_comers};
@@ -166,6 +166,8 @@ pub struct Outside<'a> {
     /// From when on it can be spoken to, where nothing asks for that before.
     opens_at: Option<Instant>,
     approvals: Approvals,
+    /// What a person is asked, and was not shown yet.
+    questions: Vec<Pending>,
     /// There is nowhere to speak to it.
     is_unspoken: bool,
     listening: Option<Listening>,
@@ -214,6 +216,7 @@ impl<'a> Outside<'a> {
             control: None,
             opens_at: None,
             approvals: Approvals::default(),
+            questions: Vec::new(),
             is_unspoken: false,
             listening: None,
             begun: Vec::new(),
@@ -553,6 +556,10 @@ impl Carrier for Outside<'_> {
         self.attend_live();
         // What cannot be recorded is not let go on.
         !self.is_unrecorded && self.flows.stopped.is_none()
+    }
+
+    fn questions(&mut self) -> Vec<Pending> {
+        mem::take(&mut self.questions)
     }
 
     fn begun(&mut self) -> Vec<Listener> {

@@ -73,6 +73,7 @@ def answered():
     say("for longer", atoll("approvals", "grant", name, "--for", "10m")[0])
     until("it is used", lambda: [one for one in leases() if one["uses"] == 3])
     say("revoked", atoll("approvals", "revoke", name)[0], atoll("approvals", "revoke", name)[0], leases())
+    open("revoked", "w").close()
     asked("/lease")
     until("who left is not asked for", lambda: not pending())
     name, one = asked("/last")

@@ -6,7 +6,7 @@ use std::time::Instant;
 use atoll_model::network::{ASKED_SHORT_BYTES_MAX, AskedCall, CallDigest, FlowOrder};
 
 use super::{FlowNews, Outside, Who};
-use crate::approvals::{Decision, Pending, Step};
+use crate::approvals::{ApprovalNews, Decision, Pending, Step};
 use crate::control::{Answer, Declined};
 
 impl Outside<'_> {
@@ -40,6 +40,12 @@ impl Outside<'_> {
         if !self.recorded(&news) {
             return false;
         }
+        let pending = self.approvals.pending(Instant::now());
+        let is_new = |one: &Pending| {
+            let mut news = step.news.iter();
+            news.any(|news| matches!(news, ApprovalNews::Asked { approval, .. } if *approval == one.approval))
+        };
+        self.questions.extend(pending.into_iter().filter(is_new));
         for (id, digest, consent) in step.said {
             let said = FlowOrder::Said {
                 id,
