@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use atoll_model::network::{AskedCall, Breadth, CallDigest, Scope};
 use atoll_model::{RunId, parse_duration};
-use atoll_sandbox::{
-    Answer, ControlError, Decision, Lease, Pending, Question, ask, spoken_to,
-};
+use atoll_sandbox::{Answer, ControlError, Decision, Lease, Pending, Question, ask, spoken_to};
 use serde_json::json;
 
 use crate::arguments::{
@@ -53,9 +51,9 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
         None => Vec::new(),
     };
     if arguments.json {
-        let told = all.iter().map(|one| {
-            json!({ "run": one.run, "pending": one.pending, "leases": one.leases })
-        });
+        let told = all
+            .iter()
+            .map(|one| json!({ "run": one.run, "pending": one.pending, "leases": one.leases }));
         output.json(&told.collect());
         return Ok(0);
     }
@@ -228,9 +226,12 @@ fn asking(directory: &OwnedFd) -> Result<Vec<Asking>, Failure> {
 /// The run and the number that are meant by `RUN.NUMBER`, or by a number alone.
 fn question(directory: &OwnedFd, text: &str) -> Result<(RunId, u32), Failure> {
     let none = || {
-        Failure::new(format!("there is no question {:?}", printable(text.as_bytes())))
-            .because("a question is a run and a number, as k7qd.1")
-            .advise("atoll approvals list shows what waits")
+        Failure::new(format!(
+            "there is no question {:?}",
+            printable(text.as_bytes())
+        ))
+        .because("a question is a run and a number, as k7qd.1")
+        .advise("atoll approvals list shows what waits")
     };
     let (run, number) = match text.rsplit_once('.') {
         Some((run, number)) => (Some(run), number),
@@ -249,9 +250,11 @@ fn question(directory: &OwnedFd, text: &str) -> Result<(RunId, u32), Failure> {
     match <[Asking; 1]>::try_from(all) {
         Ok([one]) => Ok((one.run, number)),
         Err(all) if all.is_empty() => Err(none()),
-        Err(_) => Err(Failure::new(format!("more than one run has a question {number}"))
-            .because("its number is each run's own")
-            .advise("name the run too, as `atoll approvals list` does")),
+        Err(_) => Err(
+            Failure::new(format!("more than one run has a question {number}"))
+                .because("its number is each run's own")
+                .advise("name the run too, as `atoll approvals list` does"),
+        ),
     }
 }
 
@@ -286,10 +289,15 @@ fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Failure
 
 fn scope(arguments: &GrantApprovalArguments) -> Result<Scope, Failure> {
     let Some(text) = &arguments.time else {
-        return Ok(if arguments.run { Scope::Run } else { Scope::Once });
+        return Ok(if arguments.run {
+            Scope::Run
+        } else {
+            Scope::Once
+        });
     };
     let time = parse_duration(text).doing("--for is not usable");
-    let time = time.map_err(|failure| failure.advise("atoll approvals grant QUESTION --for 15m"))?;
+    let time =
+        time.map_err(|failure| failure.advise("atoll approvals grant QUESTION --for 15m"))?;
     let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
     Ok(Scope::Seconds { seconds })
 }
@@ -337,7 +345,10 @@ pub(crate) fn told(run: &RunId, question: &Pending) -> String {
 fn covered(lease: &Lease) -> String {
     match lease.breadth {
         Breadth::Same => line(&lease.call),
-        Breadth::Rule => format!("whatever {} asks about", printable(lease.call.rule.as_bytes())),
+        Breadth::Rule => format!(
+            "whatever {} asks about",
+            printable(lease.call.rule.as_bytes())
+        ),
     }
 }
 
@@ -371,7 +382,10 @@ pub(crate) fn whole(run: &RunId, pending: &Pending) -> String {
             rows.push(("method", printable(request.method.as_bytes())));
             rows.push(("path", printable(request.path.as_bytes())));
             if let Some(body) = &request.body {
-                rows.push(("body", format!("{} bytes, SHA-256 {}", body.bytes, body.digest)));
+                rows.push((
+                    "body",
+                    format!("{} bytes, SHA-256 {}", body.bytes, body.digest),
+                ));
             }
         }
     }
@@ -450,7 +464,9 @@ mod tests {
         assert_eq!(lines.len(), 13, "{text}");
         assert_eq!(text.matches("\nhost: ").count(), 1, "{text}");
         assert_eq!(lines[1], "host: example.com");
-        let words = lines.iter().filter(|line| line.starts_with("the program's own words"));
+        let words = lines
+            .iter()
+            .filter(|line| line.starts_with("the program's own words"));
         assert_eq!(words.count(), 2);
         assert!(lines[11].starts_with("the program's own"), "{text}");
         for shown in [&text, &line(&pending.call)] {

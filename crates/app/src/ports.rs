@@ -39,7 +39,12 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
                 published,
             }) => told.push((run, listening, published)),
             Ok(Answer::Refused(declined)) => return Err(refused(&run, declined)),
-            Ok(Answer::Published(_) | Answer::Approvals { .. } | Answer::Approval(_) | Answer::Done {}) => {
+            Ok(
+                Answer::Published(_)
+                | Answer::Approvals { .. }
+                | Answer::Approval(_)
+                | Answer::Done {},
+            ) => {
                 return Err(unanswered(&run, &ControlError::Strange));
             }
             // One of several has ended meanwhile.
@@ -81,7 +86,9 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
         }
         Ok(Answer::Published(published)) => output.result(&door(published.port)),
         Ok(Answer::Refused(declined)) => return Err(refused(&run, declined)),
-        Ok(Answer::Ports { .. } | Answer::Approvals { .. } | Answer::Approval(_) | Answer::Done {}) => {
+        Ok(
+            Answer::Ports { .. } | Answer::Approvals { .. } | Answer::Approval(_) | Answer::Done {},
+        ) => {
             return Err(unanswered(&run, &ControlError::Strange));
         }
         Err(error) => return Err(unanswered(&run, &error)),

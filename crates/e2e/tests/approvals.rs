@@ -39,7 +39,8 @@ fn text<'a>(event: &'a Value, key: &str) -> &'a str {
 
 #[test]
 fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
-    let world = World::new("what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown");
+    let world =
+        World::new("what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown");
     if !is_possible(&world, &[]) {
         return;
     }
@@ -74,7 +75,11 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
         "ended 0",
     ];
     for line in expected {
-        assert!(out.lines().any(|one| one == line), "{line}: {}", seen.outcome);
+        assert!(
+            out.lines().any(|one| one == line),
+            "{line}: {}",
+            seen.outcome
+        );
     }
     let codes = ["200", "403", "000"].map(|code| {
         let codes = out.lines().filter(|line| line.ends_with(code));
@@ -103,7 +108,10 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
     assert_eq!(by.collect::<Vec<_>>(), [1, 3, 3, 3, 5], "{opened:?}");
     // The control: where nothing is asked the same arrives.
     let script = post("/denied", "second");
-    let run = on_internet(&world, "\"$ATOLL\" run --discard --allow example.com -- \"$@\"");
+    let run = on_internet(
+        &world,
+        "\"$ATOLL\" run --discard --allow example.com -- \"$@\"",
+    );
     let free = Seen::of(&world, run.args(["sh", "sh", "-c", &script]).run());
     assert!(free.first.contains("second"), "{}", free.outcome);
 }
@@ -127,7 +135,11 @@ fn a_program_does_not_answer_its_own_question() {
         let out = seen.output();
         assert!(!out.contains("ANSWERED"), "{}", seen.outcome);
         for line in ["still waits [1]", "the control True", "denied 0", "ended 0"] {
-            assert!(out.lines().any(|one| one == line), "{line}: {}", seen.outcome);
+            assert!(
+                out.lines().any(|one| one == line),
+                "{line}: {}",
+                seen.outcome
+            );
         }
         assert!(out.contains("403"), "{}", seen.outcome);
         assert_eq!(seen.reached, [""; 0], "{}", seen.outcome);
@@ -142,7 +154,13 @@ fn a_denial_can_end_the_run_and_its_record_says_who_did() {
         return;
     }
     let script = format!("{CURL} http://example.com/a; echo went on");
-    let seen = scene(&world, "ended", "--discard --ask example.com", &script, None);
+    let seen = scene(
+        &world,
+        "ended",
+        "--discard --ask example.com",
+        &script,
+        None,
+    );
     let out = seen.output();
     assert!(out.contains("stopped 0"), "{}", seen.outcome);
     assert!(!out.contains("went on"), "{}", seen.outcome);

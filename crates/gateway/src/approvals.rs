@@ -116,9 +116,7 @@ fn asked(mut body: EventBody, digest: &str, call: &AskedCall) -> EventBody {
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::network::{
-        AskedBody, AskedRequest, CallDigest, FlowKind, NoConsent, Scheme,
-    };
+    use atoll_model::network::{AskedBody, AskedRequest, CallDigest, FlowKind, NoConsent, Scheme};
 
     use super::*;
 

@@ -354,7 +354,10 @@ fn closing(request: &Request<'_>, outcome: &Outcome, flows: &Flows) -> Value {
         details.insert("network-failure".to_owned(), json!(failure));
     }
     if let (Some(details), Some(by)) = (details.as_object_mut(), &flows.stopped) {
-        details.insert("stopped".to_owned(), json!({ "pid": by.pid, "uid": by.uid }));
+        details.insert(
+            "stopped".to_owned(),
+            json!({ "pid": by.pid, "uid": by.uid }),
+        );
     }
     details
 }

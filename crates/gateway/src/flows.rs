@@ -32,9 +32,7 @@ fn event(news: &FlowNews<'_>) -> (&'static str, EventBody) {
     match news {
         FlowNews::Opened {
             id, flow, approval, ..
-        } => {
-            ("flow.opened", described(flow, (*approval, "flow", *id)))
-        }
+        } => ("flow.opened", described(flow, (*approval, "flow", *id))),
         FlowNews::Closed { id, end } => {
             let mut body = EventBody::default()
                 .number("down_bytes", end.down_bytes)
@@ -75,10 +73,7 @@ fn ports(port: PublishedPort) -> EventBody {
 
 /// What a flow is, with the number of its approval, and one whose name comes between
 /// `approval` and `host`.
-fn described(
-    flow: &Flow,
-    (approval, key, number): (Option<u32>, &'static str, u64),
-) -> EventBody {
+fn described(flow: &Flow, (approval, key, number): (Option<u32>, &'static str, u64)) -> EventBody {
     let mut body = EventBody::default();
     if let Some(address) = flow.address {
         body = body.text("address", &address.to_string());

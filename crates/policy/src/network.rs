@@ -360,7 +360,9 @@ pub(crate) fn refusals(rules: &Rules, whole: &Network, mode: Mode) -> Vec<Reason
         ));
     }
     let described = serde_json::to_vec(whole).map_or(usize::MAX, |text| text.len());
-    if whole.allow.len() + whole.deny.len() + whole.ask.len() > RULES_MAX || described > RULES_BYTES_MAX {
+    if whole.allow.len() + whole.deny.len() + whole.ask.len() > RULES_MAX
+        || described > RULES_BYTES_MAX
+    {
         reasons.push(reason(
             "so many rules for the network",
             format!("a boundary holds {RULES_MAX} of them, and {RULES_BYTES_MAX} bytes"),

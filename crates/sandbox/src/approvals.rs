@@ -330,7 +330,13 @@ impl Approvals {
             Decision::Grant { scope, .. } => until(scope, now)?,
             Decision::Deny {} | Decision::Stop {} => None,
         };
-        let is_once = matches!(decision, Decision::Grant { scope: Scope::Once, .. });
+        let is_once = matches!(
+            decision,
+            Decision::Grant {
+                scope: Scope::Once,
+                ..
+            }
+        );
         let grants = matches!(decision, Decision::Grant { .. });
         if grants && !is_once && self.leases.len() >= LEASES_MAX {
             return Err(format!("there are {LEASES_MAX} leases already: revoke one"));
@@ -366,7 +372,8 @@ impl Approvals {
         let consent = Consent::Granted {
             approval: open.approval,
         };
-        step.said.extend(open.ids.pop_front().map(|id| (id, open.digest, consent)));
+        step.said
+            .extend(open.ids.pop_front().map(|id| (id, open.digest, consent)));
         for id in open.ids {
             let again = self.ask(id, open.call.clone(), now);
             step.news.extend(again.news);

@@ -317,7 +317,9 @@ fn is_nobodys(mut pid: i32) -> bool {
         let Some((before, after)) = stat.rsplit_once(')') else {
             return false;
         };
-        let is_launcher = before.split_once('(').is_none_or(|(_, name)| name == LAUNCHER_NAME);
+        let is_launcher = before
+            .split_once('(')
+            .is_none_or(|(_, name)| name == LAUNCHER_NAME);
         let above = after.split_ascii_whitespace().nth(1);
         if is_launcher {
             return false;

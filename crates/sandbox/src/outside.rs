@@ -25,8 +25,9 @@ use crate::handover::Handover;
 use crate::listening::Listening;
 use crate::signing::SshHandover;
 use atoll_model::network::{
-    AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName, FLOW_MESSAGE_BYTES_MAX,
-    Flow, FlowEnd, FlowOrder, FlowReport, Listener, Network, Published, PublishedPort,
+    AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
+    FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, Listener, Network, Published,
+    PublishedPort,
 };
 use atoll_sys::process::Change;
 use atoll_sys::{descriptor, process, socket};
@@ -545,7 +546,9 @@ impl Carrier for Outside<'_> {
     fn due(&self) -> Option<Instant> {
         let listening = self.listening.as_ref().map(Listening::due);
         let control = self.control.as_ref().and_then(Control::due);
-        let opens = self.opens_at.filter(|_| self.control.is_none() && !self.is_unspoken);
+        let opens = self
+            .opens_at
+            .filter(|_| self.control.is_none() && !self.is_unspoken);
         let approvals = self.approvals.due();
         let all = [self.commands.due(), listening, control, opens, approvals];
         all.into_iter().flatten().min()

@@ -71,7 +71,9 @@ impl Denial {
         unreachable: &Unreachable<'_>,
     ) -> Self {
         let rule = match unreachable {
-            Unreachable::Denied(rule) | Unreachable::Untold(rule) | Unreachable::Asked(rule) => Some(rule.to_string()),
+            Unreachable::Denied(rule) | Unreachable::Untold(rule) | Unreachable::Asked(rule) => {
+                Some(rule.to_string())
+            }
             Unreachable::NoRule
             | Unreachable::Unnamed
             | Unreachable::Special(_)

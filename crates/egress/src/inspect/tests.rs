@@ -302,9 +302,7 @@ impl Outside {
             | FlowReport::Closed { .. }
             | FlowReport::Ask { .. }
             | FlowReport::Left { .. }
-            | FlowReport::Command { .. } => {
-                None
-            }
+            | FlowReport::Command { .. } => None,
         };
         told.iter().filter_map(of).collect()
     }

@@ -198,7 +198,9 @@ impl NoConsent {
     pub fn why(self) -> &'static str {
         match self {
             Self::Person => "a person was asked, and said no",
-            Self::Cooling => "a person said no to the same a short while ago, and is not asked again yet",
+            Self::Cooling => {
+                "a person said no to the same a short while ago, and is not asked again yet"
+            }
             Self::Late => "a person was asked, and nobody answered in time",
             Self::TooMany => "a person has too many questions already, and was not asked",
             Self::Left => "a person was asked, and who wanted it did not wait",
@@ -263,7 +265,13 @@ mod tests {
         let text = "ab".repeat(32);
         assert_eq!(digest.to_string(), text);
         assert_eq!(text.parse(), Ok(digest));
-        let wrong = ["", "ab", &text.to_uppercase(), &"zz".repeat(32), &"é".repeat(32)];
+        let wrong = [
+            "",
+            "ab",
+            &text.to_uppercase(),
+            &"zz".repeat(32),
+            &"é".repeat(32),
+        ];
         for wrong in wrong {
             assert_eq!(wrong.parse::<CallDigest>(), Err(InvalidDigest), "{wrong}");
         }

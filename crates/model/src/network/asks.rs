@@ -31,7 +31,11 @@ impl Network {
     }
 
     /// The rules that ask about a host and port; of an address also by what it stands for.
-    pub(super) fn asks_about(&self, host: &HostPart, port: u16) -> impl Iterator<Item = &NetworkRule> {
+    pub(super) fn asks_about(
+        &self,
+        host: &HostPart,
+        port: u16,
+    ) -> impl Iterator<Item = &NetworkRule> {
         let meant = match host {
             HostPart::Address(address) => within(*address).map(HostPart::address),
             HostPart::Name(_) => None,

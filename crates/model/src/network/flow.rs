@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AskedCall, CallDigest, CommandEnd, Consent, CredentialName, Fetched, Limit, Network, Placeholder, Published, Request, Scheme,
-    SshKeys,
+    AskedCall, CallDigest, CommandEnd, Consent, CredentialName, Fetched, Limit, Network,
+    Placeholder, Published, Request, Scheme, SshKeys,
 };
 
 /// How the failure of a flow begins whose host has a certificate that this host does not accept.

@@ -295,7 +295,11 @@ impl Network {
 }
 
 /// The rules that name a block with this address.
-pub(super) fn blocks(rules: &[NetworkRule], address: IpAddr, port: u16) -> impl Iterator<Item = &NetworkRule> {
+pub(super) fn blocks(
+    rules: &[NetworkRule],
+    address: IpAddr,
+    port: u16,
+) -> impl Iterator<Item = &NetworkRule> {
     rules.iter().filter(move |rule| {
         matches!(rule.to.host, HostPattern::Block(_))
             && rule.to.host.holds(address)

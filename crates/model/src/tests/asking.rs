@@ -6,7 +6,9 @@ fn rule(text: &str) -> NetworkRule {
         way,
         requests,
         limits,
-    } = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+    } = text
+        .parse()
+        .unwrap_or_else(|error| panic!("{text}: {error}"));
     NetworkRule {
         to,
         way,
@@ -61,7 +63,10 @@ fn a_denial_beats_a_question_and_a_question_beats_what_is_allowed() {
     // What some server may take for the same is asked about, or not judged at all.
     assert_eq!(of("post", "/v1/a"), (true, true));
     assert!(!of("POST", "/x/..;/v1/a").0);
-    assert_eq!(judged(&all, "POST", "other.example", "/v1/a"), (true, false));
+    assert_eq!(
+        judged(&all, "POST", "other.example", "/v1/a"),
+        (true, false)
+    );
     // A question opens nothing.
     let alone = network(&[], &["example.com"], &[]);
     assert!(alone.is_empty());

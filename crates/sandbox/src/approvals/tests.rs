@@ -39,7 +39,11 @@ fn call(path: &str, body: &str) -> AskedCall {
 /// The number and digest of the question that is put.
 fn asked(step: &Step) -> (u32, CallDigest) {
     match &step.news[..] {
-        [ApprovalNews::Asked { approval, digest, .. }] => (*approval, *digest),
+        [
+            ApprovalNews::Asked {
+                approval, digest, ..
+            },
+        ] => (*approval, *digest),
         other => panic!("{other:?}"),
     }
 }
@@ -80,7 +84,10 @@ fn a_yes_lets_one_call_go_and_what_was_shown_alone() {
     assert!(all.decide(swapped, ONCE, WHO, now).is_err());
     let step = all.decide(question, ONCE, WHO, now).unwrap();
     assert_eq!(granted(&step), [1]);
-    assert!(matches!(step.news[..], [ApprovalNews::Granted { .. }, ApprovalNews::Asked { .. }]));
+    assert!(matches!(
+        step.news[..],
+        [ApprovalNews::Granted { .. }, ApprovalNews::Asked { .. }]
+    ));
     let late = all.decide(question, DENY, WHO, now).unwrap_err();
     assert!(late.contains("answered already"), "{late}");
     assert_eq!(all.pending(now).len(), 2);
@@ -94,10 +101,19 @@ fn time_and_departure_are_denials() {
     let first = asked(&all.ask(1, call("/a", ""), now));
     all.ask(2, call("/b", ""), now);
     let step = all.leave(2);
-    assert!(matches!(step.news[..], [ApprovalNews::Denied { why: NoConsent::Left, .. }]));
+    assert!(matches!(
+        step.news[..],
+        [ApprovalNews::Denied {
+            why: NoConsent::Left,
+            ..
+        }]
+    ));
     assert_eq!(all.due(), Some(now + ASKING_PATIENCE));
     let later = now + ASKING_PATIENCE;
-    assert_eq!(all.expire(later - Duration::from_millis(1)), Step::default());
+    assert_eq!(
+        all.expire(later - Duration::from_millis(1)),
+        Step::default()
+    );
     // An answer that comes too late is none, also before anybody has looked.
     assert!(all.decide(first, ONCE, WHO, later).is_err());
     assert_eq!(denied(&all.expire(later)), [(1, NoConsent::Late)]);
@@ -126,7 +142,14 @@ fn a_lease_has_an_end_and_covers_nothing_else() {
     let later = now + Duration::from_secs(60);
     assert!(granted(&all.ask(6, call("/a", "z"), later)).is_empty());
     let over = all.expire(later);
-    assert!(matches!(over.news[..], [ApprovalNews::LeaseEnded { uses: 3, by: None, .. }]));
+    assert!(matches!(
+        over.news[..],
+        [ApprovalNews::LeaseEnded {
+            uses: 3,
+            by: None,
+            ..
+        }]
+    ));
     // For the rule, and taken back.
     let whole = grant(Scope::Run, Breadth::Rule);
     all.decide(elsewhere, whole, WHO, later).unwrap();
@@ -147,7 +170,11 @@ fn who_asks_again_and_again_is_not_heard() {
     for id in 0..4 {
         let question = asked(&all.ask(id, call("/a", &id.to_string()), now));
         all.decide(question, DENY, WHO, now).unwrap();
-        let step = all.ask(100, call("/a", "another body"), now + quiet - Duration::from_millis(1));
+        let step = all.ask(
+            100,
+            call("/a", "another body"),
+            now + quiet - Duration::from_millis(1),
+        );
         assert_eq!(denied(&step), [(100, NoConsent::Cooling)]);
         now += quiet.max(RATE_TIME);
         quiet = (quiet * 2).min(COOLING_MAX);
