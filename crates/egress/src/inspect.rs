@@ -4,6 +4,7 @@
 //! and begins anew towards the server, whose certificate is checked.
 
 mod answers;
+pub(crate) mod asking;
 mod bodies;
 mod body;
 mod brake;
@@ -45,7 +46,6 @@ pub(crate) use body::Received as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
 pub(crate) use ending::serve as serve_1;
 pub(crate) use exchange::{Releases, Unrecorded, answer};
-pub(crate) use head::Head;
 use limits::{
     CONNECTION_WINDOW_BYTES, FIRST_BYTES_PATIENCE, HANDSHAKE_PATIENCE, RESETS_MAX,
     STREAM_WINDOW_BYTES, STREAMS_MAX,

@@ -11,7 +11,6 @@
 //! [`run`].
 
 mod arrival;
-mod asking;
 mod credentials;
 mod dial;
 mod dns;
@@ -141,8 +140,6 @@ struct Egress {
     visitors: Visitors,
     /// For requests that are on their way.
     room: Arc<Semaphore>,
-    /// For what waits for a person.
-    asking: Arc<Semaphore>,
     /// For bodies that are searched or masked.
     bodies: Memory,
     /// For connections to the outside that have large buffers.
@@ -330,7 +327,6 @@ async fn serve(
         credentials,
         visitors,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
-        asking: asking::room(),
         bodies: Memory::default(),
         wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
         over,

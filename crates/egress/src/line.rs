@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    AskedCall, CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow,
-    FlowEnd, FlowOrder, FlowReport, Limit, Published,
+    ASKING_MAX, AskedCall, CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow,
+    FlowEnd, FlowOrder, FlowReport, Limit, NoConsent, Published,
 };
 use atoll_sys::socket;
 use tokio::io::Interest;
@@ -387,20 +387,26 @@ impl Line {
     /// Has a person asked. What stands for the question, and what will be said about it.
     ///
     /// # Errors
-    /// When nobody could ask them any more.
+    /// [`NoConsent`]: so many wait already, or nobody could ask them any more.
     pub(crate) fn ask(
         &self,
         call: AskedCall,
-    ) -> io::Result<(u64, oneshot::Receiver<(CallDigest, Consent)>)> {
+    ) -> Result<(u64, oneshot::Receiver<(CallDigest, Consent)>), NoConsent> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (says, said) = oneshot::channel();
-        lock(&self.asking).insert(id, says);
-        let call = Box::new(call);
-        let told = self.tell(&FlowReport::Ask { id, call }, true);
-        if told.is_err() {
-            lock(&self.asking).remove(&id);
+        {
+            let mut asking = lock(&self.asking);
+            if asking.len() >= ASKING_MAX {
+                return Err(NoConsent::TooMany);
+            }
+            asking.insert(id, says);
         }
-        told.map(|()| (id, said))
+        let call = Box::new(call);
+        if self.tell(&FlowReport::Ask { id, call }, true).is_err() {
+            lock(&self.asking).remove(&id);
+            return Err(NoConsent::Ended);
+        }
+        Ok((id, said))
     }
 
     /// Nobody waits any more for what is said about it.

@@ -22,7 +22,8 @@ use crate::line::Carried;
 use crate::names::Names;
 use crate::opening::{Opening, Stop};
 use crate::resolve::{Nowhere, addresses};
-use crate::{Egress, asking, dns, inspect, proxy};
+use crate::inspect::asking;
+use crate::{Egress, dns, inspect, proxy};
 
 /// How long a server may take to answer the first packet.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);

@@ -9,7 +9,6 @@ mod proof;
 mod releases;
 mod unanswered;
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -39,6 +38,7 @@ use crate::secret::Placeholders;
 use beginning::begin;
 pub(crate) use releases::Releases;
 use unanswered::Unanswered;
+pub(crate) use unanswered::Unrecorded;
 
 /// What goes on between a program and a server. When it is dropped both bodies are over.
 pub(crate) struct Exchange {
@@ -194,11 +194,6 @@ impl Drop for Exchange {
         self.egress.line.close(&self.opened, carried);
     }
 }
-
-/// Nobody records any more, so nothing is carried.
-#[derive(Debug, thiserror::Error)]
-#[error("nobody records what is carried: {0}")]
-pub(crate) struct Unrecorded(#[from] io::Error);
 
 /// Answers a request of a program that has connected to a host.
 pub(crate) async fn answer(

@@ -252,7 +252,6 @@ impl Outside {
             ..Network::default()
         };
         let egress = Arc::new(Egress {
-            asking: crate::asking::room(),
             budgets: Budgets::new(&network),
             network,
             line: Line::new(line).unwrap(),

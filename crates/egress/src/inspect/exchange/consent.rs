@@ -5,8 +5,7 @@ use atoll_model::network::Flow;
 use super::unanswered::{Refusal, Unanswered};
 use super::{Outgoing, judged, proof};
 use crate::Egress;
-use crate::asking;
-use crate::inspect::Asked;
+use crate::inspect::{Asked, asking};
 use crate::inspect::upload::Unheld;
 
 /// Waits for a person's word about a request, where rules ask for that.

@@ -3,7 +3,6 @@
 //! What is asked about waits here, so that what they say yes to is what goes out: nothing of
 //! it can change meanwhile. Who asks and does not wait takes the question back.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_model::network::{
@@ -15,8 +14,8 @@ use hyper::http::request::Parts;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
+use super::head::Head;
 use crate::Egress;
-use crate::inspect::Head;
 use crate::line::Line;
 use crate::refusals::shown;
 
@@ -40,11 +39,8 @@ impl Drop for Open<'_> {
 /// # Errors
 /// [`NoConsent`]: it does not go out. Nobody to ask is the same.
 pub(crate) async fn consent(egress: &Egress, call: AskedCall) -> Result<u32, NoConsent> {
-    let room = egress.asking.try_acquire();
-    let _room = room.map_err(|_| NoConsent::TooMany)?;
     let digest = digest_of(&call).ok_or(NoConsent::Mismatch)?;
-    let asked = egress.line.ask(call);
-    let (id, said) = asked.map_err(|_| NoConsent::Ended)?;
+    let (id, said) = egress.line.ask(call)?;
     let open = Open {
         line: &egress.line,
         id,
@@ -120,11 +116,4 @@ pub(crate) fn request(
 fn beginning(body: &[u8]) -> String {
     let first = body.get(..ASKED_TEXT_BYTES_MAX).unwrap_or(body);
     String::from_utf8_lossy(first).into_owned()
-}
-
-/// Room for calls that wait.
-pub(crate) fn room() -> Arc<tokio::sync::Semaphore> {
-    Arc::new(tokio::sync::Semaphore::new(
-        atoll_model::network::ASKING_MAX,
-    ))
 }
