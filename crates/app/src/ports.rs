@@ -124,6 +124,7 @@ pub(crate) fn listened(flows: &Flows, network: &Network) -> Option<String> {
     let published: Vec<u16> = published.map(|one| one.port.inside).collect();
     let is_told = |one: &&Listener| one.port < HANDED_OUT && !published.contains(&one.port);
     let mut told: Vec<&Listener> = flows.listened.iter().filter(is_told).collect();
+    told.sort_by_key(|one| one.port);
     told.dedup_by_key(|one| one.port);
     let first = told.first()?.port;
     let shown: Vec<String> = told.iter().take(SHOWN_MAX).map(|one| named(one)).collect();

@@ -11,10 +11,12 @@
 use std::fs;
 
 use e2e::internet::{events, is_possible, on_servers};
-use e2e::{Outcome, World, write_program};
+use e2e::{Outcome, World, is_root, write_program};
 use serde_json::Value;
 
 const SERVERS: &str = include_str!("credentials/servers.py");
+const SEARCH: &str = include_str!("credentials/search.py");
+const RUN: &str = include_str!("credentials/run.sh");
 const PRINTS: &str = include_str!("fetched/prints.py");
 const NAMES: &[&str] = &["example.com", "other.example"];
 /// What the origins demand.
@@ -153,6 +155,41 @@ fn a_command_is_run_once_when_an_allowed_request_needs_it() {
     let opened = events(&world, "flow.opened");
     let with = opened.iter().filter(|one| one["credential"] == "hub");
     assert_eq!(with.count(), 201, "{outcome}");
+    is_nowhere_on_disk(&world);
+}
+
+#[test]
+fn what_a_command_prints_is_held_by_itself_and_by_what_carries_alone() {
+    let name = "what_a_command_prints_is_held_by_itself_and_by_what_carries_alone";
+    let Some(world) = world(name, "lingers", ", timeout = '5m'") else {
+        return;
+    };
+    world.write(world.top().join("search.py"), SEARCH);
+    world.write(world.top().join("run.sh"), RUN);
+    let script = "echo KEY=$TOKEN; curl -sS -m 300 --noproxy '*' -H \"Authorization: Bearer $TOKEN\" \
+                  https://example.com/v1/one & echo READY; read go; wait";
+    let command = format!("sh '{0}/run.sh' '{0}' \"$@\"", world.top().display());
+    let run = on_servers(&world, SERVERS, NAMES, &command).env("KEYLESS", "1");
+    let run = run.args(["sh", "--profile", "bound", "--", "sh", "-c", script]);
+    let outcome = run.run();
+    let searched = fs::read_to_string(world.top().join("searched")).unwrap_or_default();
+    let what = format!("{outcome}\n{searched}");
+    assert!(outcome.out().contains("welcome"), "{what}");
+    let has = |line: &str| searched.lines().any(|one| one == line);
+    for process in ["atoll", "atoll-egress", "atoll-jail", "prints.py", "curl"] {
+        assert!(has(&format!("read {process}")), "{process}: {what}");
+    }
+    // The control: the search finds it where it has to be.
+    assert!(has("real prints.py memory"), "{what}");
+    assert!(has("placeholder curl arguments"), "{what}");
+    let carrier = match is_root() {
+        true => "real atoll-egress memory",
+        false => "unread atoll-egress memory",
+    };
+    assert!(has(carrier), "{what}");
+    let others = searched.lines().filter(|line| line.starts_with("real "));
+    let others = others.filter(|line| ![carrier, "real prints.py memory"].contains(line));
+    assert_eq!(others.collect::<Vec<_>>(), Vec::<&str>::new(), "{what}");
     is_nowhere_on_disk(&world);
 }
 

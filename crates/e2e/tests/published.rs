@@ -113,13 +113,24 @@ fn a_port_is_published_while_a_run_goes_on_and_only_when_asked_for() {
         told.display(),
         world.state().display()
     );
-    let mut run = on_internet(&world, &command);
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
+    let text = fs::read_to_string(std::path::Path::new(&package).join("../../docs/network.md"));
+    let text = text.unwrap();
+    let (_, typed) = text
+        .split_once("```\natoll ports ")
+        .expect("it has commands");
+    let (typed, _) = typed.split_once("```").expect("they end");
+    // The first one lists, as this test does all the time.
+    let (_, typed) = typed.split_once('\n').expect("it has further ones");
+    let mut run = on_internet(&world, &command).stdin(typed);
     if is_root() {
         run = run.env("AS_ROOT", "1");
     }
     let seen = Seen::of(&world, run.within(Duration::from_secs(300)).run());
+    let page = "page 0 http://127.0.0.1:3000 leads to port 3000 inside\n\
+                page 0 http://127.0.0.1:8080 leads to port 3000 inside\n";
     let others = match is_root() {
-        true => "another user PermissionError\nanother user ConnectionResetError\n",
+        true => "another user kept out\nanother user not answered\n",
         false => "",
     };
     assert_eq!(
@@ -128,7 +139,8 @@ fn a_port_is_published_while_a_run_goes_on_and_only_when_asked_for() {
             "listed [(3000, 'loopback', 'python3'), (3001, 'loopback', 'python3'), \
              (4000, 'loopback', 'python3'), (5000, 'everywhere', 'python3')]\n\
              never by itself ConnectionRefusedError\n\
-             asked for 0 atoll: http://127.0.0.1:8080 leads to port 3000 inside\n\n\
+             {page}\
+             port 3000 for 127.0.0.1:3000\n\
              port 3000 for 127.0.0.1:8080\n\
              port 3000 for [::1]:8080\n\
              not ConnectionRefusedError\n\
@@ -140,7 +152,7 @@ fn a_port_is_published_while_a_run_goes_on_and_only_when_asked_for() {
              no port 125\nno port 125\nno port 125\nno port 125\n\
              no run 125\n\
              modes 0o700 0o600\n\
-             spoken to True\n\
+             spoken to answered\n\
              {others}ended 0 ConnectionRefusedError []"
         ),
         "{}",
@@ -150,9 +162,13 @@ fn a_port_is_published_while_a_run_goes_on_and_only_when_asked_for() {
     let ports = |one: &serde_json::Value| (one["host_port"].clone(), one["port"].clone());
     assert_eq!(
         published.iter().map(ports).collect::<Vec<_>>(),
-        [(8080.into(), 3000.into()), (3001.into(), 3001.into())]
+        [
+            (3000.into(), 3000.into()),
+            (8080.into(), 3000.into()),
+            (3001.into(), 3001.into())
+        ]
     );
-    assert_eq!(published[0]["rule"], "publish 8080:3000 (atoll publish)");
+    assert_eq!(published[1]["rule"], "publish 8080:3000 (atoll publish)");
     let refused = events(&world, "port.refused");
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert_eq!(
@@ -160,11 +176,11 @@ fn a_port_is_published_while_a_run_goes_on_and_only_when_asked_for() {
         (&8080.into(), &4000.into())
     );
     let visits = events(&world, "flow.opened");
-    assert_eq!(visits.len(), 1 + 1 + 1 + 60 + 1, "{visits:?}");
-    assert_eq!(visits[0]["rule"], "publish 8080:3000 (atoll publish)");
+    assert_eq!(visits.len(), 1 + 2 + 1 + 60 + 1, "{visits:?}");
+    assert_eq!(visits[1]["rule"], "publish 8080:3000 (atoll publish)");
     let told: serde_json::Value = serde_json::from_slice(&fs::read(told).unwrap()).unwrap();
     let network = &told["network"];
-    assert_eq!(network["published"][1]["port"], 3001);
+    assert_eq!(network["published"][2]["port"], 3001);
     let listened = network["listened"].as_array().unwrap();
     let has = |port: u64| listened.iter().any(|one| one["port"] == port);
     assert!([3000, 3001, 4000, 5000].into_iter().all(has), "{network}");

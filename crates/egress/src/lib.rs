@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use atoll_model::network::{
-    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Locks, Network, Published,
+    CARRIAGE_BYTES_MAX, Carriage, Flow, FlowKind, HostName, Locks, Network,
 };
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
@@ -363,13 +363,7 @@ async fn serve(
             }
         }
     }
-    let further = |published: Published, listeners: Vec<OwnedFd>| {
-        for listener in listeners {
-            // Nobody comes to one that is closed: that shows outside.
-            let _ = publish::take(&egress, &mut tasks, &inward, published.clone(), listener);
-        }
-    };
-    egress.line.hear(further).await;
+    publish::hear(&egress, &mut tasks, &inward).await;
     let _ = end.send(true);
     // What carries tells how far it came.
     let ended = async { while tasks.join_next().await.is_some() {} };

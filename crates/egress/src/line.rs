@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    ASKING_MAX, AskedCall, CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow,
-    FlowEnd, FlowOrder, FlowReport, Limit, NoConsent, Published,
+    ASKING_MAX, AskedCall, CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX,
+    Flow, FlowEnd, FlowOrder, FlowReport, Limit, NoConsent, Published,
 };
 use atoll_sys::socket;
 use tokio::io::Interest;

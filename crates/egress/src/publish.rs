@@ -75,8 +75,19 @@ pub(crate) fn begin(
     Ok((inward, others))
 }
 
+/// Hears what is told, and what is published meanwhile, until there is to be no more.
+pub(crate) async fn hear(egress: &Arc<Egress>, tasks: &mut JoinSet<()>, inward: &Arc<Inward>) {
+    let further = |published: Published, listeners: Vec<OwnedFd>| {
+        for listener in listeners {
+            // Nobody comes to one that is closed: that shows outside.
+            let _ = take(egress, tasks, inward, published.clone(), listener);
+        }
+    };
+    egress.line.hear(further).await;
+}
+
 /// Begins to take who comes to one listener.
-pub(crate) fn take(
+fn take(
     egress: &Arc<Egress>,
     tasks: &mut JoinSet<()>,
     inward: &Arc<Inward>,

@@ -16,13 +16,13 @@ use tokio::time::timeout;
 
 use crate::arrival::{Arrival, No, reset};
 use crate::dial::{Dialled, Place, dial};
+use crate::inspect::asking;
 use crate::limited;
 use crate::limits::{Asked, Part, Way, late};
 use crate::line::Carried;
 use crate::names::Names;
 use crate::opening::{Opening, Stop};
 use crate::resolve::{Nowhere, addresses};
-use crate::inspect::asking;
 use crate::{Egress, dns, inspect, proxy};
 
 /// How long a server may take to answer the first packet.

@@ -65,7 +65,7 @@ pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
-pub use outside::{FlowNews, Issuer, Live, OUTSIDE, Outside, Recorder};
+pub use outside::{FlowNews, Issuer, Live, OUTSIDE, Outside, Publisher, Recorder};
 pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, FurtherIds, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,

@@ -112,6 +112,7 @@ impl Listening {
         self.inside = Some(inside);
         let mut found: Vec<Socket> = tables.into_iter().flatten().flatten().collect();
         found.retain(|one| !self.own.contains(&one.inode));
+        found.sort_by_key(|one| one.listener.port);
         found.truncate(KNOWN_MAX);
         for one in &mut found {
             let known = self.now.iter().find(|known| known.inode == one.inode);

@@ -13,7 +13,7 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-pub use live::Live;
+pub use live::{Live, Publisher};
 
 use crate::Carrier;
 use crate::approvals::{ApprovalNews, Approvals, Pending, Who};
@@ -600,7 +600,7 @@ impl Outside<'_> {
 
     /// Whether anybody wants something carried.
     fn has_come(&self, listeners: &[OwnedFd]) -> bool {
-        let listeners = listeners.iter().filter(|one| tells_of_comers(one));
+        let listeners = listeners.iter().filter(tells_of_comers);
         let agent = self.signing.iter().map(|(_, listener)| listener);
         let mut set: Vec<PollFd<'_>> = listeners
             .chain(agent)

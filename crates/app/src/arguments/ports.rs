@@ -12,7 +12,7 @@ Examples:
   atoll publish last 3000             http://127.0.0.1:3000 leads to port 3000 inside
   atoll publish k7qd 3000 --to 8080   so does http://127.0.0.1:8080";
 
-/// Show what listens inside of runs that go on, and what is published
+/// Show what listens inside of running runs
 ///
 /// A program is listed from about a second after it began to listen. Nothing of it is
 /// reachable from here before `atoll publish`, or `atoll run --publish`.
@@ -28,7 +28,7 @@ pub struct PortsArguments {
     pub json: bool,
 }
 
-/// Let a port of a run that goes on be visited from this host
+/// Make a port of a running run reachable from here
 ///
 /// As `atoll run --publish` does it beforehand: at 127.0.0.1 and ::1 of this host, for
 /// you alone, each visit recorded. It lasts as long as the run.

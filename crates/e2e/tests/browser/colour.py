@@ -1,5 +1,8 @@
 """Tells the colour at the upper left of a picture (PNG, RFC 2083)."""
-import struct, sys, zlib
+import os, struct, sys, zlib
+
+if not os.path.exists(sys.argv[1]):
+    sys.exit(print("colour none"))
 
 data = open(sys.argv[1], "rb").read()
 at, packed = 8, b""

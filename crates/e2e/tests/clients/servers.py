@@ -102,8 +102,8 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.told(int(status[0]) if status else 200, [one for one in headers if one[0] != "Status"], answer)
 
 
-def web(address, name):
-    for port in (80, 443):
+def web(address, name, ports=(80, 443)):
+    for port in ports:
         listener = http.server.ThreadingHTTPServer((address, port), Web)
         if port == 443:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -120,7 +120,7 @@ def git():
     commit = "git -c init.defaultBranch=main init -q \"$0\" && cd \"$0\" && head -c 3000000 /dev/urandom > large && echo first > file && \
         git add . && git -c user.name=s -c user.email=s@example.com commit -qm first && git push -q \"$1\" main"
     server("sh", "-c", commit, work, REPOSITORY)
-    web("93.184.216.36", "git.example")
+    web("93.184.216.36", "git.example", (443,))
 
 
 def ssh():

@@ -61,6 +61,12 @@ match HOW:
         print(REAL, flush=True)
         if os.fork() == 0:
             time.sleep(30)
+    case "lingers":
+        # Until somebody has looked who has what it printed.
+        print(REAL, flush=True)
+        open(os.path.join(WORLD, "printed"), "w").close()
+        while not os.path.exists(os.path.join(WORLD, "looked")):
+            time.sleep(0.05)
     case "leaves":
         os.setpgid(0, os.getpgid(os.getppid()))
         open(os.path.join(WORLD, "has-left"), "w").close()

@@ -1,4 +1,4 @@
-"""Has ports published while `atoll run` goes on. Arguments: the program inside, where the run's
+"""Has ports published while `atoll run` goes on, by commands of its input. Arguments: the program inside, where the run's
 JSON goes, the directory of the state."""
 import atexit, json, os, socket, subprocess, sys, time, urllib.request
 
@@ -39,7 +39,11 @@ while not {3000, 3001, 4000, 5000} <= set(found := listed()) and time.monotonic(
     time.sleep(0.1)
 print("listed", [(port, one["at"], one.get("program")) for port, one in sorted(found.items())])
 print("never by itself", get("http://127.0.0.1:3000/"))
-print("asked for", *asked("publish", "last", "3000", "--to", "8080")[:2])
+# What the page says, as it says it: 3000, and 3000 at 8080 too.
+for line in sys.stdin:
+    done = subprocess.run(["sh", "-c", 'atoll() { "$ATOLL" "$@"; }; ' + line], capture_output=True, text=True)
+    print("page", done.returncode, done.stdout.strip().replace("\n", "|").split(" ", 1)[-1])
+print(get("http://127.0.0.1:3000/"))
 print(get("http://127.0.0.1:8080/"))
 print(get("http://[::1]:8080/"))
 print("not", get("http://127.0.0.1:4000/"))
@@ -58,9 +62,18 @@ print("no run", asked("publish", "nobody", "3000")[0])
 directory = os.path.join(state, "atoll", "control")
 [name] = os.listdir(directory)
 print("modes", oct(os.stat(directory).st_mode & 0o777), oct(os.stat(os.path.join(directory, name)).st_mode & 0o777))
-ask = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.settimeout(60)\n"
-ask += "try:\n s.connect(sys.argv[1]); s.sendall(b'{\"v\":1,\"said\":{\"ports\":{}}}\\n'); print(len(s.recv(9999)) > 9)\n"
-ask += "except OSError as error: print(type(error).__name__)\n"
+ask = """import socket, sys
+one = socket.socket(socket.AF_UNIX)
+one.settimeout(60)
+try:
+    one.connect(sys.argv[1])
+    one.sendall(b'{"v":1,"said":{"ports":{}}}\\n')
+    print("answered" if len(one.recv(9999)) > 9 else "not answered")
+except PermissionError:
+    print("kept out")
+except OSError:
+    print("not answered")
+"""
 
 
 def speaks(*front):

@@ -18,6 +18,9 @@ const HANDED_OUT: u16 = 32_768;
 /// How long after it began a run can be spoken to: most are over by then.
 const OPENS_AFTER: Duration = Duration::from_millis(500);
 
+/// Who decides whether one more port is published, with these published already.
+pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>;
+
 /// What can be asked of a run while it goes on, and by whom that is decided.
 #[derive(Clone, Copy)]
 pub struct Live<'a> {
@@ -25,8 +28,8 @@ pub struct Live<'a> {
     pub run: &'a RunId,
     /// Opens the directory of the sockets at which runs are spoken to.
     pub directory: &'a dyn Fn() -> io::Result<OwnedFd>,
-    /// Whether one more port is published, with these published already.
-    pub decide: &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>,
+    /// Whether a port is published.
+    pub decide: Publisher<'a>,
 }
 
 impl<'a> Outside<'a> {

@@ -5,8 +5,8 @@ use atoll_model::network::Flow;
 use super::unanswered::{Refusal, Unanswered};
 use super::{Outgoing, judged, proof};
 use crate::Egress;
-use crate::inspect::{Asked, asking};
 use crate::inspect::upload::Unheld;
+use crate::inspect::{Asked, asking};
 
 /// Waits for a person's word about a request, where rules ask for that.
 pub(super) async fn wait(
