@@ -62,6 +62,11 @@ pub(crate) fn read(
             Some("only those of npm have an @scope/".to_owned()),
         );
     }
+    if effect == Effect::Ask {
+        let what = "nobody is asked about packages by their names".to_owned();
+        let hint = "write them in `allow`, and in `ask` the registry's hosts".to_owned();
+        document.report(at, what, Some(hint));
+    }
     if effect == Effect::Deny && !limits.is_empty() {
         let what = "what is denied is not reached at all, so that nothing of it is limited";
         document.report(at, what.to_owned(), Some("leave the limits out".to_owned()));

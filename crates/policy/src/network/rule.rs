@@ -139,12 +139,6 @@ pub(crate) fn read(
     at: &Range<usize>,
     effect: Effect,
 ) -> Vec<Meant> {
-    if section.holds("registry") && effect == Effect::Ask {
-        let hint = "write it in `allow`, and what a person is to be asked about by its hosts";
-        let what = "nobody is asked about packages by their names".to_owned();
-        document.report(at, what, Some(hint.to_owned()));
-        return Vec::new();
-    }
     if section.holds("registry") {
         return packages::read(document, section, at, effect);
     }
