@@ -305,9 +305,9 @@ async fn send_on(
     asked: &Arc<Asked>,
     outgoing: &mut Outgoing,
 ) -> Result<Response<Received>, Unanswered> {
-    releases::check(egress, asked, outgoing, SystemTime::now).await?;
     proof::check(egress, asked, outgoing).await?;
     consent::wait(egress, asked, outgoing).await?;
+    releases::check(egress, asked, outgoing, SystemTime::now).await?;
     let key = asked.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {
