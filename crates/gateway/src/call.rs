@@ -1,7 +1,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{Attempt, Call, Outcome, Verdict};
+use atoll_model::{Attempt, Call, Mode, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
     Assembled, Attachment, Departing, Doors, FlowNews, Flows, Handover, Host, Live, Native,
@@ -254,6 +254,7 @@ impl Prepared {
         let decide = asking::decider(request);
         let live = Live {
             run: &run,
+            has_network: request.facts.mode == Mode::Full,
             directory: &directory,
             decide: &decide,
         };

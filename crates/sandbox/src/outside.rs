@@ -518,7 +518,7 @@ impl Drop for Outside<'_> {
 
 impl Carrier for Outside<'_> {
     fn take(&mut self, mut listeners: Vec<OwnedFd>, launcher: u32) {
-        if self.live.is_some() {
+        if self.live.is_some_and(|live| live.has_network) {
             self.listening = Some(Listening::of(launcher, &listeners));
         }
         listeners.append(&mut self.doors.listeners);

@@ -16,8 +16,12 @@ found.update(glob.glob(f"/proc/*/root{STATE}/control/*.sock"))
 found.update(glob.glob(f"/proc/*/cwd{STATE}/control/*.sock"))
 # Its name is no secret: it is that of the run.
 name = f"{STATE}/control/{os.environ['ATOLL_RUN']}.sock"
-with open("/proc/net/unix") as table:
-    found.update("\0" + line.split()[-1][1:] for line in table if line.split()[-1].startswith("@"))
+try:
+    with open("/proc/net/unix") as table:
+        names = [line.split()[-1] for line in table]
+        found.update("\0" + one[1:] for one in names if one.startswith("@"))
+except OSError:
+    pass
 for one in [name, *sorted(found)]:
     try:
         with socket.socket(socket.AF_UNIX) as line:

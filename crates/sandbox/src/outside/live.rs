@@ -26,6 +26,8 @@ pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Publi
 pub struct Live<'a> {
     /// The run.
     pub run: &'a RunId,
+    /// Whether it has a network of its own, on which it is looked for what listens.
+    pub has_network: bool,
     /// Opens the directory of the sockets at which runs are spoken to.
     pub directory: &'a dyn Fn() -> io::Result<OwnedFd>,
     /// Whether a port is published.
