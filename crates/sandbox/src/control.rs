@@ -306,8 +306,8 @@ fn is_outside(peer: &UCred) -> bool {
 /// sandbox: one without namespaces has the same ids. Nobody can choose what is above them.
 fn is_nobodys(mut pid: i32) -> bool {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    for _ in 0..ANCESTORS_MAX {
-        if pid == own {
+    for above in 0..ANCESTORS_MAX {
+        if pid == own && above > 0 {
             return false;
         }
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {

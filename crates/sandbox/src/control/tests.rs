@@ -196,3 +196,29 @@ fn who_is_in_a_sandbox_is_told_apart_from_who_is_not() {
     }
     let _ = inside.wait();
 }
+
+#[test]
+fn who_runs_beneath_a_run_or_a_launcher_is_not_heard() {
+    let own = i32::try_from(std::process::id()).unwrap();
+    let mut beneath = std::process::Command::new("sh")
+        .args(["-c", "sleep 600 & echo $!; wait"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = [0; 16];
+    let got = beneath.stdout.as_mut().unwrap().read(&mut told).unwrap();
+    let further: i32 = std::str::from_utf8(&told[..got])
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let child = i32::try_from(beneath.id()).unwrap();
+    assert!(!is_nobodys(child) && !is_nobodys(further));
+    // The control: who is above, and this one itself.
+    let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+    assert!(is_nobodys(own) && is_nobodys(parent));
+    let further = rustix::process::Pid::from_raw(further).unwrap();
+    let _ = rustix::process::kill_process(further, rustix::process::Signal::KILL);
+    let _ = beneath.kill();
+    let _ = beneath.wait();
+}
