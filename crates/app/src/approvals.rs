@@ -163,10 +163,11 @@ fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Fa
 /// # Errors
 /// When there is none, or one does not answer.
 pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
-    let directory = directory()?.ok_or_else(none_goes_on)?;
+    let directory = directory()?;
     let Some(text) = &arguments.run else {
-        return stop_all(&directory, output);
+        return stop_all(directory.as_ref(), output);
     };
+    let directory = directory.ok_or_else(none_goes_on)?;
     let until = Instant::now() + BEGINNING;
     loop {
         let stopped = meant(&directory, text).and_then(|run| {
@@ -185,7 +186,11 @@ pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     }
 }
 
-fn stop_all(directory: &OwnedFd, output: &Output) -> Result<u8, Failure> {
+fn stop_all(directory: Option<&OwnedFd>, output: &Output) -> Result<u8, Failure> {
+    let Some(directory) = directory else {
+        output.say("No run goes on.\n");
+        return Ok(0);
+    };
     let runs = spoken_to(directory).doing("the runs cannot be listed")?;
     let mut failed = None;
     for run in runs {

@@ -8,6 +8,7 @@
 )]
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use e2e::internet::{Seen, events, is_possible, on_internet, without_namespaces};
@@ -195,4 +196,33 @@ fn stop_ends_a_run_at_once_with_all_that_it_started() {
     assert!(fastest < Duration::from_secs(5), "{fastest:?}");
     // Nothing that has ended can be stopped.
     let _ = world.atoll(["stop", "last"]).run().expect_status(125);
+}
+
+#[test]
+fn the_commands_of_the_page_on_approvals_are_understood() {
+    let world = World::new("the_commands_of_the_page_on_approvals_are_understood");
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
+    let page = Path::new(&package).join("../../docs/approvals.md");
+    let page = fs::read_to_string(page).unwrap();
+    let commands: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("atoll "))
+        .map(|line| line.split('#').next().unwrap())
+        .collect();
+    assert!(commands.len() >= 10, "{commands:?}");
+    for command in commands {
+        let words = command.split_whitespace().skip(1);
+        let outcome = world.atoll(words).run();
+        // There is nobody whom they could be about.
+        if outcome.code() != 0 {
+            let _ = outcome
+                .expect_status(125)
+                .is_clear_error(["no such run goes on"]);
+        }
+    }
+    // The control: a mistake is another error.
+    let wrong = world
+        .atoll(["approvals", "grant", "k7qd.1", "--ever"])
+        .run();
+    assert!(wrong.err().contains("--ever"), "{wrong}");
 }
