@@ -5,6 +5,7 @@
 //! at the file system or the environment. The help texts are the reference for
 //! users: each option says its unit, its default and shows an example.
 
+mod approvals;
 mod authority;
 mod ledger;
 mod policy;
@@ -22,6 +23,10 @@ use std::ffi::{OsStr, OsString};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as _, CommandFactory, Parser, Subcommand};
 
+pub use approvals::{
+    ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
+    ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments, StopArguments,
+};
 pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
 };
@@ -89,6 +94,10 @@ pub enum Command {
     Run(Box<RunArguments>),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
+    #[command(alias = "approval")]
+    Approvals(ApprovalsArguments),
+    #[command(alias = "kill")]
+    Stop(StopArguments),
     Ports(PortsArguments),
     Publish(PublishArguments),
     Diff(DiffArguments),

@@ -266,6 +266,11 @@ impl Conclusion<'_> {
                 render::counted(kills, "process", "processes")
             ));
         }
+        if let Some(by) = &went.flows.stopped {
+            let (uid, pid) = (by.uid, by.pid);
+            self.output
+                .warn(&format!("user {uid} stopped it (process {pid})"));
+        }
         if let Some(why) = &went.flows.failure {
             let why = printable(why.as_bytes());
             self.output.warn(&format!(

@@ -9,14 +9,14 @@ use std::path::PathBuf;
 
 use atoll_model::network::Listener;
 use atoll_model::{RunId, TerminalRights};
-use atoll_sandbox::{Attachment, Reaction, SIGWINCH, Signals, Size, Stream};
+use atoll_sandbox::{Attachment, Pending, Reaction, SIGWINCH, Signals, Size, Stream};
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{
     OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
 use crate::escape::EscapeFilter;
-use crate::ports;
+use crate::{approvals, ports};
 
 /// The attachment of `atoll run`.
 #[derive(Debug)]
@@ -174,6 +174,24 @@ impl Attachment for Console {
         let told = ports::told(&self.run, listener);
         let (stream, end) = match self.raw {
             // The program's own terminal is shown on the output, and all of it is in step there.
+            Some(_) => (Stream::Output, "\r\n"),
+            None => (Stream::Error, "\n"),
+        };
+        let before = if self.begins_line { "" } else { end };
+        self.begins_line = true;
+        Some((stream, format!("{before}{told}{end}").into_bytes()))
+    }
+
+    /// A line, whoever reads it; while a screen is drawn no more than a bell.
+    fn asked(&mut self, question: &Pending) -> Option<(Stream, Vec<u8>)> {
+        let draws = |filter: &Option<EscapeFilter>| {
+            filter.as_ref().is_some_and(EscapeFilter::has_whole_screen)
+        };
+        if self.raw.is_some() && self.filters.iter().any(draws) {
+            return Some((Stream::Output, b"\x07".to_vec()));
+        }
+        let told = approvals::told(&self.run, question);
+        let (stream, end) = match self.raw {
             Some(_) => (Stream::Output, "\r\n"),
             None => (Stream::Error, "\n"),
         };

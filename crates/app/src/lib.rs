@@ -6,6 +6,7 @@
 //! [`escape`]. System calls are made elsewhere. Start reading at [`main`].
 
 mod advice;
+mod approvals;
 pub mod arguments;
 mod authority;
 mod changes;
@@ -101,6 +102,8 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
     match command {
         Command::Run(arguments) => run::run(*arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
+        Command::Approvals(arguments) => approvals::approvals(arguments, output),
+        Command::Stop(arguments) => approvals::stop(&arguments, output),
         Command::Ports(arguments) => ports::ports(&arguments, output),
         Command::Publish(arguments) => ports::publish(&arguments, output),
         Command::Diff(arguments) => review::diff(&arguments, output),

@@ -39,7 +39,14 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
                 published,
             }) => told.push((run, listening, published)),
             Ok(Answer::Refused(declined)) => return Err(refused(&run, declined)),
-            Ok(Answer::Published(_)) => return Err(unanswered(&run, &ControlError::Strange)),
+            Ok(
+                Answer::Published(_)
+                | Answer::Approvals { .. }
+                | Answer::Approval(_)
+                | Answer::Done {},
+            ) => {
+                return Err(unanswered(&run, &ControlError::Strange));
+            }
             // One of several has ended meanwhile.
             Err(ControlError::Gone) if arguments.run.is_none() => {}
             Err(error) => return Err(unanswered(&run, &error)),
@@ -79,7 +86,11 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
         }
         Ok(Answer::Published(published)) => output.result(&door(published.port)),
         Ok(Answer::Refused(declined)) => return Err(refused(&run, declined)),
-        Ok(Answer::Ports { .. }) => return Err(unanswered(&run, &ControlError::Strange)),
+        Ok(
+            Answer::Ports { .. } | Answer::Approvals { .. } | Answer::Approval(_) | Answer::Done {},
+        ) => {
+            return Err(unanswered(&run, &ControlError::Strange));
+        }
         Err(error) => return Err(unanswered(&run, &error)),
     }
     Ok(0)
@@ -190,7 +201,7 @@ fn nothing(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure> {
 }
 
 /// Where runs are spoken to, if any was.
-fn directory() -> Result<Option<OwnedFd>, Failure> {
+pub(crate) fn directory() -> Result<Option<OwnedFd>, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
         return Ok(None);
@@ -200,7 +211,7 @@ fn directory() -> Result<Option<OwnedFd>, Failure> {
 }
 
 /// The run that is meant, of those that go on.
-fn meant(directory: &OwnedFd, text: &str) -> Result<RunId, Failure> {
+pub(crate) fn meant(directory: &OwnedFd, text: &str) -> Result<RunId, Failure> {
     let mut runs = spoken_to(directory).doing("the runs cannot be listed")?;
     let wanted = text.trim().to_ascii_lowercase();
     if wanted == RUN_LAST {
@@ -231,7 +242,7 @@ fn meant(directory: &OwnedFd, text: &str) -> Result<RunId, Failure> {
     }
 }
 
-fn none_goes_on() -> Failure {
+pub(crate) fn none_goes_on() -> Failure {
     Failure::new("no such run goes on")
         .because(
             "a run can be asked from a second after its start to its end; one in a fence has \
@@ -240,13 +251,13 @@ fn none_goes_on() -> Failure {
         .advise("atoll ports lists those that can be asked")
 }
 
-fn unanswered(run: &RunId, error: &ControlError) -> Failure {
+pub(crate) fn unanswered(run: &RunId, error: &ControlError) -> Failure {
     Failure::new(format!("run {run} cannot be asked"))
         .because(error)
         .advise("atoll runs says what became of it")
 }
 
-fn refused(run: &RunId, declined: Declined) -> Failure {
+pub(crate) fn refused(run: &RunId, declined: Declined) -> Failure {
     Failure::new(format!("run {run} does not do that"))
         .because(printable(declined.why.as_bytes()))
         .advise(printable(declined.advice.as_bytes()))

@@ -364,6 +364,7 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
         tunnel: arguments.tunnel.clone(),
         presets: arguments.preset.clone(),
         deny: arguments.deny.clone(),
+        ask: arguments.ask.clone(),
         publish: arguments.publish.clone(),
         learn: arguments.learn,
         limits,

@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -13,6 +14,9 @@ use crate::proxy;
 /// How much the kernel keeps of each way of a program's connection, bytes: the way to it is
 /// the loopback, which needs little.
 const BUFFER_BYTES: usize = 256 * 1024;
+
+/// How soon it is looked again whether a program is there that has sent something.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// A connection of which the first bytes have been read, and are read again.
 #[derive(Debug)]
@@ -103,6 +107,15 @@ impl Arrival {
     /// Reads further first bytes. How many; none at its end.
     pub(crate) async fn read_first(&mut self) -> io::Result<usize> {
         self.stream.read_buf(&mut self.first).await
+    }
+
+    /// Returns once the program is gone. What it has sent meanwhile is not read; whoever has
+    /// only said that it sends no more may still want an answer, and counts as gone.
+    pub(crate) async fn is_gone(&self) {
+        let mut first = [0; 1];
+        while !matches!(self.stream.peek(&mut first).await, Ok(0) | Err(_)) {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// The connection, and what was read of it.

@@ -4,6 +4,7 @@
 //! and begins anew towards the server, whose certificate is checked.
 
 mod answers;
+pub(crate) mod asking;
 mod bodies;
 mod body;
 mod brake;

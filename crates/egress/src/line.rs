@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    CommandEnd, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport,
-    Limit, Published,
+    ASKING_MAX, AskedCall, CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX,
+    Flow, FlowEnd, FlowOrder, FlowReport, Limit, NoConsent, Published,
 };
 use atoll_sys::socket;
 use tokio::io::Interest;
@@ -45,6 +45,7 @@ pub(crate) struct Line {
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     commands: Mutex<HashMap<u64, mpsc::Sender<Heard>>>,
+    asking: Mutex<HashMap<u64, oneshot::Sender<(CallDigest, Consent)>>>,
     refusals: Mutex<Refusals>,
     unsent: Mutex<Unsent>,
     /// There is something to send.
@@ -143,6 +144,7 @@ impl Line {
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
             commands: Mutex::default(),
+            asking: Mutex::default(),
             refusals: Mutex::default(),
             unsent: Mutex::default(),
             some: Notify::new(),
@@ -240,7 +242,20 @@ impl Line {
     ///
     /// # Errors
     /// When nobody records any more.
-    pub(crate) async fn open(&self, mut flow: Flow, waits: bool) -> io::Result<Opened> {
+    pub(crate) async fn open(&self, flow: Flow, waits: bool) -> io::Result<Opened> {
+        self.open_by(flow, waits, None).await
+    }
+
+    /// The same, by an approval where a person was asked.
+    ///
+    /// # Errors
+    /// When nobody records any more.
+    pub(crate) async fn open_by(
+        &self,
+        mut flow: Flow,
+        waits: bool,
+        approval: Option<u32>,
+    ) -> io::Result<Opened> {
         cut_flow(&mut flow, PATH_BYTES_MAX);
         loop {
             // From here on it hears of room.
@@ -259,7 +274,13 @@ impl Line {
         if waits {
             lock(&self.waiting).insert(id, recorded);
         }
-        if let Err(error) = self.tell(&FlowReport::Open { id, flow, waits }, waits) {
+        let report = FlowReport::Open {
+            id,
+            flow,
+            waits,
+            approval,
+        };
+        if let Err(error) = self.tell(&report, waits) {
             lock(&self.waiting).remove(&id);
             return Err(error);
         }
@@ -329,6 +350,11 @@ impl Line {
                     Err(_) => break,
                 },
                 Ok(FlowOrder::Ran { id, end }) => self.heard(id, Heard::Ran(end)),
+                Ok(FlowOrder::Said {
+                    id,
+                    digest,
+                    consent,
+                }) => self.said(id, digest, consent),
                 Ok(FlowOrder::Publish { published }) => further(published, given),
                 Ok(FlowOrder::End) | Err(_) => break,
             }
@@ -340,6 +366,7 @@ impl Line {
     fn nobody_answers(&self) {
         lock(&self.waiting).clear();
         lock(&self.commands).clear();
+        lock(&self.asking).clear();
     }
 
     /// Has the command of a credential run. What is heard of it, until nobody waits for that
@@ -357,6 +384,46 @@ impl Line {
             lock(&self.commands).remove(&id);
         }
         told.map(|()| hears)
+    }
+
+    /// Has a person asked. What stands for the question, and what will be said about it.
+    ///
+    /// # Errors
+    /// [`NoConsent`]: so many wait already, or nobody could ask them any more.
+    pub(crate) fn ask(
+        &self,
+        call: AskedCall,
+    ) -> Result<(u64, oneshot::Receiver<(CallDigest, Consent)>), NoConsent> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (says, said) = oneshot::channel();
+        {
+            let mut asking = lock(&self.asking);
+            if asking.len() >= ASKING_MAX {
+                return Err(NoConsent::TooMany);
+            }
+            asking.insert(id, says);
+        }
+        let call = Box::new(call);
+        if self.tell(&FlowReport::Ask { id, call }, true).is_err() {
+            lock(&self.asking).remove(&id);
+            return Err(NoConsent::Ended);
+        }
+        Ok((id, said))
+    }
+
+    /// Nobody waits any more for what is said about it.
+    pub(crate) fn leave(&self, id: u64) {
+        if lock(&self.asking).remove(&id).is_some() {
+            // Nobody listens: then nobody is asked either.
+            let _ = self.tell(&FlowReport::Left { id }, true);
+        }
+    }
+
+    fn said(&self, id: u64, digest: CallDigest, consent: Consent) {
+        if let Some(says) = lock(&self.asking).remove(&id) {
+            // It may have gone meanwhile.
+            let _ = says.send((digest, consent));
+        }
     }
 
     /// Passes on what is heard of a command, as long as somebody waits for it.

@@ -61,6 +61,8 @@ struct Asked<'a> {
     wanted: &'a Wanted,
     flow: Flow,
     part: Option<&'a Part>,
+    /// What a person said yes to, where they were asked.
+    approval: Option<u32>,
 }
 
 /// Why a program is not let in: for the record, for the program, and what it can do.
@@ -74,7 +76,7 @@ struct Denied {
 pub(crate) async fn serve(
     egress: &Arc<Egress>,
     mut arrival: Arrival,
-    (wanted, flow): (Wanted, Flow),
+    (wanted, flow, approval): (Wanted, Flow, Option<u32>),
     part: Option<Part>,
 ) {
     if arrival.grant().await.is_err() {
@@ -92,6 +94,7 @@ pub(crate) async fn serve(
         wanted: &wanted,
         flow,
         part: part.as_ref(),
+        approval,
     };
     match begun {
         Begun::Over => {}
@@ -249,7 +252,8 @@ async fn connect(
 ) -> Option<Tried> {
     let mut flow = asked.flow.clone();
     (flow.address, flow.via) = (place.address(), place.via(egress));
-    let opened = egress.line.open(flow.clone(), true).await.ok()?;
+    let opened = egress.line.open_by(flow.clone(), true, asked.approval);
+    let opened = opened.await.ok()?;
     let signed_in = tokio::select! {
         signed_in = sign_in(egress, asked.wanted, (index, startup), place) => signed_in,
         () = egress.is_over() => Err((Failed::over(), None)),
@@ -339,7 +343,7 @@ async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
         via: place.via(egress),
         ..flow
     };
-    let Ok(opened) = egress.line.open(flow, true).await else {
+    let Ok(opened) = egress.line.open_by(flow, true, asked.approval).await else {
         return;
     };
     let asked = async {

@@ -218,7 +218,7 @@ async fn resolve(
     let mut addresses = Vec::new();
     let mut refused = None;
     for address in found.iter().map(|address| address.to_canonical()) {
-        match network.address(address, port, request) {
+        match network.address_of_name(address, port, request) {
             Ok(()) if addresses.len() < ADDRESSES_MAX => addresses.push(address),
             Ok(()) => {}
             Err(unreachable) => refused = Some(Nowhere::refused(&unreachable)),

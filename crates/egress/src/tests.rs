@@ -349,7 +349,11 @@ fn a_new_host_is_told_of_after_many_refusals_of_another() {
         .rest()
         .map(|report| match report {
             FlowReport::Refused { flow, count, .. } => (flow.host, flow.request.is_some(), count),
-            FlowReport::Open { .. } | FlowReport::Closed { .. } | FlowReport::Command { .. } => {
+            FlowReport::Open { .. }
+            | FlowReport::Closed { .. }
+            | FlowReport::Ask { .. }
+            | FlowReport::Left { .. }
+            | FlowReport::Command { .. } => {
                 panic!("{report:?}")
             }
         })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use atoll_model::network::{Flow, FlowKind, HostPart, Look};
+use atoll_model::network::{Flow, FlowKind, HostPart, Look, NoConsent};
 use atoll_sys::funnel::original_destination;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::arrival::{Arrival, No, reset};
 use crate::dial::{Dialled, Place, dial};
+use crate::inspect::asking;
 use crate::limited;
 use crate::limits::{Asked, Part, Way, late};
 use crate::line::Carried;
@@ -104,11 +105,16 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         egress.line.refuse(flow, forbidden.why);
         return program.end(No::Refused, &what, &forbidden.inside).await;
     }
-    let part = match found {
+    let (part, approval) = match found {
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());
             match egress.budgets.begin(rule, Asked::Tunnel) {
-                Ok(part) => part,
+                Ok(part) => match consent(egress, &program, &wanted, &flow).await {
+                    Ok(approval) => (part, approval),
+                    Err(why) => {
+                        return refuse(egress, program, flow, why.why().to_owned()).await;
+                    }
+                },
                 Err(excess) => {
                     let what = place(&flow);
                     egress.line.refuse_beyond(flow, &excess);
@@ -132,10 +138,12 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         }
     };
     if postgres::is_signed_in(egress, &wanted.host, wanted.port) {
-        return postgres::serve(egress, program, (wanted, flow), part).await;
+        return postgres::serve(egress, program, (wanted, flow, approval), part).await;
     }
     match addresses(egress, &wanted.host, wanted.port, None).await {
-        Ok(addresses) => connect(egress, program, (wanted, flow), addresses, part).await,
+        Ok(addresses) => {
+            connect(egress, program, (wanted, flow, approval), addresses, part).await;
+        }
         Err(Nowhere::Refused { why, inside }) => {
             let what = place(&flow);
             egress.line.refuse(flow, why);
@@ -155,18 +163,36 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
     }
 }
 
+/// Waits for a person's word about a connection whose bytes nobody sees, where rules ask for
+/// that. The approval's number.
+async fn consent(
+    egress: &Egress,
+    program: &Arrival,
+    wanted: &Wanted,
+    flow: &Flow,
+) -> Result<Option<u32>, NoConsent> {
+    let Some(rule) = egress.network.asks_of_connection(&wanted.host, wanted.port) else {
+        return Ok(None);
+    };
+    tokio::select! {
+        given = asking::consent(egress, asking::connection(flow, rule)) => given.map(Some),
+        () = program.is_gone() => Err(NoConsent::Left),
+    }
+}
+
 /// Records the connection, then makes it.
 async fn connect(
     egress: &Egress,
     mut program: Arrival,
-    (wanted, mut flow): (Wanted, Flow),
+    (wanted, mut flow, approval): (Wanted, Flow, Option<u32>),
     places: Vec<Place>,
     part: Option<Part>,
 ) {
     let mut places = places.into_iter().peekable();
     while let Some(place) = places.next() {
         (flow.address, flow.via) = (place.address(), place.via(egress));
-        let Ok(opened) = egress.line.open(flow.clone(), true).await else {
+        let opened = egress.line.open_by(flow.clone(), true, approval).await;
+        let Ok(opened) = opened else {
             return program.reset();
         };
         let dialled = dial(egress, &wanted.host, wanted.port, place);

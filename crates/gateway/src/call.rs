@@ -255,13 +255,13 @@ impl Prepared {
         let decide = asking::decider(request);
         let live = Live {
             run: &run,
+            has_network: request.facts.mode == Mode::Full,
             directory: &directory,
             decide: &decide,
         };
-        let is_apart = request.facts.mode == Mode::Full;
         let mut outside = Outside::new(&network, &issue, &mut record_flow)
             .with(doors)
-            .asked(is_apart.then_some(live))
+            .asked(Some(live))
             .handing(request.handover)
             .signing(request.signing.zip(listener));
         let attended = assembled
@@ -354,6 +354,12 @@ fn closing(request: &Request<'_>, outcome: &Outcome, flows: &Flows) -> Value {
     let mut details = json!({ "exit": outcome.ending.exit_status(), "kept": !request.scratch });
     if let (Some(details), Some(failure)) = (details.as_object_mut(), &flows.failure) {
         details.insert("network-failure".to_owned(), json!(failure));
+    }
+    if let (Some(details), Some(by)) = (details.as_object_mut(), &flows.stopped) {
+        details.insert(
+            "stopped".to_owned(),
+            json!({ "pid": by.pid, "uid": by.uid }),
+        );
     }
     details
 }

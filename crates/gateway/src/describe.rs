@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use atoll_model::network::Network;
+use atoll_model::network::{Network, NetworkRule};
 use atoll_model::{Access, Boundary, Limits, Verdict, ViewKind};
 use atoll_policy::{Grant, Rules};
 use atoll_store::host_text;
@@ -123,9 +123,13 @@ fn network(network: &Network) -> Value {
     if network.is_empty() && network.publish.is_empty() {
         return json!("none");
     }
-    let allow: Vec<String> = network.allow.iter().map(ToString::to_string).collect();
+    let list =
+        |rules: &[NetworkRule]| -> Vec<String> { rules.iter().map(ToString::to_string).collect() };
     let deny = network.deny.iter().map(|rule| rule.denying().to_string());
-    let mut said = json!({ "allow": allow, "deny": deny.collect::<Vec<_>>() });
+    let mut said = json!({ "allow": list(&network.allow), "deny": deny.collect::<Vec<_>>() });
+    if let (Some(said), false) = (said.as_object_mut(), network.ask.is_empty()) {
+        said.insert("ask".to_owned(), json!(list(&network.ask)));
+    }
     if let (Some(said), true) = (said.as_object_mut(), network.learn.is_some()) {
         said.insert("learn".to_owned(), json!(true));
     }

@@ -5,6 +5,8 @@ use atoll_model::network::{CredentialName, Flow, FlowKind, PublishedPort};
 use atoll_sandbox::FlowNews;
 use atoll_store::{Durability, EventBody, Ledger, LedgerError};
 
+use crate::approvals;
+
 /// Records what is told at once, with one wait for the disk where something waits for it.
 pub(crate) fn record(
     ledger: &Ledger,
@@ -14,6 +16,7 @@ pub(crate) fn record(
     let waits = |news: &FlowNews<'_>| match news {
         FlowNews::Opened { waits, .. } => *waits,
         FlowNews::Published(_) => true,
+        FlowNews::Approval(news) => approvals::waits(news),
         FlowNews::Closed { .. } | FlowNews::Refused(_) | FlowNews::Unpublished { .. } => false,
     };
     let durability = match news.iter().any(waits) {
@@ -27,7 +30,9 @@ pub(crate) fn record(
 /// Members come in the order of their names.
 fn event(news: &FlowNews<'_>) -> (&'static str, EventBody) {
     match news {
-        FlowNews::Opened { id, flow, .. } => ("flow.opened", described(flow, ("flow", *id))),
+        FlowNews::Opened {
+            id, flow, approval, ..
+        } => ("flow.opened", described(flow, (*approval, "flow", *id))),
         FlowNews::Closed { id, end } => {
             let mut body = EventBody::default()
                 .number("down_bytes", end.down_bytes)
@@ -48,13 +53,14 @@ fn event(news: &FlowNews<'_>) -> (&'static str, EventBody) {
             ("flow.closed", body.number("up_bytes", end.up_bytes))
         }
         FlowNews::Refused(refused) => {
-            let body = described(&refused.flow, ("count", refused.count));
+            let body = described(&refused.flow, (None, "count", refused.count));
             ("flow.refused", body.text("why", &refused.why))
         }
         FlowNews::Published(published) => {
             let body = ports(published.port);
             ("port.published", body.text("rule", &published.told()))
         }
+        FlowNews::Approval(news) => approvals::event(news),
         FlowNews::Unpublished { port, why } => ("port.refused", ports(*port).text("why", why)),
     }
 }
@@ -65,13 +71,16 @@ fn ports(port: PublishedPort) -> EventBody {
         .number("port", port.inside.into())
 }
 
-/// What a flow is, with a number whose name comes between `address` and `host`.
-fn described(flow: &Flow, number: (&'static str, u64)) -> EventBody {
+/// What a flow is, with the number of its approval, and one whose name comes between
+/// `approval` and `host`.
+fn described(flow: &Flow, (approval, key, number): (Option<u32>, &'static str, u64)) -> EventBody {
     let mut body = EventBody::default();
     if let Some(address) = flow.address {
         body = body.text("address", &address.to_string());
     }
-    let (key, number) = number;
+    if let Some(approval) = approval {
+        body = body.number("approval", approval.into());
+    }
     let is_before = key < "credential";
     if is_before {
         body = body.number(key, number);
@@ -163,11 +172,12 @@ mod tests {
             id: 7,
             flow,
             waits: true,
+            approval: Some(3),
         };
         check(
             &opened(&all),
             "flow.opened",
-            r#"{"address":"192.0.2.1","flow":7,"host":"example.com","kind":"request","limit":"body","method":"GET","path":"/\n","port":443,"rule":"a rule","scheme":"https","via":"http://proxy.example:3128"}"#,
+            r#"{"address":"192.0.2.1","approval":3,"flow":7,"host":"example.com","kind":"request","limit":"body","method":"GET","path":"/\n","port":443,"rule":"a rule","scheme":"https","via":"http://proxy.example:3128"}"#,
         );
         let with = Flow {
             credentials: vec!["one".parse().unwrap(), "two".parse().unwrap()],
@@ -203,7 +213,7 @@ mod tests {
         check(
             &opened(&least),
             "flow.opened",
-            r#"{"flow":7,"host":"example.com","kind":"tunnel","port":443}"#,
+            r#"{"approval":3,"flow":7,"host":"example.com","kind":"tunnel","port":443}"#,
         );
         let refused = Refused {
             flow: Flow {

@@ -7,6 +7,7 @@
 //!
 //! This crate must never touch a sandbox's sockets. Start reading at [`call`].
 
+mod approvals;
 mod asking;
 mod call;
 mod describe;

@@ -3,6 +3,8 @@
 //! Everything that judges a destination uses these types: what cannot be read into one
 //! of them is no destination.
 
+mod asking;
+mod asks;
 mod block;
 mod credential;
 mod endpoint;
@@ -28,6 +30,10 @@ mod token;
 mod trust;
 mod upstream;
 
+pub use asking::{
+    ASKED_SHORT_BYTES_MAX, ASKED_TEXT_BYTES_MAX, ASKING_MAX, ASKING_PATIENCE, AskedBody, AskedCall,
+    AskedRequest, Breadth, CallDigest, Consent, InvalidDigest, LEASE_SECONDS_MAX, NoConsent, Scope,
+};
 pub use block::{Block, Special, special};
 pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,

@@ -1,3 +1,4 @@
+mod asking;
 mod locks;
 mod network;
 mod packages;

@@ -56,6 +56,7 @@ pub(crate) fn bound_by_organisation(
 ) -> Result<(), ProfileError> {
     let memory = rules.host.memory_bytes;
     rules.network.upstream.extend(organisation.upstream);
+    rules.network.ask.extend(organisation.ask);
     for (key, text) in organisation.limits {
         let before = rules.limits.origin(key);
         let origin = text.origin.clone();

@@ -6,6 +6,7 @@ use atoll_model::{LimitKey, WorkspaceMode};
 use crate::SourceFile;
 use crate::document::{Document, Section};
 use crate::error::Problem;
+use crate::network::ask::AskSettings;
 use crate::network::rule::Effect;
 use crate::network::upstream::{self, UpstreamSettings};
 use crate::network::{read_rules, remarks};
@@ -33,6 +34,8 @@ pub(crate) struct Organisation {
     pub(crate) forbid_dangerous: Option<Sourced<bool>>,
     /// How connections go on from the host.
     pub(crate) upstream: UpstreamSettings,
+    /// What a person is asked about, of what is allowed below.
+    pub(crate) ask: AskSettings,
 }
 
 impl Organisation {
@@ -48,7 +51,7 @@ impl Organisation {
             ..Self::default()
         };
         document.text(&mut top, "description", |_| Ok(()));
-        organisation.upstream = read_upstream(&mut document, &mut top);
+        (organisation.upstream, organisation.ask) = read_network(&mut document, &mut top);
         if let Some(mut section) = document.section(&mut top, "require", "require") {
             organisation.workspace = document.text(&mut section, "workspace", parse_workspace);
             let mut required =
@@ -86,13 +89,14 @@ impl Organisation {
     }
 }
 
-fn read_upstream(document: &mut Document, top: &mut Section<'_>) -> UpstreamSettings {
+fn read_network(document: &mut Document, top: &mut Section<'_>) -> (UpstreamSettings, AskSettings) {
     let Some(mut section) = document.section(top, "network", "network") else {
-        return UpstreamSettings::default();
+        return Default::default();
     };
+    let ask = AskSettings::read_narrowing(document, &mut section);
     let settings = UpstreamSettings::read_public(document, &mut section);
-    document.end(section, &upstream::KEYS);
-    settings
+    document.end(section, &[&["ask"][..], &upstream::KEYS].concat());
+    (settings, ask)
 }
 
 /// `[deny]`: places and variables that are not shown, hosts that are not reached, whoever

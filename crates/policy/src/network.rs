@@ -1,5 +1,6 @@
 //! What a program may reach: `network` in files, `--allow`, `--deny` and the like.
 
+pub(crate) mod ask;
 pub(crate) mod likely;
 mod limits;
 mod packages;
@@ -15,6 +16,7 @@ use atoll_model::{Mode, Reason};
 use crate::digest::PolicyDigest;
 use crate::document::{Complaint, Document, Section};
 use crate::error::ProfileError;
+use crate::network::ask::AskSettings;
 pub(crate) use crate::network::packages::remarks;
 use crate::network::preset::Preset;
 use crate::network::publishing::{PUBLISH, parse_published, published, publishing};
@@ -28,6 +30,7 @@ use crate::source::Requested;
 
 const ALLOW: Origin = Origin::CommandLine("--allow");
 const TUNNEL: Origin = Origin::CommandLine("--tunnel");
+const ASK: Origin = Origin::CommandLine("--ask");
 const DENY: Origin = Origin::CommandLine("--deny");
 const PRESET: Origin = Origin::CommandLine("--preset");
 const LEARN: Origin = Origin::CommandLine("--learn");
@@ -45,6 +48,7 @@ pub(crate) struct NetworkSettings {
     presets: Vec<Sourced<&'static Preset>>,
     allow: Vec<Sourced<Meant>>,
     deny: Vec<Sourced<Meant>>,
+    pub(crate) ask: AskSettings,
     publish: Vec<Sourced<PublishedPort>>,
     upstream: UpstreamSettings,
 }
@@ -58,6 +62,7 @@ pub(crate) struct NetworkRules {
     implied: Option<&'static Preset>,
     pub(crate) allow: Vec<Sourced<Meant>>,
     pub(crate) deny: Vec<Sourced<Meant>>,
+    pub(crate) ask: AskSettings,
     pub(crate) publish: Vec<Sourced<PublishedPort>>,
     /// Who says that nothing is, if somebody does.
     pub(crate) deny_publishing: Option<Origin>,
@@ -83,14 +88,16 @@ impl NetworkSettings {
         let mut list = |key, name, effect| read_rules(document, &mut section, key, name, effect);
         let allow = list("allow", "network.allow", Effect::Allow);
         let deny = list("deny", "network.deny", Effect::Deny);
+        let ask = list("ask", "network.ask", Effect::Ask);
         let upstream = UpstreamSettings::read(document, &mut section);
-        let keys = ["presets", "allow", "deny", "publish"];
+        let keys = ["presets", "allow", "ask", "deny", "publish"];
         document.end(section, &[&keys[..], &upstream::KEYS].concat());
         Self {
             none: false,
             presets: presets.map(|list| list.value).unwrap_or_default(),
             allow,
             deny,
+            ask: AskSettings::opening(ask),
             publish: publish.map(|list| list.value).unwrap_or_default(),
             upstream,
         }
@@ -98,11 +105,13 @@ impl NetworkSettings {
 
     /// What a person should know of its rules, each with its line.
     pub(crate) fn remarks(&self) -> Vec<(u32, String)> {
-        remarks(self.allow.iter().chain(&self.deny))
+        let asked = self.ask.iter();
+        remarks(self.allow.iter().chain(&self.deny).chain(asked))
     }
 
     /// Without what it would allow, which is returned beside.
     pub(crate) fn narrowed(mut self) -> (Self, Vec<Sourced<Ignored>>) {
+        self.ask = self.ask.narrowed();
         let presets = std::mem::take(&mut self.presets).into_iter();
         let allow = std::mem::take(&mut self.allow).into_iter();
         let publish = std::mem::take(&mut self.publish).into_iter();
@@ -160,6 +169,7 @@ impl NetworkRules {
     pub(crate) fn merge(&mut self, settings: NetworkSettings) -> Result<(), ProfileError> {
         if settings.none {
             self.allow.clear();
+            self.ask = std::mem::take(&mut self.ask).narrowed();
             self.presets.clear();
             self.publish.clear();
             self.implied = None;
@@ -169,6 +179,7 @@ impl NetworkRules {
         }
         self.allow.extend(settings.allow);
         self.deny.extend(settings.deny);
+        self.ask.extend(settings.ask);
         self.upstream.extend(settings.upstream);
         settings
             .publish
@@ -241,9 +252,11 @@ impl NetworkRules {
             };
             list.iter().map(rule).collect()
         };
+        let (opens, asks) = (self.ask.opens(), self.ask.asks());
         Network {
-            allow: list(&self.allow),
+            allow: list(&[&self.allow[..], &opens].concat()),
             deny: list(&self.deny),
+            ask: list(&asks),
             learn: self.learn.then(NetworkRule::learning),
             publish: self.publish.iter().map(published).collect(),
             upstream: self.upstream.boundary(),
@@ -256,9 +269,11 @@ impl NetworkRules {
     fn first(&self) -> Option<(String, &Origin)> {
         let first = self.allow.first();
         let first = first.map(|one| (format!("reaching {}", one.value), &one.origin));
+        let ask = || self.ask.first();
         let learn = || ("learning what is reached".to_owned(), &LEARN);
         let published = self.publish.first();
         let published = published.map(|one| (publishing(one.value), &one.origin));
+        let first = first.or_else(ask);
         first.or_else(|| self.learn.then(learn)).or(published)
     }
 }
@@ -286,11 +301,14 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     })?;
     rules.network.allow.extend(allow.into_iter().chain(tunnel));
     rules.network.deny.extend(deny);
+    let ask = read(&requested.ask, &ASK, |text| rule::parse(text, Effect::Ask))?;
+    rules.network.ask.extend(AskSettings::opening(ask));
     for text in &requested.publish {
         let port = parse_published(text).map_err(|complaint| wrong(&PUBLISH, complaint))?;
         rules.network.publish(Sourced::new(port, PUBLISH));
     }
-    let notices = rules.network.allow.iter().filter_map(|rule| {
+    let opened = rules.network.allow.iter().chain(rules.network.ask.iter());
+    let notices = opened.filter_map(|rule| {
         let notice = likely::notice(rule)?;
         Some((notice, rule.origin.clone()))
     });
@@ -342,7 +360,9 @@ pub(crate) fn refusals(rules: &Rules, whole: &Network, mode: Mode) -> Vec<Reason
         ));
     }
     let described = serde_json::to_vec(whole).map_or(usize::MAX, |text| text.len());
-    if network.allow.len() + network.deny.len() > RULES_MAX || described > RULES_BYTES_MAX {
+    if whole.allow.len() + whole.deny.len() + whole.ask.len() > RULES_MAX
+        || described > RULES_BYTES_MAX
+    {
         reasons.push(reason(
             "so many rules for the network",
             format!("a boundary holds {RULES_MAX} of them, and {RULES_BYTES_MAX} bytes"),

@@ -44,6 +44,7 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     too_many("--env", requested.environment.len())?;
     too_many("--allow", requested.allow.len())?;
     too_many("--deny", requested.deny.len())?;
+    too_many("--ask", requested.ask.len())?;
     too_many("--tunnel", requested.tunnel.len())?;
     too_many("--publish", requested.publish.len())?;
     apply_read_only(rules, requested);
@@ -292,6 +293,7 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
         ("--allow", &requested.allow),
         ("--tunnel", &requested.tunnel),
         ("--deny", &requested.deny),
+        ("--ask", &requested.ask),
         ("--publish", &requested.publish),
     ] {
         for text in list {

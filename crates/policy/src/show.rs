@@ -196,6 +196,9 @@ impl Rows {
             let said = one.value.denying().to_string();
             self.text("network", "deny", &said, &one.origin);
         }
+        for one in rules.network.ask.iter() {
+            self.text("network", "ask", &one.value.to_string(), &one.origin);
+        }
         for one in &rules.network.publish {
             self.text("network", "publish", &one.value.to_string(), &one.origin);
         }

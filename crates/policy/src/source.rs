@@ -110,6 +110,8 @@ pub struct Requested {
     pub presets: Vec<String>,
     /// `--deny`: destinations not to reach.
     pub deny: Vec<String>,
+    /// `--ask`: further destinations, each time with a person's yes.
+    pub ask: Vec<String>,
     /// `--publish`: ports inside that programs of the host can visit.
     pub publish: Vec<String>,
     /// `--learn`: what no rule speaks of can be reached, to learn of it.

@@ -3,6 +3,8 @@ use std::time::Instant;
 
 use atoll_model::network::Listener;
 
+use crate::approvals::Pending;
+
 /// Which of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
@@ -41,6 +43,11 @@ pub trait Attachment {
         let _ = listener;
         None
     }
+    /// A person is asked something: what is shown of that, and where.
+    fn asked(&mut self, question: &Pending) -> Option<(Stream, Vec<u8>)> {
+        let _ = question;
+        None
+    }
     /// The program was stopped by the terminal: returns when it is to go on.
     fn suspended(&mut self);
 }
@@ -58,6 +65,10 @@ pub trait Carrier {
     }
     /// Does it. Whether the program may go on.
     fn attend(&mut self) -> bool;
+    /// What a person is asked since this was called last.
+    fn questions(&mut self) -> Vec<Pending> {
+        Vec::new()
+    }
     /// What has begun to listen inside since it was asked last.
     fn begun(&mut self) -> Vec<Listener> {
         Vec::new()

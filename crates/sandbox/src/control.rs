@@ -13,11 +13,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
-use atoll_model::network::{Listener, Published, PublishedPort};
+use atoll_model::network::{CallDigest, Listener, Published, PublishedPort};
 use rustix::fs::{AtFlags, Mode};
 use rustix::net::UCred;
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
+
+use crate::approvals::{Decision, Lease, Pending, Who};
 
 /// The version of what is said.
 pub const CONTROL_VERSION: u32 = 1;
@@ -27,6 +29,10 @@ const QUESTION_BYTES_MAX: usize = 4 << 10;
 const ANSWER_BYTES_MAX: usize = 128 << 10;
 /// How many call at once; further ones wait.
 const CALLERS_MAX: usize = 8;
+/// How many processes are above one at most: more are looked at by nobody.
+const ANCESTORS_MAX: usize = 256;
+/// What a launcher, and the first process of a sandbox, is called.
+const LAUNCHER_NAME: &str = "atoll-jail";
 /// How long a caller may take over its question.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a run may take over its answer: it answers between other things.
@@ -40,6 +46,29 @@ pub enum Question {
     Ports {},
     /// That a port is published.
     Publish(PublishedPort),
+    /// What waits for a person, with short texts, and what they have granted for longer.
+    Approvals {},
+    /// One question with all that is shown of it.
+    Approval {
+        /// Its number.
+        approval: u32,
+    },
+    /// A person's answer to a question.
+    Decide {
+        /// Its number.
+        approval: u32,
+        /// Of what they were shown.
+        digest: CallDigest,
+        /// What they say.
+        decision: Decision,
+    },
+    /// That a lease ends.
+    Revoke {
+        /// By the number of the question that it answered.
+        approval: u32,
+    },
+    /// That the run ends now.
+    Stop {},
 }
 
 /// What it answers.
@@ -55,6 +84,17 @@ pub enum Answer {
     },
     /// The port is published now.
     Published(Published),
+    /// To [`Question::Approvals`].
+    Approvals {
+        /// What waits, the oldest first.
+        pending: Vec<Pending>,
+        /// What was granted for longer.
+        leases: Vec<Lease>,
+    },
+    /// To [`Question::Approval`].
+    Approval(Box<Pending>),
+    /// It is done and recorded.
+    Done {},
     /// It is not done.
     Refused(Declined),
 }
@@ -108,6 +148,7 @@ impl fmt::Debug for Control {
 /// Somebody who has not asked all of a question yet.
 struct Caller {
     stream: UnixStream,
+    who: Who,
     got: Vec<u8>,
     until: Instant,
 }
@@ -157,7 +198,7 @@ impl Control {
     }
 
     /// Answers who has asked.
-    pub(crate) fn attend(&mut self, answer: &mut dyn FnMut(Question) -> Answer) {
+    pub(crate) fn attend(&mut self, answer: &mut dyn FnMut(Who, Question) -> Answer) {
         while self.callers.len() < CALLERS_MAX {
             let Ok((stream, _)) = self.listener.accept() else {
                 break;
@@ -170,7 +211,7 @@ impl Control {
                 Heard::Some => return true,
                 Heard::Nothing => return false,
                 Heard::All => match read::<Question>(&caller.got) {
-                    Some(question) => answer(question),
+                    Some(question) => answer(caller.who, question),
                     None => declined("it is not understood; is it of another version of Atoll?"),
                 },
                 Heard::Wrong(why) => declined(why),
@@ -229,16 +270,21 @@ impl Caller {
     }
 }
 
-/// Whoever may speak to the run: its own user, and root.
+/// Whoever may speak to the run: its own user, and root, from outside of sandboxes.
 fn admitted(stream: UnixStream) -> Option<Caller> {
     let peer = socket_peercred(&stream).ok()?;
-    let is_own = peer.uid == rustix::process::geteuid() && is_outside(&peer);
-    if !is_own && !peer.uid.is_root() {
+    let is_own = peer.uid == rustix::process::geteuid() || peer.uid.is_root();
+    if !is_own || !is_outside(&peer) {
         return None;
     }
     stream.set_nonblocking(true).ok()?;
+    let who = Who {
+        uid: peer.uid.as_raw(),
+        pid: u32::try_from(peer.pid.as_raw_nonzero().get()).ok()?,
+    };
     Some(Caller {
         stream,
+        who,
         got: Vec::new(),
         until: Instant::now() + QUESTION_PATIENCE,
     })
@@ -253,7 +299,38 @@ fn is_outside(peer: &UCred) -> bool {
         Some(line.split_ascii_whitespace().count())
     };
     let theirs = numbers(&peer.pid.as_raw_nonzero().to_string());
-    theirs.is_some() && theirs == numbers("self")
+    theirs.is_some() && theirs == numbers("self") && is_nobodys(peer.pid.as_raw_nonzero().get())
+}
+
+/// Whether a process is beneath none of Atoll's own here, nor beneath the launcher of another
+/// sandbox: one without namespaces has the same ids. Nobody can choose what is above them.
+fn is_nobodys(mut pid: i32) -> bool {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    for above in 0..ANCESTORS_MAX {
+        if pid == own && above > 0 {
+            return false;
+        }
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+            return false;
+        };
+        // The name can hold anything: it ends with the last bracket (proc_pid_stat(5)).
+        let Some((before, after)) = stat.rsplit_once(')') else {
+            return false;
+        };
+        let is_launcher = before
+            .split_once('(')
+            .is_none_or(|(_, name)| name == LAUNCHER_NAME);
+        let above = after.split_ascii_whitespace().nth(1);
+        if is_launcher {
+            return false;
+        }
+        match above.and_then(|above| above.parse().ok()) {
+            None => return false,
+            Some(0) => return true,
+            Some(above) => pid = above,
+        }
+    }
+    false
 }
 
 /// Sockets are found through the open directory: a path to it may be longer than an address.

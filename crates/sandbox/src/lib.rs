@@ -9,6 +9,7 @@
 //! the types `Grant` and `Armed`, and nothing else of policy and store; it knows
 //! no HTTP, no SQL and no ledger. Start reading at [`assemble`].
 
+mod approvals;
 mod attachment;
 mod commands;
 mod control;
@@ -49,6 +50,7 @@ mod unshown;
 #[cfg(feature = "without_defences")]
 mod without;
 
+pub use approvals::{ApprovalNews, Decision, Lease, Pending, Who};
 pub use attachment::{Attachment, Carrier, Reaction, Stream};
 pub use commands::CredentialCommand;
 pub use control::{Answer, CONTROL_VERSION, ControlError, Declined, Question, ask, spoken_to};

@@ -2,6 +2,7 @@
 //! process that carries them is started when the first one comes, and nothing it wants
 //! to send on goes before it is on disk.
 
+mod consent;
 mod live;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 pub use live::{Live, Publisher};
 
 use crate::Carrier;
+use crate::approvals::{ApprovalNews, Approvals, Pending, Who};
 use crate::commands::Commands;
 use crate::control::Control;
 use crate::doors::{Doors, tells_of_comers};
@@ -23,8 +25,9 @@ use crate::handover::Handover;
 use crate::listening::Listening;
 use crate::signing::SshHandover;
 use atoll_model::network::{
-    Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName, FLOW_MESSAGE_BYTES_MAX,
-    Flow, FlowEnd, FlowOrder, FlowReport, Listener, Network, Published, PublishedPort,
+    AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
+    FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, Listener, Network, Published,
+    PublishedPort,
 };
 use atoll_sys::process::Change;
 use atoll_sys::{descriptor, process, socket};
@@ -66,6 +69,8 @@ pub enum FlowNews<'a> {
         flow: &'a Flow,
         /// Whether it waits until it is on disk.
         waits: bool,
+        /// The approval by which it happens, where a person was asked.
+        approval: Option<u32>,
     },
     /// It has ended.
     Closed {
@@ -85,6 +90,8 @@ pub enum FlowNews<'a> {
         /// Why not.
         why: &'a str,
     },
+    /// A person is asked, or has answered.
+    Approval(&'a ApprovalNews),
 }
 
 /// Who records, in order: whether all of it is recorded. What waits until it is on disk has
@@ -100,6 +107,7 @@ enum Told {
         id: u64,
         flow: Flow,
         waits: bool,
+        approval: Option<u32>,
     },
     Closed {
         id: u64,
@@ -112,19 +120,34 @@ enum Told {
         id: u64,
         credential: CredentialName,
     },
+    /// A person is to be asked, which is recorded when they are.
+    Asked {
+        id: u64,
+        call: Box<AskedCall>,
+    },
+    /// Nobody waits for their answer any more.
+    Left {
+        id: u64,
+    },
 }
 
 impl Told {
     fn news(&self) -> Option<FlowNews<'_>> {
         match self {
-            Self::Opened { id, flow, waits } => Some(FlowNews::Opened {
+            Self::Opened {
+                id,
+                flow,
+                waits,
+                approval,
+            } => Some(FlowNews::Opened {
                 id: *id,
                 flow,
                 waits: *waits,
+                approval: *approval,
             }),
             Self::Closed { id, end, .. } => Some(FlowNews::Closed { id: *id, end }),
             Self::Refused(refused) => Some(FlowNews::Refused(refused)),
-            Self::Needed { .. } => None,
+            Self::Needed { .. } | Self::Asked { .. } | Self::Left { .. } => None,
         }
     }
 }
@@ -143,6 +166,11 @@ pub struct Outside<'a> {
     published: Vec<Published>,
     live: Option<Live<'a>>,
     control: Option<Control>,
+    /// From when on it can be spoken to, where nothing asks for that before.
+    opens_at: Option<Instant>,
+    approvals: Approvals,
+    /// What a person is asked, and was not shown yet.
+    questions: Vec<Pending>,
     /// There is nowhere to speak to it.
     is_unspoken: bool,
     listening: Option<Listening>,
@@ -189,6 +217,9 @@ impl<'a> Outside<'a> {
             published: network.publish.clone(),
             live: None,
             control: None,
+            opens_at: None,
+            approvals: Approvals::default(),
+            questions: Vec::new(),
             is_unspoken: false,
             listening: None,
             begun: Vec::new(),
@@ -279,9 +310,19 @@ impl<'a> Outside<'a> {
         let lines = message.split(|byte| *byte == b'\n');
         for line in lines.filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
-                Ok(FlowReport::Open { id, flow, waits }) => {
+                Ok(FlowReport::Open {
+                    id,
+                    flow,
+                    waits,
+                    approval,
+                }) => {
                     self.open.insert(id, flow.clone());
-                    reports.push(Told::Opened { id, flow, waits });
+                    reports.push(Told::Opened {
+                        id,
+                        flow,
+                        waits,
+                        approval,
+                    });
                 }
                 Ok(FlowReport::Closed { id, end }) => {
                     // Else nobody has told of its beginning.
@@ -295,6 +336,8 @@ impl<'a> Outside<'a> {
                 Ok(FlowReport::Command { id, credential }) => {
                     reports.push(Told::Needed { id, credential });
                 }
+                Ok(FlowReport::Ask { id, call }) => reports.push(Told::Asked { id, call }),
+                Ok(FlowReport::Left { id }) => reports.push(Told::Left { id }),
                 Err(_) => self.fail("what carried them said something unknown".to_owned()),
             }
         }
@@ -313,10 +356,14 @@ impl<'a> Outside<'a> {
         }
         for told in reports {
             match told {
-                Told::Opened { id, flow, waits } => self.opened(id, &flow, waits),
+                Told::Opened {
+                    id, flow, waits, ..
+                } => self.opened(id, &flow, waits),
                 Told::Closed { flow, end, .. } => self.flows.closed(flow, end),
                 Told::Refused(refused) => self.flows.refuse(refused),
                 Told::Needed { id, credential } => self.begin_command(id, &credential),
+                Told::Asked { id, call } => self.ask_person(id, *call),
+                Told::Left { id } => self.leave(id),
             }
         }
     }
@@ -404,6 +451,7 @@ impl<'a> Outside<'a> {
     /// Ends what carries, once it has told everything. Nothing is carried after this.
     #[must_use]
     pub fn finish(mut self) -> Flows {
+        self.end_approvals();
         self.take_leave();
         let end = FlowEnd {
             failure: Some("nobody told of its end".to_owned()),
@@ -480,7 +528,7 @@ impl Drop for Outside<'_> {
 
 impl Carrier for Outside<'_> {
     fn take(&mut self, mut listeners: Vec<OwnedFd>, launcher: u32) {
-        if self.live.is_some() {
+        if self.live.is_some_and(|live| live.has_network) {
             self.listening = Some(Listening::of(launcher, &listeners));
         }
         listeners.append(&mut self.doors.listeners);
@@ -508,7 +556,11 @@ impl Carrier for Outside<'_> {
     fn due(&self) -> Option<Instant> {
         let listening = self.listening.as_ref().map(Listening::due);
         let control = self.control.as_ref().and_then(Control::due);
-        let all = [self.commands.due(), listening, control];
+        let opens = self
+            .opens_at
+            .filter(|_| self.control.is_none() && !self.is_unspoken);
+        let approvals = self.approvals.due();
+        let all = [self.commands.due(), listening, control, opens, approvals];
         all.into_iter().flatten().min()
     }
 
@@ -516,7 +568,11 @@ impl Carrier for Outside<'_> {
         self.attend_carrier();
         self.attend_live();
         // What cannot be recorded is not let go on.
-        !self.is_unrecorded
+        !self.is_unrecorded && self.flows.stopped.is_none()
+    }
+
+    fn questions(&mut self) -> Vec<Pending> {
+        mem::take(&mut self.questions)
     }
 
     fn begun(&mut self) -> Vec<Listener> {

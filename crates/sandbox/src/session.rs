@@ -322,12 +322,19 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Shows what has begun to listen, in step with what the program shows.
+    /// Shows what has begun to listen and what a person is asked, in step with what the program shows.
     fn tell_begun(&mut self, attachment: &mut dyn Attachment) {
-        for listener in self.carrier.begun() {
-            if let Some((stream, told)) = attachment.begun(&listener)
-                && let Some(shown) = self.shown.get_mut(stream as usize)
-            {
+        let listeners = self.carrier.begun();
+        let questions = self.carrier.questions();
+        let mut told = Vec::new();
+        for listener in &listeners {
+            told.extend(attachment.begun(listener));
+        }
+        for question in &questions {
+            told.extend(attachment.asked(question));
+        }
+        for (stream, told) in told {
+            if let Some(shown) = self.shown.get_mut(stream as usize) {
                 shown.extend_from_slice(&told);
             }
         }

@@ -31,13 +31,17 @@ pub(crate) const LINE_BYTES_MAX: usize = HASH_DIGITS + 1 + READ_BYTES_MAX + 1;
 const KIND_BYTES_MAX: usize = 64;
 
 /// Types that only this crate writes, because what they say must be so.
-const RESERVED_KINDS: [&str; 14] = [
+const RESERVED_KINDS: [&str; 18] = [
     LOST,
     ROTATED,
+    "approval.asked",
+    "approval.denied",
+    "approval.granted",
     "attempt.seen",
     "flow.opened",
     "flow.closed",
     "flow.refused",
+    "lease.ended",
     "port.published",
     "port.refused",
     "run.opened",

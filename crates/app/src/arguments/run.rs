@@ -142,6 +142,15 @@ pub struct RunArguments {
     #[arg(long, value_name = "HOST[:PORT]|REQUESTS", verbatim_doc_comment)]
     pub deny: Vec<String>,
 
+    /// A host that the program may reach each time that a person says so; as --allow
+    ///
+    /// What it wants waits meanwhile, two minutes at most: `atoll approvals` shows it in another terminal,
+    /// and grants or denies it there. A question beats whatever allows the same.
+    /// Default: what the profile asks about.
+    /// Example: --ask api.example.com --ask 'POST https://api.example.org/v1/**'
+    #[arg(long, value_name = "HOST[:PORT]|REQUESTS", verbatim_doc_comment)]
+    pub ask: Vec<String>,
+
     /// A port inside to visit from this host; can be given several times
     ///
     /// Who connects to it at 127.0.0.1 or [::1] of this host comes to the program that
@@ -276,6 +285,7 @@ impl RunArguments {
             ("--tunnel", texts(&self.tunnel)),
             ("--preset", texts(&self.preset)),
             ("--deny", texts(&self.deny)),
+            ("--ask", texts(&self.ask)),
             ("--publish", texts(&self.publish)),
             ("--limit", texts(&self.limit)),
             ("--timeout", texts(self.timeout.as_slice())),

@@ -76,7 +76,7 @@ impl Denial {
     ) -> Self {
         let rule = match unreachable {
             Unreachable::Denied(rule) => Some(rule.denying().to_string()),
-            Unreachable::Untold(rule) => Some(rule.to_string()),
+            Unreachable::Untold(rule) | Unreachable::Asked(rule) => Some(rule.to_string()),
             Unreachable::NoRule
             | Unreachable::Unnamed
             | Unreachable::Special(_)

@@ -1,6 +1,7 @@
 //! One request and its answer: judged, recorded, sent on, carried back.
 
 mod beginning;
+mod consent;
 mod dates;
 mod masked;
 mod misused;
@@ -8,7 +9,6 @@ mod proof;
 mod releases;
 mod unanswered;
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -38,6 +38,7 @@ use crate::secret::Placeholders;
 use beginning::begin;
 pub(crate) use releases::Releases;
 use unanswered::Unanswered;
+pub(crate) use unanswered::Unrecorded;
 
 /// What goes on between a program and a server. When it is dropped both bodies are over.
 pub(crate) struct Exchange {
@@ -194,11 +195,6 @@ impl Drop for Exchange {
     }
 }
 
-/// Nobody records any more, so nothing is carried.
-#[derive(Debug, thiserror::Error)]
-#[error("nobody records what is carried: {0}")]
-pub(crate) struct Unrecorded(#[from] io::Error);
-
 /// Answers a request of a program that has connected to a host.
 pub(crate) async fn answer(
     egress: Arc<Egress>,
@@ -256,6 +252,7 @@ pub(crate) async fn answer(
         head,
         flow: injection.flow(&egress.credentials, &flow),
         injection,
+        approval: None,
     };
     let room = Arc::clone(&outgoing.room);
     let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
@@ -295,8 +292,9 @@ async fn send_on(
     asked: &Arc<Asked>,
     outgoing: &mut Outgoing,
 ) -> Result<Response<Received>, Unanswered> {
-    releases::check(egress, asked, outgoing, SystemTime::now).await?;
     proof::check(egress, asked, outgoing).await?;
+    consent::wait(egress, asked, outgoing).await?;
+    releases::check(egress, asked, outgoing, SystemTime::now).await?;
     let key = asked.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {

@@ -370,6 +370,8 @@ pub(crate) struct Outgoing {
     /// Whether it can be sent again if nothing came back: it changes nothing there.
     pub(super) is_safe: bool,
     pub(super) is_2: bool,
+    /// The number of the approval by which it is sent, where a person was asked.
+    pub(super) approval: Option<u32>,
 }
 
 impl Outgoing {

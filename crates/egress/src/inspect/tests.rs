@@ -300,9 +300,11 @@ impl Outside {
         let told = self.told.lock().unwrap();
         let of = |report: &FlowReport| match report {
             FlowReport::Refused { why, .. } => Some(why.clone()),
-            FlowReport::Open { .. } | FlowReport::Closed { .. } | FlowReport::Command { .. } => {
-                None
-            }
+            FlowReport::Open { .. }
+            | FlowReport::Closed { .. }
+            | FlowReport::Ask { .. }
+            | FlowReport::Left { .. }
+            | FlowReport::Command { .. } => None,
         };
         told.iter().filter_map(of).collect()
     }
@@ -326,6 +328,8 @@ impl Outside {
                     FlowReport::Closed { end, .. } => Some(end.clone()),
                     FlowReport::Open { .. }
                     | FlowReport::Refused { .. }
+                    | FlowReport::Ask { .. }
+                    | FlowReport::Left { .. }
                     | FlowReport::Command { .. } => None,
                 };
                 let ends: Vec<_> = self.told.lock().unwrap().iter().filter_map(of).collect();

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CommandEnd, CredentialName, Fetched, Limit, Network, Placeholder, Published, Request, Scheme,
-    SshKeys,
+    AskedCall, CallDigest, CommandEnd, Consent, CredentialName, Fetched, Limit, Network,
+    Placeholder, Published, Request, Scheme, SshKeys,
 };
 
 /// How the failure of a flow begins whose host has a certificate that this host does not accept.
@@ -93,6 +93,9 @@ pub enum FlowReport {
         flow: Flow,
         /// Whether it happens only once it is on disk, and that was said.
         waits: bool,
+        /// The approval by which it happens, where a person was to be asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval: Option<u32>,
     },
     /// It has ended.
     Closed {
@@ -117,6 +120,18 @@ pub enum FlowReport {
         id: u64,
         /// Whose.
         credential: CredentialName,
+    },
+    /// A person is to be asked about this, which waits.
+    Ask {
+        /// Stands for it from here on.
+        id: u64,
+        /// What waits.
+        call: Box<AskedCall>,
+    },
+    /// It does not wait any more.
+    Left {
+        /// What stood for it.
+        id: u64,
     },
 }
 
@@ -145,6 +160,15 @@ pub enum FlowOrder {
     Publish {
         /// Which.
         published: Published,
+    },
+    /// What a person, or somebody for them, says of a call that waits.
+    Said {
+        /// Which.
+        id: u64,
+        /// Of what they were asked.
+        digest: CallDigest,
+        /// What they say.
+        consent: Consent,
     },
     /// No more: what there is ends, and then the carrier.
     End,

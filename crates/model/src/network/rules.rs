@@ -22,6 +22,9 @@ pub struct Network {
     pub allow: Vec<NetworkRule>,
     /// What may not, although it were allowed.
     pub deny: Vec<NetworkRule>,
+    /// What a person is asked about first, of what may be reached. It allows nothing itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ask: Vec<NetworkRule>,
     /// What lets everything else pass that no rule denies, to learn of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learn: Option<NetworkRule>,
@@ -142,6 +145,8 @@ pub enum Unreachable<'a> {
     Unclear(&'static str),
     /// This rule is about some releases alone, and whether it is one cannot be told.
     Untold(&'a NetworkRule),
+    /// By this rule a person is asked about the address itself, and another was named.
+    Asked(&'a NetworkRule),
 }
 
 impl Network {
@@ -165,7 +170,7 @@ impl Network {
         let signs_in = |one: &Binding| matches!(one.place, Place::Postgres(_));
         self.allow.iter().chain(&self.learn).any(is_looked_into)
             || !self.is_empty() && self.credentials.iter().any(signs_in)
-            || !self.is_empty() && self.deny.iter().any(is_denied_in_part)
+            || !self.is_empty() && self.deny.iter().chain(&self.ask).any(is_denied_in_part)
     }
 
     /// Whether a name may be asked for: it can be reached at some port.
@@ -189,16 +194,6 @@ impl Network {
     pub fn is_named(&self, name: &HostName) -> bool {
         let is_it = |rule: &NetworkRule| matches!(&rule.to.host, HostPattern::Exact(exact) if exact == name);
         self.allow.iter().any(is_it)
-    }
-
-    /// Whether a rule or credential for a host and port is about methods.
-    #[must_use]
-    pub fn is_about_methods(&self, host: &HostPart, port: u16) -> bool {
-        let mut rules = self.allow.iter().chain(&self.deny);
-        let mut bindings = self.credentials.iter();
-        let leads = |to: &Destination| to.leads_to(host, port);
-        rules.any(|rule| leads(&rule.to) && !rule.requests.methods.is_empty())
-            || bindings.any(|one| one.to.iter().any(leads) && !one.requests.methods.is_empty())
     }
 
     /// Whether a connection may be made to a host, as it is named, and whether what it
@@ -230,10 +225,11 @@ impl Network {
             !rule.is_inspected(port) && (rule.way == Way::Tunnel || !is_limited(*at))
         };
         let tunnel = allowed().enumerate().find(is_tunnel).map(|(_, rule)| rule);
-        match (tunnel, allowed().next(), denied().next()) {
+        let asked_in_part = self.asks_about(host, port).find(|rule| !is_whole(rule));
+        match (tunnel, allowed().next(), denied().next().or(asked_in_part)) {
             (_, None, _) => Err(Unreachable::NoRule),
             (Some(rule), Some(_), None) => Ok((rule, Look::Past)),
-            // What some requests are denied for cannot be carried unseen.
+            // What some requests are denied or asked for cannot be carried unseen.
             (Some(rule), Some(_), Some(_)) | (None, Some(rule), _) => Ok((rule, Look::Into)),
         }
     }
@@ -252,7 +248,8 @@ impl Network {
         if let Some(rule) = denied().find(|rule| rule.requests.may_hold(request)) {
             return Err(Unreachable::Denied(rule));
         }
-        let mut rules = denied().chain(allowed());
+        let asked = self.asks_about(request.host, request.port);
+        let mut rules = denied().chain(allowed()).chain(asked);
         if let Some(why) = request.target.unclear()
             && rules.any(|rule| !rule.requests.paths.is_empty())
         {
@@ -300,7 +297,11 @@ impl Network {
 }
 
 /// The rules that name a block with this address.
-fn blocks(rules: &[NetworkRule], address: IpAddr, port: u16) -> impl Iterator<Item = &NetworkRule> {
+pub(super) fn blocks(
+    rules: &[NetworkRule],
+    address: IpAddr,
+    port: u16,
+) -> impl Iterator<Item = &NetworkRule> {
     rules.iter().filter(move |rule| {
         matches!(rule.to.host, HostPattern::Block(_))
             && rule.to.host.holds(address)

@@ -12,6 +12,8 @@ const PATH_SHOWN_BYTES_MAX: usize = 256;
 /// Why something is refused that may be a release as well as anything else.
 const UNTOLD: &str =
     "which release it is of cannot be told from its path, and a rule is about some releases alone";
+/// Why something is refused that only an address was to be asked about.
+const ASKED: &str = "a person is asked about the address to which its name leads, and was not";
 
 impl NetworkRule {
     /// The rule as it is told and recorded: what it says, and where it is written.
@@ -44,6 +46,7 @@ impl Unreachable<'_> {
             }
             Self::Unclear(why) => format!("rules are about its path, and {why}"),
             Self::Untold(rule) => format!("{UNTOLD}: {}", rule.told()),
+            Self::Asked(rule) => format!("{ASKED}: {}", rule.told()),
         }
     }
 
@@ -58,6 +61,7 @@ impl Unreachable<'_> {
                 format!("its address is {name}: only a rule for that very address allows it")
             }
             Self::Untold(rule) => format!("{UNTOLD}: {rule}"),
+            Self::Asked(rule) => format!("{ASKED}: {rule}"),
             Self::NoRule | Self::Unnamed | Self::Unclear(_) => self.why(),
         }
     }
@@ -78,7 +82,7 @@ impl Unreachable<'_> {
                      the line allow = [\"{to}\"] under [network] of a profile"
                 )
             }
-            Self::Denied(_) | Self::Special(_) | Self::Untold(_) => {
+            Self::Denied(_) | Self::Special(_) | Self::Untold(_) | Self::Asked(_) => {
                 self.how_to_ask_for(request.host, request.port)
             }
         }
@@ -106,6 +110,9 @@ impl Unreachable<'_> {
                 "ask the person who started this for a rule that names the address of {host} \
                  itself, as --allow ADDRESS:{port}"
             ),
+            Self::Asked(_) => {
+                "name the address itself: then the person who started this is asked".to_owned()
+            }
             Self::Unclear(_) | Self::Untold(_) => {
                 "do without: rules are about requests to this host".to_owned()
             }

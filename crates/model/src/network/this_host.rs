@@ -44,7 +44,11 @@ impl Network {
         request: Option<&Request<'_>>,
     ) -> Result<(), Unreachable<'_>> {
         let is_own = host.is_this_host() && THIS_HOST_ADDRESSES.contains(&address);
-        match self.address(address, port, request) {
+        let judged = match host {
+            HostPart::Name(_) => self.address_of_name(address, port, request),
+            HostPart::Address(_) => self.address(address, port, request),
+        };
+        match judged {
             Err(Unreachable::Special(_)) if is_own => Ok(()),
             found => found,
         }

@@ -62,6 +62,11 @@ pub(crate) fn read(
             Some("only those of npm have an @scope/".to_owned()),
         );
     }
+    if effect == Effect::Ask {
+        let what = "nobody is asked about packages by their names".to_owned();
+        let hint = "write them in `allow`, and in `ask` the registry's hosts".to_owned();
+        document.report(at, what, Some(hint));
+    }
     if effect == Effect::Deny && !limits.is_empty() {
         let what = "what is denied is not reached at all, so that nothing of it is limited";
         document.report(at, what.to_owned(), Some("leave the limits out".to_owned()));
@@ -155,7 +160,7 @@ fn meant(packages: &Packages, host: &str, effect: Effect) -> Option<Meant> {
             Some(Scheme::Https),
             vec!["GET".to_owned(), "HEAD".to_owned()],
         ),
-        Effect::Deny => (Ports::All, None, Vec::new()),
+        Effect::Deny | Effect::Ask => (Ports::All, None, Vec::new()),
     };
     let requests = Conditions {
         scheme,

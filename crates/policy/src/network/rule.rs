@@ -13,11 +13,13 @@ use crate::settings::among;
 use crate::show::quoted;
 use crate::suggest::nearest;
 
-/// Whether a list allows or denies.
+/// What a list does with what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Allow,
     Deny,
+    /// It allows what a person says yes to each time.
+    Ask,
 }
 
 /// How texts are written, for those who wrote another.
@@ -103,17 +105,19 @@ fn settled(mut meant: Meant, effect: Effect) -> Result<Meant, Complaint> {
             format!("did you mean {known}?"),
         ));
     }
-    if effect == Effect::Allow {
-        meant.to = allowable(meant.to)?;
-        return Ok(meant);
-    }
-    if meant.to.ports == Ports::Web {
-        meant.to.ports = Ports::All;
+    match effect {
+        Effect::Allow => {
+            meant.to = allowable(meant.to)?;
+            return Ok(meant);
+        }
+        Effect::Ask => meant.to = allowable(meant.to)?,
+        Effect::Deny if meant.to.ports == Ports::Web => meant.to.ports = Ports::All,
+        Effect::Deny => {}
     }
     if meant.requests.paths.iter().any(PathPattern::has_query) {
         return Err(Complaint::new(
-            "what is denied is denied whatever the query, which a program could write in another \
-             way",
+            "what is denied or asked about is so whatever the query, which a program could write \
+             in another way",
             "leave out what comes after '?', or allow the queries that may be sent",
         ));
     }
@@ -171,7 +175,7 @@ pub(crate) fn read(
     };
     let way = carry.map(|carry| carry.value).unwrap_or_default();
     // As in a URL, a scheme without a port is at its own one.
-    if let (Some(scheme), Effect::Allow) = (requests.scheme, effect) {
+    if let (Some(scheme), Effect::Allow | Effect::Ask) = (requests.scheme, effect) {
         for to in to.iter_mut().flatten().filter(|to| to.ports == Ports::Web) {
             to.ports = Ports::of(scheme);
         }
@@ -206,12 +210,11 @@ fn mistake(has_to: bool, way: Way, requests: &Conditions, effect: Effect) -> Opt
         (Way::Inspect | Way::Tunnel, Effect::Deny) => {
             Some("what is denied is not carried: leave out `carry`")
         }
-        (Way::Tunnel, Effect::Allow) if !requests.is_empty() => {
+        (Way::Tunnel, Effect::Allow | Effect::Ask) if !requests.is_empty() => {
             Some("nobody sees methods, paths or schemes in a tunnel: leave them or `carry` out")
         }
-        (Way::Usual, Effect::Deny) | (Way::Usual | Way::Inspect | Way::Tunnel, Effect::Allow) => {
-            None
-        }
+        (Way::Usual, Effect::Deny)
+        | (Way::Usual | Way::Inspect | Way::Tunnel, Effect::Allow | Effect::Ask) => None,
     }
 }
 

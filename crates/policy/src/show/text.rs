@@ -79,6 +79,7 @@ impl Rules {
         out.flag("forbid-live", &self.forbid_live);
         let lists = [&self.network.allow, &self.network.deny];
         if lists.iter().all(|list| list.is_empty())
+            && self.network.ask.is_empty()
             && self.network.publish.is_empty()
             && self.network.upstream.said().is_empty()
         {
@@ -114,6 +115,8 @@ impl Rules {
     fn reach(&self, out: &mut Profile) {
         out.section("network");
         out.list_of("allow", entries(&self.network.allow).into_iter());
+        let asked: Vec<Sourced<Meant>> = self.network.ask.iter().cloned().collect();
+        out.list_of("ask", entries(&asked).into_iter());
         out.list_of("deny", entries(&self.network.deny).into_iter());
         let port = |port: &Sourced<PublishedPort>| (port.value.to_string(), port.origin.clone());
         out.list("publish", self.network.publish.iter().map(port));

@@ -29,7 +29,7 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
     let here = opened(directory.path());
     let heard = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut answer = |question| match question {
+            let mut answer = |_: Who, question| match question {
                 Question::Ports {} => Answer::Ports {
                     listening: Vec::new(),
                     published: Vec::new(),
@@ -38,7 +38,12 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
                     port,
                     origin: "a test".to_owned(),
                 }),
-                Question::Publish(_) => declined("no"),
+                Question::Publish(_)
+                | Question::Approvals {}
+                | Question::Approval { .. }
+                | Question::Decide { .. }
+                | Question::Revoke { .. }
+                | Question::Stop {} => declined("no"),
             };
             while !is_over.load(Ordering::Relaxed) {
                 control.attend(&mut answer);
@@ -97,7 +102,7 @@ fn a_question_is_answered_and_nothing_else() {
             br#"{"v":2,"said":{"ports":{}}}"#,
             br#"{"v":1,"said":{"ports":{"more":1}}}"#,
             br#"{"v":1,"said":{"ports":{}},"more":1}"#,
-            br#"{"v":1,"said":{"stop":{}}}"#,
+            br#"{"v":1,"said":{"halt":{}}}"#,
             br#"{"v":1,"said":{"publish":{"outside":70000,"inside":1}}}"#,
         ];
         for wrong in wrong {
@@ -190,4 +195,30 @@ fn who_is_in_a_sandbox_is_told_apart_from_who_is_not() {
         rustix::process::kill_process(peer(child).pid, rustix::process::Signal::KILL).unwrap();
     }
     let _ = inside.wait();
+}
+
+#[test]
+fn who_runs_beneath_a_run_or_a_launcher_is_not_heard() {
+    let own = i32::try_from(std::process::id()).unwrap();
+    let mut beneath = std::process::Command::new("sh")
+        .args(["-c", "sleep 600 & echo $!; wait"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = [0; 16];
+    let got = beneath.stdout.as_mut().unwrap().read(&mut told).unwrap();
+    let further: i32 = std::str::from_utf8(&told[..got])
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let child = i32::try_from(beneath.id()).unwrap();
+    assert!(!is_nobodys(child) && !is_nobodys(further));
+    // The control: who is above, and this one itself.
+    let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+    assert!(is_nobodys(own) && is_nobodys(parent));
+    let further = rustix::process::Pid::from_raw(further).unwrap();
+    let _ = rustix::process::kill_process(further, rustix::process::Signal::KILL);
+    let _ = beneath.kill();
+    let _ = beneath.wait();
 }

@@ -2,17 +2,21 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
 use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort};
 
-use super::{FlowNews, Outside, State};
+use super::{FlowNews, Outside, State, Who};
 use crate::control::{Answer, Control, Declined, Question};
 use crate::doors;
 
 /// From this port on the kernel hands out those that nobody has asked for (ip(7),
 /// `ip_local_port_range`): who listens there seldom is for a person.
 const HANDED_OUT: u16 = 32_768;
+
+/// How long after it began a run can be spoken to: most are over by then.
+const OPENS_AFTER: Duration = Duration::from_millis(500);
 
 /// Who decides whether one more port is published, with these published already.
 pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>;
@@ -22,6 +26,8 @@ pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Publi
 pub struct Live<'a> {
     /// The run.
     pub run: &'a RunId,
+    /// Whether it has a network of its own, on which it is looked for what listens.
+    pub has_network: bool,
     /// Opens the directory of the sockets at which runs are spoken to.
     pub directory: &'a dyn Fn() -> io::Result<OwnedFd>,
     /// Whether a port is published.
@@ -33,23 +39,23 @@ impl<'a> Outside<'a> {
     #[must_use]
     pub fn asked(mut self, live: Option<Live<'a>>) -> Self {
         self.live = live;
+        self.opens_at = live.map(|_| Instant::now() + OPENS_AFTER);
         self
     }
 
     /// Does what there is to do, beside what carries.
     pub(super) fn attend_live(&mut self) {
-        let Some(listening) = &mut self.listening else {
-            return;
-        };
-        let is_first = self.control.is_none();
-        let is_due = listening.due() <= std::time::Instant::now();
-        let begun = listening.look();
-        self.tell_listening(begun);
-        if is_first && is_due {
+        if let Some(listening) = &mut self.listening {
+            let begun = listening.look();
+            self.tell_listening(begun);
+        }
+        let is_due = self.opens_at.is_some_and(|at| at <= Instant::now());
+        if self.control.is_none() && (is_due || self.approvals.is_asking()) {
             self.open_control();
         }
+        self.attend_approvals();
         if let Some(mut control) = self.control.take() {
-            control.attend(&mut |question| self.answer(question));
+            control.attend(&mut |who, question| self.answer(who, question));
             self.control = Some(control);
         }
     }
@@ -76,7 +82,7 @@ impl<'a> Outside<'a> {
         self.begun.extend(new);
     }
 
-    fn answer(&mut self, question: Question) -> Answer {
+    fn answer(&mut self, who: Who, question: Question) -> Answer {
         match question {
             Question::Ports {} => {
                 if let Some(listening) = &mut self.listening {
@@ -93,6 +99,15 @@ impl<'a> Outside<'a> {
                 Ok(published) => Answer::Published(published),
                 Err(declined) => Answer::Refused(declined),
             },
+            Question::Approvals {} => self.list_approvals(),
+            Question::Approval { approval } => self.show_approval(approval),
+            Question::Decide {
+                approval,
+                digest,
+                decision,
+            } => self.decide((approval, digest), decision, who),
+            Question::Revoke { approval } => self.revoke(approval, who),
+            Question::Stop {} => self.stop(who),
         }
     }
 

@@ -29,7 +29,13 @@ fn message(id: u64) -> Vec<u8> {
         limit: None,
     };
     let waits = true;
-    serde_json::to_vec(&FlowReport::Open { id, flow, waits }).unwrap()
+    let report = FlowReport::Open {
+        id,
+        flow,
+        waits,
+        approval: None,
+    };
+    serde_json::to_vec(&report).unwrap()
 }
 
 /// Tells of one connection where so much is still left to tell, bytes: how much that takes,

@@ -17,8 +17,9 @@ async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<
     let waits = !outgoing.is_safe
         || outgoing.head.is_web_socket
         || outgoing.body.is_some()
+        || outgoing.approval.is_some()
         || outgoing.injection.is_fetched(&egress.credentials);
-    egress.line.open(flow, waits).await
+    egress.line.open_by(flow, waits, outgoing.approval).await
 }
 
 /// The same, and then has the credentials there that are put into it.

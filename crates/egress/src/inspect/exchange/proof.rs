@@ -38,7 +38,7 @@ pub(super) async fn check(
 }
 
 /// Of a body that cannot be read: it may be for what was found in it.
-fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
+pub(super) fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
     let found = match why {
         Unheld::Broken(Broken::Found(found)) => Some(*found),
         Unheld::Broken(_) | Unheld::Long | Unheld::Trailers | Unheld::Late => None,

@@ -250,6 +250,7 @@ fn prepared(
         room: Arc::new(room),
         is_safe: true,
         is_2: true,
+        approval: None,
     };
     Ok((Arc::new(asked), outgoing))
 }

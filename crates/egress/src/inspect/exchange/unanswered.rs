@@ -6,11 +6,15 @@ use atoll_model::network::Flow;
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 
-use super::Unrecorded;
 use crate::Egress;
 use crate::inspect::answers::{self, Denial};
 use crate::inspect::body::Received;
 use crate::inspect::injection::Misuse;
+
+/// Nobody records any more, so nothing is carried.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody records what is carried: {0}")]
+pub(crate) struct Unrecorded(#[from] io::Error);
 
 /// Why a request has no answer by the server.
 pub(super) enum Unanswered {

@@ -1,0 +1,134 @@
+//! The definitions of the commands by which a person answers a run that goes on, or ends it.
+
+use clap::{Args, Subcommand};
+
+const APPROVALS_EXAMPLES: &str = "\
+Examples:
+  atoll approvals list                 what waits for an answer
+  atoll approvals show k7qd.1          one question, whole
+  atoll approvals grant k7qd.1         this call, once
+  atoll approvals grant 1 --for 15m    the same again for 15 minutes
+  atoll approvals deny 1 --stop        no, and the run ends
+  atoll approvals revoke k7qd.1        a lease ends now";
+
+const STOP_EXAMPLES: &str = "\
+Examples:
+  atoll stop last
+  atoll stop --all";
+
+/// Answer what runs ask before it goes out
+///
+/// A run asks where a rule says so: `ask` under [network] of a profile, --ask. What is asked
+/// about waits two minutes, then it is denied.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment, after_help = APPROVALS_EXAMPLES)]
+pub struct ApprovalsArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ApprovalsAction,
+}
+
+/// What to do. The variants have no text of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+#[allow(missing_docs)]
+pub enum ApprovalsAction {
+    #[command(alias = "ls")]
+    List(ListApprovalsArguments),
+    Show(ShowApprovalArguments),
+    #[command(aliases = ["allow", "approve"])]
+    Grant(GrantApprovalArguments),
+    Deny(DenyApprovalArguments),
+    Revoke(RevokeApprovalArguments),
+}
+
+/// List what waits for an answer, and what was granted for longer
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListApprovalsArguments {
+    /// Print JSON: one array, an object for each run. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show one question with all that is known of what it is about
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShowApprovalArguments {
+    /// The question: RUN.NUMBER as it is listed, or its number where one run asks.
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+
+    /// Print JSON: one object. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Let what waits go out
+///
+/// Once, if nothing else is said: exactly what was shown. For longer it is for the same host,
+/// port, scheme, method and path, with whatever query and body.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct GrantApprovalArguments {
+    /// The question: RUN.NUMBER as it is listed, or its number where one run asks.
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+
+    /// This call alone. That is the default.
+    #[arg(long, conflicts_with_all = ["run", "time"])]
+    pub once: bool,
+
+    /// The same again until the run ends.
+    #[arg(long, conflicts_with = "time")]
+    pub run: bool,
+
+    /// The same again for so long, a day at most. Example: --for 15m
+    #[arg(long = "for", value_name = "TIME")]
+    pub time: Option<String>,
+
+    /// With --run or --for: whatever the same rule asks about. Default: the same call.
+    #[arg(long, conflicts_with = "once")]
+    pub whole_rule: bool,
+
+    /// The digest of what you were shown; another one counts for nothing. Default: that of
+    /// what waits now.
+    #[arg(long, value_name = "SHA256", verbatim_doc_comment)]
+    pub digest: Option<String>,
+}
+
+/// Do not let it go out
+///
+/// The same is then denied for half a minute without a question, and longer each time.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct DenyApprovalArguments {
+    /// The question: RUN.NUMBER as it is listed, or its number where one run asks.
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+
+    /// End the run as well. Default: it goes on, and is told.
+    #[arg(long)]
+    pub stop: bool,
+}
+
+/// Take back what was granted for longer
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct RevokeApprovalArguments {
+    /// The lease: RUN.NUMBER as it is listed, or its number where one run has some.
+    #[arg(value_name = "LEASE")]
+    pub lease: String,
+}
+
+/// End a run that goes on, with everything in it, now
+///
+/// Its connections are cut and its processes ended without a word to them; its record says
+/// who did that. What it has changed is kept as at any other end.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment, after_help = STOP_EXAMPLES)]
+pub struct StopArguments {
+    /// The run: its id, its beginning or end, or `last`.
+    #[arg(value_name = "RUN", required_unless_present = "all")]
+    pub run: Option<String>,
+
+    /// All that go on.
+    #[arg(long, conflicts_with = "run")]
+    pub all: bool,
+}

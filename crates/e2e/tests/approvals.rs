@@ -1,0 +1,228 @@
+//! Questions to a person before something goes out, on a small internet of each test's own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use e2e::internet::{Seen, events, is_possible, on_internet, without_namespaces};
+use e2e::{BOUND, World, id, is_root, wait_until};
+use serde_json::Value;
+
+const OUTSIDE: &str = include_str!("approvals/outside.py");
+const INSIDE: &str = include_str!("approvals/inside.py");
+const CURL: &str = "curl -sS -m 40 --noproxy '*' -w '%{http_code}\\n'";
+
+/// Has a person play a scene with a run of this script.
+fn scene(world: &World, scene: &str, options: &str, script: &str, atoll: Option<&str>) -> Seen {
+    let outside = world.top().join("outside.py");
+    fs::write(&outside, OUTSIDE).unwrap();
+    let internet = world.top().join("internet");
+    let command = format!("python3 '{}' \"$@\"", outside.display());
+    let mut run = on_internet(world, &command).env("INTERNET", &internet);
+    if let Some(atoll) = atoll {
+        run = run.env("ATOLL", atoll);
+    }
+    let state = world.state().display().to_string();
+    let run = run.args(["sh", &state, options, script, scene]);
+    Seen::of(world, run.within(Duration::from_secs(300)).run())
+}
+
+fn text<'a>(event: &'a Value, key: &str) -> &'a str {
+    event[key].as_str().unwrap_or_default()
+}
+
+#[test]
+fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
+    let world =
+        World::new("what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let post = |path: &str, body: &str| format!("{CURL} -d '{body}' http://example.com{path}; ");
+    let script = [
+        format!("{CURL} http://example.com/free; "),
+        post("/a", "first body"),
+        post("/denied", "second"),
+        post("/denied", "another"),
+        post("/lease", "one"),
+        post("/lease?x", "two"),
+        post("/lease", "three"),
+        "while [ ! -e revoked ]; do sleep 0.1; done; ".to_owned(),
+        format!("{CURL} -m 20 -d four http://example.com/lease; "),
+        post("/last", "five"),
+    ]
+    .concat();
+    let options = "--live --allow example.com --ask 'POST http://example.com/**'";
+    let seen = scene(&world, "answered", options, &script, None);
+    let out = seen.output();
+    let expected = [
+        "asked example.com POST 10 first body",
+        "shown 0 True False",
+        "another digest 126",
+        "reached before False",
+        "granted [0, 126] True",
+        "denied 0 126",
+        "for longer 0",
+        "revoked 0 126 []",
+        "number True",
+        "by its number 0",
+        "ended 0",
+    ];
+    for line in expected {
+        assert!(
+            out.lines().any(|one| one == line),
+            "{line}: {}",
+            seen.outcome
+        );
+    }
+    let codes = ["200", "403", "000"].map(|code| {
+        let codes = out.lines().filter(|line| line.ends_with(code));
+        codes.count()
+    });
+    assert_eq!(codes, [6, 2, 1], "{}", seen.outcome);
+    assert!(out.contains("a person was asked, and said no"), "{out}");
+    assert!(out.contains("said no to the same"), "{out}");
+    assert!(seen.first.contains("first body"), "{}", seen.first);
+    for never in ["second", "another", "four"] {
+        assert!(!seen.first.contains(never), "{never}: {}", seen.first);
+    }
+    let asked = events(&world, "approval.asked");
+    let paths: Vec<&str> = asked.iter().map(|one| text(one, "path")).collect();
+    assert_eq!(paths, ["/a", "/denied", "/lease", "/lease", "/last"]);
+    let granted = events(&world, "approval.granted");
+    let scopes: Vec<&str> = granted.iter().map(|one| text(one, "for")).collect();
+    assert_eq!(scopes, ["once", "time", "once"]);
+    assert_eq!(granted[0]["digest"], asked[0]["digest"]);
+    let denied = events(&world, "approval.denied");
+    let whys: Vec<&str> = denied.iter().map(|one| text(one, "why")).collect();
+    assert_eq!(whys, ["person", "left"]);
+    assert_eq!(events(&world, "lease.ended")[0]["uses"], 3);
+    let opened = events(&world, "flow.opened");
+    let by = opened.iter().filter_map(|one| one["approval"].as_u64());
+    assert_eq!(by.collect::<Vec<_>>(), [1, 3, 3, 3, 5], "{opened:?}");
+    // The control: where nothing is asked the same arrives.
+    let script = post("/denied", "second");
+    let run = on_internet(
+        &world,
+        "\"$ATOLL\" run --discard --allow example.com -- \"$@\"",
+    );
+    let free = Seen::of(&world, run.args(["sh", "sh", "-c", &script]).run());
+    assert!(free.first.contains("second"), "{}", free.outcome);
+}
+
+#[test]
+fn a_program_does_not_answer_its_own_question() {
+    let world = World::new("a_program_does_not_answer_its_own_question");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    world.write("inside.py", INSIDE);
+    let state = world.state().display().to_string();
+    let script = format!("{CURL} -d x http://example.com/a & python3 inside.py '{state}'; wait");
+    let fence = without_namespaces(&world).display().to_string();
+    // Root is never fenced in.
+    let fenced = Some(fence.as_str()).filter(|_| !is_root());
+    let options = "--live --ask example.com";
+    for atoll in [Some(None), fenced.map(Some)].into_iter().flatten() {
+        let _ = fs::remove_file(world.path("tried"));
+        let seen = scene(&world, "itself", options, &script, atoll);
+        let out = seen.output();
+        assert!(!out.contains("ANSWERED"), "{}", seen.outcome);
+        for line in ["still waits [1]", "the control True", "denied 0", "ended 0"] {
+            assert!(
+                out.lines().any(|one| one == line),
+                "{line}: {}",
+                seen.outcome
+            );
+        }
+        assert!(out.contains("403"), "{}", seen.outcome);
+        assert_eq!(seen.reached, [""; 0], "{}", seen.outcome);
+        assert_eq!(seen.asked, [""; 0], "nobody is asked for its name either");
+    }
+}
+
+#[test]
+fn a_denial_can_end_the_run_and_its_record_says_who_did() {
+    let world = World::new("a_denial_can_end_the_run_and_its_record_says_who_did");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!("{CURL} http://example.com/a; echo went on");
+    let seen = scene(
+        &world,
+        "ended",
+        "--discard --ask example.com",
+        &script,
+        None,
+    );
+    let out = seen.output();
+    assert!(out.contains("stopped 0"), "{}", seen.outcome);
+    assert!(!out.contains("went on"), "{}", seen.outcome);
+    assert_eq!(seen.reached, [""; 0]);
+    let closed = events(&world, "run.closed");
+    let uid = &closed[0]["details"]["stopped"]["uid"];
+    assert_eq!(*uid, u64::from(id().0), "{closed:?}");
+}
+
+#[test]
+fn stop_ends_a_run_at_once_with_all_that_it_started() {
+    let world = World::new("stop_ends_a_run_at_once_with_all_that_it_started");
+    let script = "trap '' TERM INT HUP; (trap '' TERM; sleep 1000) & echo begun; sleep 1000";
+    let mut fastest = Duration::MAX;
+    for arguments in [&["stop", "last"][..], &["stop", "--all"]] {
+        let run = world.run(["--discard"], script).start();
+        run.until_stdout("begun");
+        let is_spoken_to = || {
+            let mut sockets = fs::read_dir(world.state().join("control")).ok()?;
+            sockets.next().map(drop)
+        };
+        wait_until("it can be stopped", BOUND, is_spoken_to);
+        let since = Instant::now();
+        let _ = world.atoll(arguments).run().success().says(["Stopped"]);
+        let outcome = run.wait();
+        fastest = fastest.min(since.elapsed());
+        assert_eq!(outcome.code(), 137, "{outcome}");
+        let closed = events(&world, "run.closed");
+        assert_eq!(closed[0]["details"]["stopped"]["uid"], u64::from(id().0));
+    }
+    // With the start of the command and the record of the end, on a machine that does more.
+    assert!(fastest < Duration::from_secs(5), "{fastest:?}");
+    // Nothing that has ended can be stopped.
+    let _ = world.atoll(["stop", "last"]).run().expect_status(125);
+}
+
+#[test]
+fn the_commands_of_the_page_on_approvals_are_understood() {
+    let world = World::new("the_commands_of_the_page_on_approvals_are_understood");
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
+    let page = Path::new(&package).join("../../docs/approvals.md");
+    let page = fs::read_to_string(page).unwrap();
+    let commands: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("atoll "))
+        .map(|line| line.split('#').next().unwrap())
+        .collect();
+    assert!(commands.len() >= 10, "{commands:?}");
+    for command in commands {
+        let words = command.split_whitespace().skip(1);
+        let outcome = world.atoll(words).run();
+        // There is nobody whom they could be about.
+        if outcome.code() != 0 {
+            let _ = outcome
+                .expect_status(125)
+                .is_clear_error(["no such run goes on"]);
+        }
+    }
+    // The control: a mistake is another error.
+    let wrong = world
+        .atoll(["approvals", "grant", "k7qd.1", "--ever"])
+        .run();
+    assert!(wrong.err().contains("--ever"), "{wrong}");
+}

@@ -1,0 +1,52 @@
+//! Requests that a person is asked about: all of one is there when they are.
+
+use atoll_model::network::Flow;
+
+use super::unanswered::{Refusal, Unanswered};
+use super::{Outgoing, judged, proof};
+use crate::Egress;
+use crate::inspect::upload::Unheld;
+use crate::inspect::{Asked, asking};
+
+/// Waits for a person's word about a request, where rules ask for that.
+pub(super) async fn wait(
+    egress: &Egress,
+    asked: &Asked,
+    outgoing: &mut Outgoing,
+) -> Result<(), Unanswered> {
+    let rule = {
+        let request = judged(asked, &outgoing.parts, &outgoing.head);
+        egress.network.asks_of_request(&request)
+    };
+    let Some(rule) = rule else {
+        return Ok(());
+    };
+    let body = match &mut outgoing.body {
+        Some(body) => {
+            let read = body.read(egress.bodies.ahead()).await;
+            Some(read.map_err(|why| unread(egress, &outgoing.flow, &why))?)
+        }
+        None => None,
+    };
+    let about = (&outgoing.flow, rule);
+    let call = asking::request(about, &outgoing.parts, &outgoing.head, body.as_ref());
+    let approval = asking::consent(egress, call).await;
+    outgoing.approval = Some(approval.map_err(|why| {
+        Unanswered::Refused(Refusal {
+            why: why.why().to_owned(),
+            inside: why.why().to_owned(),
+            how_to_ask: Some(why.how_to_ask().to_owned()),
+        })
+    })?);
+    Ok(())
+}
+
+/// A person sees all of what is sent, or nothing is.
+fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
+    let why = match why {
+        Unheld::Long => "a person is asked about it, and its body has more than 16 MiB".to_owned(),
+        Unheld::Trailers => "a person is asked about it, and its body has trailers".to_owned(),
+        Unheld::Broken(_) | Unheld::Late => return proof::unread(egress, flow, why),
+    };
+    Unanswered::Broken(why)
+}

@@ -1,0 +1,208 @@
+//! What the ledger says of questions to a person, and of their answers.
+
+use atoll_model::network::{AskedCall, Breadth, CredentialName, Scope};
+use atoll_sandbox::{ApprovalNews, Who};
+use atoll_store::EventBody;
+
+/// Whether something waits until it is on disk.
+pub(crate) fn waits(news: &ApprovalNews) -> bool {
+    match news {
+        ApprovalNews::Granted { .. } => true,
+        ApprovalNews::Asked { .. }
+        | ApprovalNews::Denied { .. }
+        | ApprovalNews::LeaseEnded { .. } => false,
+    }
+}
+
+/// Members come in the order of their names.
+pub(crate) fn event(news: &ApprovalNews) -> (&'static str, EventBody) {
+    match news {
+        ApprovalNews::Asked {
+            approval,
+            digest,
+            call,
+        } => {
+            let body = EventBody::default().number("approval", (*approval).into());
+            ("approval.asked", asked(body, &digest.to_string(), call))
+        }
+        ApprovalNews::Granted {
+            approval,
+            digest,
+            scope,
+            breadth,
+            by,
+        } => {
+            let body = EventBody::default().number("approval", (*approval).into());
+            let body = body.text("digest", &digest.to_string());
+            let body = match scope {
+                Scope::Once => body.text("for", "once"),
+                Scope::Run => covers(body.text("for", "run"), *breadth),
+                Scope::Seconds { .. } => covers(body.text("for", "time"), *breadth),
+            };
+            let mut body = body.number("pid", by.pid.into());
+            if let Scope::Seconds { seconds } = scope {
+                body = body.number("seconds", (*seconds).into());
+            }
+            ("approval.granted", body.number("uid", by.uid.into()))
+        }
+        ApprovalNews::Denied {
+            approval,
+            digest,
+            why,
+            by,
+        } => {
+            let body = EventBody::default().number("approval", (*approval).into());
+            let body = body.text("digest", &digest.to_string());
+            let body = match by {
+                Some(by) => who(body, *by),
+                None => body,
+            };
+            ("approval.denied", body.text("why", why.name()))
+        }
+        ApprovalNews::LeaseEnded { approval, uses, by } => {
+            let body = EventBody::default().number("approval", (*approval).into());
+            let body = match by {
+                Some(by) => who(body, *by),
+                None => body,
+            };
+            ("lease.ended", body.number("uses", *uses))
+        }
+    }
+}
+
+/// Who it was: `pid` and `uid`.
+fn who(body: EventBody, by: Who) -> EventBody {
+    body.number("pid", by.pid.into())
+        .number("uid", by.uid.into())
+}
+
+/// For what a lease is.
+fn covers(body: EventBody, breadth: Breadth) -> EventBody {
+    match breadth {
+        Breadth::Same => body,
+        Breadth::Rule => body.text("of", "rule"),
+    }
+}
+
+fn asked(mut body: EventBody, digest: &str, call: &AskedCall) -> EventBody {
+    let request = call.request.as_ref();
+    if let Some(sent) = request.and_then(|one| one.body.as_ref()) {
+        body = body
+            .number("body_bytes", sent.bytes)
+            .text("body_sha256", &sent.digest.to_string());
+    }
+    if !call.credentials.is_empty() {
+        let names = call.credentials.iter().map(CredentialName::as_str);
+        body = body.text("credential", &names.collect::<Vec<_>>().join(","));
+    }
+    body = body.text("digest", digest).text("host", &call.host);
+    if let Some(request) = request {
+        body = body
+            .text("method", &request.method)
+            .text("path", &request.path);
+    }
+    body = body.number("port", call.port.into());
+    body = body.text("rule", &call.rule);
+    if let Some(request) = request {
+        body = body
+            .text("scheme", &request.scheme.to_string())
+            .text("target_sha256", &request.target_digest.to_string());
+        if request.is_web_socket {
+            body = body.truth("web_socket");
+        }
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_model::network::{AskedBody, AskedRequest, CallDigest, FlowKind, NoConsent, Scheme};
+
+    use super::*;
+
+    fn check(news: &ApprovalNews, kind: &str, expected: &str) {
+        let (told, body) = event(news);
+        let body = String::from_utf8(body.finish().unwrap()).unwrap();
+        assert_eq!((told, body), (kind, expected.replace("D", &"0".repeat(64))));
+    }
+
+    #[test]
+    fn everything_that_is_told_of_a_question_has_its_place() {
+        let digest = CallDigest::new([0; 32]);
+        let by = Who { uid: 7, pid: 8 };
+        let all = AskedCall {
+            kind: FlowKind::Request,
+            host: "example.com".to_owned(),
+            port: 443,
+            request: Some(AskedRequest {
+                scheme: Scheme::Https,
+                method: "POST".to_owned(),
+                path: "/a".to_owned(),
+                query: Some("q".to_owned()),
+                path_digest: digest,
+                target_digest: digest,
+                is_web_socket: true,
+                body: Some(AskedBody {
+                    bytes: 5,
+                    digest,
+                    beginning: "hello".to_owned(),
+                }),
+            }),
+            credentials: vec!["one".parse().unwrap(), "two".parse().unwrap()],
+            rule: "a rule".to_owned(),
+        };
+        let least = AskedCall {
+            kind: FlowKind::Tunnel,
+            request: None,
+            credentials: Vec::new(),
+            ..all.clone()
+        };
+        let asked = |call| ApprovalNews::Asked {
+            approval: 1,
+            digest,
+            call: Box::new(call),
+        };
+        check(
+            &asked(all),
+            "approval.asked",
+            r#"{"approval":1,"body_bytes":5,"body_sha256":"D","credential":"one,two","digest":"D","host":"example.com","method":"POST","path":"/a","port":443,"rule":"a rule","scheme":"https","target_sha256":"D","web_socket":true}"#,
+        );
+        check(
+            &asked(least),
+            "approval.asked",
+            r#"{"approval":1,"digest":"D","host":"example.com","port":443,"rule":"a rule"}"#,
+        );
+        let granted = |scope, breadth| ApprovalNews::Granted {
+            approval: 1,
+            digest,
+            scope,
+            breadth,
+            by,
+        };
+        check(
+            &granted(Scope::Once, Breadth::Rule),
+            "approval.granted",
+            r#"{"approval":1,"digest":"D","for":"once","pid":8,"uid":7}"#,
+        );
+        check(
+            &granted(Scope::Seconds { seconds: 60 }, Breadth::Rule),
+            "approval.granted",
+            r#"{"approval":1,"digest":"D","for":"time","of":"rule","pid":8,"seconds":60,"uid":7}"#,
+        );
+        for (by, said) in [(None, ""), (Some(by), r#""pid":8,"uid":7,"#)] {
+            let why = NoConsent::Late;
+            let denied = ApprovalNews::Denied {
+                approval: 1,
+                digest,
+                why,
+                by,
+            };
+            let expected = format!(r#"{{"approval":1,"digest":"D",{said}"why":"late"}}"#);
+            check(&denied, "approval.denied", &expected);
+            let (approval, uses) = (1, 3);
+            let ended = ApprovalNews::LeaseEnded { approval, uses, by };
+            let expected = format!(r#"{{"approval":1,{said}"uses":3}}"#);
+            check(&ended, "lease.ended", &expected);
+        }
+    }
+}

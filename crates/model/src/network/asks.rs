@@ -1,0 +1,79 @@
+//! What a person is asked about, of what may be reached.
+
+use std::iter::once;
+use std::net::IpAddr;
+
+use super::block::within;
+use super::rules::blocks;
+use super::{Destination, HostPart, Network, NetworkRule, Request, Unreachable};
+
+impl Network {
+    /// Whether a rule or credential for a host and port is about methods.
+    #[must_use]
+    pub fn is_about_methods(&self, host: &HostPart, port: u16) -> bool {
+        let mut rules = self.allow.iter().chain(&self.deny);
+        let mut bindings = self.credentials.iter();
+        let leads = |to: &Destination| to.leads_to(host, port);
+        // A person is told of the method.
+        if self.asks_about(host, port).next().is_some() {
+            return true;
+        }
+        rules.any(|rule| leads(&rule.to) && !rule.requests.methods.is_empty())
+            || bindings.any(|one| one.to.iter().any(leads) && !one.requests.methods.is_empty())
+    }
+
+    /// The rule by which a person is asked before a connection is made that may be, whose bytes
+    /// are carried as they are.
+    #[must_use]
+    pub fn asks_of_connection(&self, host: &HostPart, port: u16) -> Option<&NetworkRule> {
+        // What cannot be seen can be any request.
+        self.asks_about(host, port).next()
+    }
+
+    /// The rules that ask about a host and port; of an address also by what it stands for.
+    pub(super) fn asks_about(
+        &self,
+        host: &HostPart,
+        port: u16,
+    ) -> impl Iterator<Item = &NetworkRule> {
+        let meant = match host {
+            HostPart::Address(address) => within(*address).map(HostPart::address),
+            HostPart::Name(_) => None,
+        };
+        let hosts = [Some(host.clone()), meant];
+        self.ask.iter().filter(move |rule| {
+            let mut hosts = hosts.iter().flatten();
+            hosts.any(|host| rule.to.leads_to(host, port))
+        })
+    }
+
+    /// The rule by which a person is asked before a request is sent that may be.
+    #[must_use]
+    pub fn asks_of_request(&self, request: &Request<'_>) -> Option<&NetworkRule> {
+        let mut rules = self.asks_about(request.host, request.port);
+        rules.find(|rule| rule.requests.may_hold(request))
+    }
+
+    /// The rule that asks about an address to which a name leads: nobody was asked about that.
+    fn asks_of_address(&self, address: IpAddr, port: u16) -> Option<&NetworkRule> {
+        let mut all = once(address).chain(within(address));
+        all.find_map(|address| blocks(&self.ask, address, port).next())
+    }
+
+    /// Whether an address may be dialled to which a name leads: [`Self::address`], and nobody
+    /// is to be asked about that address.
+    ///
+    /// # Errors
+    /// [`Unreachable`].
+    pub fn address_of_name(
+        &self,
+        address: IpAddr,
+        port: u16,
+        request: Option<&Request<'_>>,
+    ) -> Result<(), Unreachable<'_>> {
+        match self.asks_of_address(address, port) {
+            Some(rule) => Err(Unreachable::Asked(rule)),
+            None => self.address(address, port, request),
+        }
+    }
+}

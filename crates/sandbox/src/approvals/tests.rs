@@ -1,0 +1,194 @@
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use atoll_model::network::{AskedBody, AskedRequest, FlowKind, Scheme};
+
+use super::*;
+
+const WHO: Who = Who { uid: 1, pid: 2 };
+const ONCE: Decision = Decision::Grant {
+    scope: Scope::Once,
+    breadth: Breadth::Same,
+};
+const DENY: Decision = Decision::Deny {};
+
+fn call(path: &str, body: &str) -> AskedCall {
+    let digest = |text: &str| CallDigest::new(Sha256::digest(text).into());
+    AskedCall {
+        kind: FlowKind::Request,
+        host: "example.com".to_owned(),
+        port: 443,
+        request: Some(AskedRequest {
+            scheme: Scheme::Https,
+            method: "POST".to_owned(),
+            path: path.to_owned(),
+            query: None,
+            path_digest: digest(path),
+            target_digest: digest(path),
+            is_web_socket: false,
+            body: Some(AskedBody {
+                bytes: body.len() as u64,
+                digest: digest(body),
+                beginning: body.to_owned(),
+            }),
+        }),
+        credentials: Vec::new(),
+        rule: "example.com (a test)".to_owned(),
+    }
+}
+
+/// The number and digest of the question that is put.
+fn asked(step: &Step) -> (u32, CallDigest) {
+    match &step.news[..] {
+        [
+            ApprovalNews::Asked {
+                approval, digest, ..
+            },
+        ] => (*approval, *digest),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn granted(step: &Step) -> Vec<u64> {
+    let said = step.said.iter();
+    said.filter_map(|(id, _, consent)| match consent {
+        Consent::Granted { .. } => Some(*id),
+        Consent::Denied { .. } => None,
+    })
+    .collect()
+}
+
+fn denied(step: &Step) -> Vec<(u64, NoConsent)> {
+    let said = step.said.iter();
+    said.filter_map(|(id, _, consent)| match consent {
+        Consent::Granted { .. } => None,
+        Consent::Denied { why } => Some((*id, *why)),
+    })
+    .collect()
+}
+
+fn grant(scope: Scope, breadth: Breadth) -> Decision {
+    Decision::Grant { scope, breadth }
+}
+
+#[test]
+fn a_yes_lets_one_call_go_and_what_was_shown_alone() {
+    let now = Instant::now();
+    let mut all = Approvals::default();
+    let question = asked(&all.ask(1, call("/a", "x"), now));
+    // The same twice is one question, and once is one of them.
+    assert_eq!(all.ask(2, call("/a", "x"), now), Step::default());
+    assert_eq!(all.pending(now)[0].waiting, 2);
+    let other = asked(&all.ask(3, call("/a", "y"), now));
+    assert_ne!(question.1, other.1, "another body is another question");
+    let swapped = (question.0, other.1);
+    assert!(all.decide(swapped, ONCE, WHO, now).is_err());
+    let step = all.decide(question, ONCE, WHO, now).unwrap();
+    assert_eq!(granted(&step), [1]);
+    assert!(matches!(
+        step.news[..],
+        [ApprovalNews::Granted { .. }, ApprovalNews::Asked { .. }]
+    ));
+    let late = all.decide(question, DENY, WHO, now).unwrap_err();
+    assert!(late.contains("answered already"), "{late}");
+    assert_eq!(all.pending(now).len(), 2);
+    assert!(all.decide((99, question.1), ONCE, WHO, now).is_err());
+}
+
+#[test]
+fn time_and_departure_are_denials() {
+    let now = Instant::now();
+    let mut all = Approvals::default();
+    let first = asked(&all.ask(1, call("/a", ""), now));
+    all.ask(2, call("/b", ""), now);
+    let step = all.leave(2);
+    assert!(matches!(
+        step.news[..],
+        [ApprovalNews::Denied {
+            why: NoConsent::Left,
+            ..
+        }]
+    ));
+    assert_eq!(all.due(), Some(now + ASKING_PATIENCE));
+    let later = now + ASKING_PATIENCE;
+    assert_eq!(
+        all.expire(later - Duration::from_millis(1)),
+        Step::default()
+    );
+    // An answer that comes too late is none, also before anybody has looked.
+    assert!(all.decide(first, ONCE, WHO, later).is_err());
+    assert_eq!(denied(&all.expire(later)), [(1, NoConsent::Late)]);
+    assert!(all.decide(first, ONCE, WHO, later).is_err());
+    all.ask(3, call("/c", ""), later);
+    assert_eq!(denied(&all.end()), [(3, NoConsent::Ended)]);
+    assert!(!all.is_asking());
+}
+
+#[test]
+fn a_lease_has_an_end_and_covers_nothing_else() {
+    let now = Instant::now();
+    let mut all = Approvals::default();
+    let first = asked(&all.ask(1, call("/a", "x"), now));
+    all.ask(2, call("/a", "y"), now);
+    let elsewhere = asked(&all.ask(3, call("/b", "x"), now));
+    let lease = grant(Scope::Seconds { seconds: 60 }, Breadth::Same);
+    let step = all.decide(first, lease, WHO, now).unwrap();
+    assert_eq!(granted(&step), [1, 2], "what waits for the same goes too");
+    assert_eq!(granted(&all.ask(4, call("/a", "z"), now)), [4]);
+    assert_eq!(all.leases(now)[0].uses, 3);
+    // A credential that was not shown is not covered.
+    let mut with = call("/a", "x");
+    with.credentials = vec!["key".parse().unwrap()];
+    assert!(granted(&all.ask(5, with, now)).is_empty());
+    let later = now + Duration::from_secs(60);
+    assert!(granted(&all.ask(6, call("/a", "z"), later)).is_empty());
+    let over = all.expire(later);
+    assert!(matches!(
+        over.news[..],
+        [ApprovalNews::LeaseEnded {
+            uses: 3,
+            by: None,
+            ..
+        }]
+    ));
+    // For the rule, and taken back.
+    let whole = grant(Scope::Run, Breadth::Rule);
+    all.decide(elsewhere, whole, WHO, later).unwrap();
+    assert_eq!(granted(&all.ask(7, call("/any", "z"), later)), [7]);
+    all.revoke(elsewhere.0, WHO).unwrap();
+    assert!(all.revoke(elsewhere.0, WHO).is_err());
+    assert!(granted(&all.ask(8, call("/any", "z"), later)).is_empty());
+    for seconds in [0, LEASE_SECONDS_MAX + 1] {
+        assert!(until(Scope::Seconds { seconds }, now).is_err());
+    }
+}
+
+#[test]
+fn who_asks_again_and_again_is_not_heard() {
+    let mut now = Instant::now();
+    let mut all = Approvals::default();
+    let mut quiet = COOLING;
+    for id in 0..4 {
+        let question = asked(&all.ask(id, call("/a", &id.to_string()), now));
+        all.decide(question, DENY, WHO, now).unwrap();
+        let step = all.ask(
+            100,
+            call("/a", "another body"),
+            now + quiet - Duration::from_millis(1),
+        );
+        assert_eq!(denied(&step), [(100, NoConsent::Cooling)]);
+        now += quiet.max(RATE_TIME);
+        quiet = (quiet * 2).min(COOLING_MAX);
+    }
+    // Others are heard, but not without end.
+    let mut put = 0;
+    for id in 0..100 {
+        let step = all.ask(id, call(&format!("/{id}"), ""), now);
+        put += usize::from(!step.news.is_empty());
+    }
+    assert_eq!(put, QUESTIONS_PER_TIME);
+    let mut all = Approvals::default();
+    for id in 0..=ASKING_MAX as u64 {
+        let step = all.ask(id, call("/same", ""), now);
+        assert_eq!(denied(&step).is_empty(), id < ASKING_MAX as u64);
+    }
+}

@@ -1,0 +1,142 @@
+//! Questions to a person on their way between who carries and who answers: each word is
+//! recorded before it counts.
+
+use std::time::Instant;
+
+use atoll_model::network::{ASKED_SHORT_BYTES_MAX, AskedCall, CallDigest, FlowOrder};
+
+use super::{FlowNews, Outside, Who};
+use crate::approvals::{ApprovalNews, Decision, Pending, Step};
+use crate::control::{Answer, Declined};
+
+impl Outside<'_> {
+    /// A person is to be asked.
+    pub(super) fn ask_person(&mut self, id: u64, call: AskedCall) {
+        let step = self.approvals.ask(id, call, Instant::now());
+        self.carry_out(step);
+    }
+
+    /// Nobody waits any more.
+    pub(super) fn leave(&mut self, id: u64) {
+        let step = self.approvals.leave(id);
+        self.carry_out(step);
+    }
+
+    /// What is over by now is.
+    pub(super) fn attend_approvals(&mut self) {
+        let step = self.approvals.expire(Instant::now());
+        self.carry_out(step);
+    }
+
+    pub(super) fn end_approvals(&mut self) {
+        let step = self.approvals.end();
+        self.carry_out(step);
+    }
+
+    /// Records what has come of something, then says it. Whether it was recorded: else nothing
+    /// is said, and the run ends.
+    fn carry_out(&mut self, step: Step) -> bool {
+        let news: Vec<FlowNews<'_>> = step.news.iter().map(FlowNews::Approval).collect();
+        if !self.recorded(&news) {
+            return false;
+        }
+        let pending = self.approvals.pending(Instant::now());
+        let is_new = |one: &Pending| {
+            let mut news = step.news.iter();
+            news.any(|news| matches!(news, ApprovalNews::Asked { approval, .. } if *approval == one.approval))
+        };
+        self.questions.extend(pending.into_iter().filter(is_new));
+        for (id, digest, consent) in step.said {
+            let said = FlowOrder::Said {
+                id,
+                digest,
+                consent,
+            };
+            self.tell(said, &[]);
+        }
+        true
+    }
+
+    /// What waits, in short, and what was granted for longer.
+    pub(super) fn list_approvals(&self) -> Answer {
+        let now = Instant::now();
+        let mut pending = self.approvals.pending(now);
+        pending.iter_mut().for_each(|one| shorten(&mut one.call));
+        let mut leases = self.approvals.leases(now);
+        leases.iter_mut().for_each(|one| shorten(&mut one.call));
+        Answer::Approvals { pending, leases }
+    }
+
+    pub(super) fn show_approval(&self, approval: u32) -> Answer {
+        let pending = self.approvals.pending(Instant::now());
+        let is_it = |one: &Pending| one.approval == approval;
+        match pending.into_iter().find(is_it) {
+            Some(one) => Answer::Approval(Box::new(one)),
+            None => declined(format!("no question {approval} is open")),
+        }
+    }
+
+    /// Somebody answers a question.
+    pub(super) fn decide(
+        &mut self,
+        about: (u32, CallDigest),
+        decision: Decision,
+        by: Who,
+    ) -> Answer {
+        let decided = self.approvals.decide(about, decision, by, Instant::now());
+        let answer = self.done(decided);
+        if matches!((&answer, decision), (Answer::Done {}, Decision::Stop {})) {
+            return self.stop(by);
+        }
+        answer
+    }
+
+    pub(super) fn revoke(&mut self, approval: u32, by: Who) -> Answer {
+        let revoked = self.approvals.revoke(approval, by);
+        self.done(revoked)
+    }
+
+    fn done(&mut self, step: Result<Step, String>) -> Answer {
+        match step.map(|step| self.carry_out(step)) {
+            Ok(true) => Answer::Done {},
+            Ok(false) => declined("it cannot be recorded, and the run ends".to_owned()),
+            Err(why) => declined(why),
+        }
+    }
+
+    /// Ends the run: what is carried ends at once, the program as soon as this is looked at.
+    pub(super) fn stop(&mut self, by: Who) -> Answer {
+        self.flows.stopped.get_or_insert(by);
+        let _ = self.end_carrier();
+        Answer::Done {}
+    }
+}
+
+fn declined(why: String) -> Answer {
+    Answer::Refused(Declined {
+        why,
+        advice: "atoll approvals list shows what is open".to_owned(),
+    })
+}
+
+/// Makes the texts of a call ones of which many fit into an answer.
+fn shorten(call: &mut AskedCall) {
+    let cut = |text: &mut String| {
+        if text.len() > ASKED_SHORT_BYTES_MAX {
+            let ends = (0..=ASKED_SHORT_BYTES_MAX).rev();
+            let end = ends.into_iter().find(|end| text.is_char_boundary(*end));
+            text.truncate(end.unwrap_or(0));
+            text.push('…');
+        }
+    };
+    cut(&mut call.host);
+    cut(&mut call.rule);
+    if let Some(request) = &mut call.request {
+        cut(&mut request.method);
+        cut(&mut request.path);
+        request.query.iter_mut().for_each(cut);
+        if let Some(body) = &mut request.body {
+            cut(&mut body.beginning);
+        }
+    }
+}
