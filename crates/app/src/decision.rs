@@ -466,38 +466,3 @@ pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> Stri
         output.error_paint.style(Style::Faint, "atoll:")
     )
 }
-
-/// Relative paths within a workspace from what a person typed.
-///
-/// # Errors
-/// For a path that is not within the workspace.
-pub fn selected_paths(
-    record: &RunRecord,
-    paths: &[std::path::PathBuf],
-) -> Result<Vec<RelativePath>, Failure> {
-    use std::os::unix::ffi::OsStrExt;
-    let current = std::env::current_dir().doing("the current directory cannot be used")?;
-    paths
-        .iter()
-        .map(|typed| {
-            // Inside the workspace a path is meant from here, elsewhere from its top.
-            let from_here = std::path::absolute(current.join(typed)).unwrap_or_default();
-            let relative = match from_here.strip_prefix(&record.workspace) {
-                Ok(relative) => relative.to_path_buf(),
-                Err(_) if typed.is_relative() => typed.clone(),
-                Err(_) => {
-                    return Err(Failure::new(format!(
-                        "{} is not within the workspace {}",
-                        typed.display(),
-                        record.workspace.display()
-                    )));
-                }
-            };
-            let plain: std::path::PathBuf = relative
-                .components()
-                .filter(|part| !matches!(part, std::path::Component::CurDir))
-                .collect();
-            RelativePath::new(plain.as_os_str().as_bytes()).doing("the path is not usable")
-        })
-        .collect()
-}

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use crate::arguments::{
     ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, RunsArguments, UndoArguments,
 };
-use crate::changes::{self, LayerChanges};
+use crate::changes::{self, LayerChanges, selected_paths};
 use crate::configuration::Places;
-use crate::decision::{Work, selected_paths};
+use crate::decision::Work;
 use crate::errands;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};

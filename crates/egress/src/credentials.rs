@@ -81,7 +81,7 @@ enum Value {
     /// Known from the beginning.
     Given(Arc<Secret>),
     /// Fetched when it is needed.
-    Fetched(Source),
+    Fetched(Box<Source>),
 }
 
 impl fmt::Debug for Credentials {
@@ -149,7 +149,7 @@ impl Credentials {
                     for which in by.ingredients() {
                         ingredients.insert(which, Arc::new(next()?));
                     }
-                    Value::Fetched(Source::new(by.clone(), network, ingredients))
+                    Value::Fetched(Box::new(Source::new(by.clone(), network, ingredients)))
                 }
                 None => Value::Given(Arc::new(next()?)),
             };

@@ -354,20 +354,7 @@ async fn serve(
     let (inward, listeners) = begun.map_err(at("listening"))?;
     for listener in listeners {
         let egress = Arc::clone(&egress);
-        match rustix::net::sockopt::socket_type(&listener) {
-            Ok(SocketType::STREAM) => {
-                let listener = TcpListener::from_std(listener.into()).map_err(at("listening"))?;
-                tasks.spawn(accept(egress, listener));
-            }
-            Ok(SocketType::SEQPACKET) => {
-                let line = handed::line(listener).map_err(at("listening"))?;
-                tasks.spawn(handed::take(egress, line));
-            }
-            Ok(_) | Err(_) => {
-                let socket = UdpSocket::from_std(listener.into()).map_err(at("listening"))?;
-                tasks.spawn(answer(egress, socket));
-            }
-        }
+        hear(egress, &mut tasks, listener).map_err(at("listening"))?;
     }
     publish::hear(&egress, &mut tasks, &inward).await;
     let _ = end.send(true);
@@ -380,6 +367,24 @@ async fn serve(
     egress.line.tell_refusals();
     egress.line.end();
     let _ = timeout(FAREWELL, told).await;
+    Ok(())
+}
+
+/// Serves what comes by a socket of the sandbox.
+fn hear(egress: Arc<Egress>, tasks: &mut JoinSet<()>, listener: OwnedFd) -> io::Result<()> {
+    match rustix::net::sockopt::socket_type(&listener) {
+        Ok(SocketType::STREAM) => {
+            let listener = TcpListener::from_std(listener.into())?;
+            tasks.spawn(accept(egress, listener));
+        }
+        Ok(SocketType::SEQPACKET) => {
+            tasks.spawn(handed::take(egress, handed::line(listener)?));
+        }
+        Ok(_) | Err(_) => {
+            let socket = UdpSocket::from_std(listener.into())?;
+            tasks.spawn(answer(egress, socket));
+        }
+    }
     Ok(())
 }
 

@@ -92,18 +92,14 @@ pub(crate) fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Want
 pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wanted) {
     let mut flow = wanted.flow();
     if let Some((credential, why)) = egress.credentials.misused_by(&wanted.host) {
-        let what = place(&flow);
         flow.credentials.push(credential);
-        egress.line.refuse(flow, why.clone());
-        return program.end(No::Refused, &what, &why).await;
+        return refuse(egress, program, flow, why).await;
     }
     let found = egress.network.connection(&wanted.host, wanted.port);
     if let Ok((_, look)) = found
         && let Err(forbidden) = egress.policies.connection(&wanted.host, wanted.port, look)
     {
-        let what = place(&flow);
-        egress.line.refuse(flow, forbidden.why);
-        return program.end(No::Refused, &what, &forbidden.inside).await;
+        return refuse_telling(egress, program, flow, forbidden.why, &forbidden.inside).await;
     }
     let (part, approval) = match found {
         Ok((rule, Look::Past)) => {
@@ -129,12 +125,9 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
             };
         }
         Err(unreachable) => {
-            let what = place(&flow);
-            egress.line.refuse(flow, unreachable.why());
             // Where a rule is written is not for programs.
-            return program
-                .end(No::Refused, &what, &unreachable.why_inside())
-                .await;
+            let (why, inside) = (unreachable.why(), unreachable.why_inside());
+            return refuse_telling(egress, program, flow, why, &inside).await;
         }
     };
     if postgres::is_signed_in(egress, &wanted.host, wanted.port) {
@@ -145,9 +138,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
             connect(egress, program, (wanted, flow, approval), addresses, part).await;
         }
         Err(Nowhere::Refused { why, inside }) => {
-            let what = place(&flow);
-            egress.line.refuse(flow, why);
-            program.end(No::Refused, &what, &inside).await;
+            refuse_telling(egress, program, flow, why, &inside).await;
         }
         Err(Nowhere::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
@@ -331,9 +322,14 @@ pub(crate) async fn pump(
 }
 
 pub(crate) async fn refuse(egress: &Egress, program: Arrival, flow: Flow, why: String) {
+    refuse_telling(egress, program, flow, why.clone(), &why).await;
+}
+
+/// The same, where a program is told less than what is recorded.
+async fn refuse_telling(egress: &Egress, program: Arrival, flow: Flow, why: String, inside: &str) {
     let what = place(&flow);
-    egress.line.refuse(flow, why.clone());
-    program.end(No::Refused, &what, &why).await;
+    egress.line.refuse(flow, why);
+    program.end(No::Refused, &what, inside).await;
 }
 
 /// Where a connection was meant to go, in words.

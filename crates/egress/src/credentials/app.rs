@@ -217,7 +217,8 @@ fn read(answer: &Answer, request: &AppRequest) -> Result<Fresh, String> {
         let is_within = level
             .zip(asked)
             .is_some_and(|(level, asked)| level <= asked);
-        !is_within && !(name == ALWAYS && level == Some(&Permission::Read))
+        let is_given_always = name == ALWAYS && level == Some(&Permission::Read);
+        !(is_within || is_given_always)
     };
     if !request.permissions.is_empty() && granted.permissions.iter().any(exceeds) {
         return Err("its token may do more than was asked for".to_owned());

@@ -24,7 +24,7 @@ use super::answers::{self, Denial, unread_of};
 use super::bodies;
 use super::body::{Received, Sent};
 use super::expectation::{self, ENDLESS, Early, Gate};
-use super::head::{self, Head};
+use super::head::{self, Fault, Head};
 use super::injection::{self, Injection, Misuse, Outgoing};
 use super::room::Room;
 use super::upload::Upload;
@@ -204,11 +204,7 @@ pub(crate) async fn answer(
     let (mut parts, body) = request.into_parts();
     let head = match head::read(&egress.network, &asked, &parts) {
         Ok(head) => head,
-        Err(fault) => {
-            let denial = Denial::of(&asked, &parts, fault.why.clone());
-            egress.line.refuse(flow(&asked, &parts, None), fault.why);
-            return Ok(answers::refused(fault.status, denial, &parts, body).await);
-        }
+        Err(fault) => return Ok(unclear(&egress, &asked, fault, &parts, body).await),
     };
     let mut flow = flow(&asked, &parts, Some(&head));
     let judged = judged(&asked, &parts, &head);
@@ -266,6 +262,19 @@ pub(crate) async fn answer(
         return Ok(answers::beyond(excess, what, unread));
     }
     unanswered.told(&egress, flow, what, unread)
+}
+
+/// Refuses a request whose head cannot be read in one way alone.
+async fn unclear(
+    egress: &Egress,
+    asked: &Asked,
+    fault: Fault,
+    parts: &Parts,
+    body: Incoming,
+) -> Response<Received> {
+    let denial = Denial::of(asked, parts, fault.why.clone());
+    egress.line.refuse(flow(asked, parts, None), fault.why);
+    answers::refused(fault.status, denial, parts, body).await
 }
 
 /// A request as rules see it.
