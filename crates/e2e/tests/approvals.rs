@@ -55,7 +55,7 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
         post("/lease?x", "two"),
         post("/lease", "three"),
         "while [ ! -e revoked ]; do sleep 0.1; done; ".to_owned(),
-        format!("{CURL} -m 20 -d four http://example.com/lease; "),
+        format!("{CURL} -m 8 -d four http://example.com/lease; "),
         post("/last", "five"),
     ]
     .concat();
