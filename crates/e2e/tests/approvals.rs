@@ -29,7 +29,7 @@ fn scene(world: &World, scene: &str, options: &str, script: &str, atoll: Option<
     if let Some(atoll) = atoll {
         run = run.env("ATOLL", atoll);
     }
-    let state = world.state().display().to_string();
+    let state = world.state().join("atoll").display().to_string();
     let run = run.args(["sh", &state, options, script, scene]);
     Seen::of(world, run.within(Duration::from_secs(300)).run())
 }
@@ -55,7 +55,7 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
         post("/lease?x", "two"),
         post("/lease", "three"),
         "while [ ! -e revoked ]; do sleep 0.1; done; ".to_owned(),
-        format!("{CURL} -m 20 -d four http://example.com/lease; "),
+        format!("{CURL} -m 8 -d four http://example.com/lease; "),
         post("/last", "five"),
     ]
     .concat();
@@ -124,7 +124,7 @@ fn a_program_does_not_answer_its_own_question() {
         return;
     }
     world.write("inside.py", INSIDE);
-    let state = world.state().display().to_string();
+    let state = world.state().join("atoll").display().to_string();
     let script = format!("{CURL} -d x http://example.com/a & python3 inside.py '{state}'; wait");
     let fence = without_namespaces(&world).display().to_string();
     // Root is never fenced in.
@@ -154,7 +154,7 @@ fn a_denial_can_end_the_run_and_its_record_says_who_did() {
     if !is_possible(&world, &[]) {
         return;
     }
-    let script = format!("{CURL} http://example.com/a; echo went on");
+    let script = format!("{CURL} http://example.com/a; sleep 5; echo went on");
     let seen = scene(
         &world,
         "ended",
@@ -180,7 +180,7 @@ fn stop_ends_a_run_at_once_with_all_that_it_started() {
         let run = world.run(["--discard"], script).start();
         run.until_stdout("begun");
         let is_spoken_to = || {
-            let mut sockets = fs::read_dir(world.state().join("control")).ok()?;
+            let mut sockets = fs::read_dir(world.state().join("atoll/control")).ok()?;
             sockets.next().map(drop)
         };
         wait_until("it can be stopped", BOUND, is_spoken_to);

@@ -84,11 +84,11 @@ impl Outside<'_> {
         by: Who,
     ) -> Answer {
         let decided = self.approvals.decide(about, decision, by, Instant::now());
-        let answer = self.done(decided);
-        if matches!((&answer, decision), (Answer::Done {}, Decision::Stop {})) {
-            return self.stop(by);
+        if let (Ok(_), Decision::Stop {}) = (&decided, decision) {
+            // Before the program hears of it.
+            self.stop(by);
         }
-        answer
+        self.done(decided)
     }
 
     pub(super) fn revoke(&mut self, approval: u32, by: Who) -> Answer {
