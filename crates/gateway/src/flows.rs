@@ -187,7 +187,7 @@ mod tests {
         check(
             &opened(&with),
             "flow.opened",
-            r#"{"address":"192.0.2.1","credential":"one,two","flow":7,"host":"example.com","kind":"request","limit":"body","port":443,"rule":"a rule","via":"http://proxy.example:3128"}"#,
+            r#"{"address":"192.0.2.1","approval":3,"credential":"one,two","flow":7,"host":"example.com","kind":"request","limit":"body","port":443,"rule":"a rule","via":"http://proxy.example:3128"}"#,
         );
         let refused = Refused {
             flow: with.clone(),

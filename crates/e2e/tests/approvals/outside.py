@@ -83,7 +83,7 @@ def answered():
 
 def reached():
     with open(os.path.join(os.environ["INTERNET"], "first")) as file:
-        return "first" in file.read()
+        return "POST /a" in file.read()
 
 
 def itself():
