@@ -29,12 +29,17 @@ const NAMES: &[&str] = &[
 ];
 const KEY: &str = "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 const PASSWORD: &str = "ghp_r3alP4ssw0rdOfTh1sT3stN0bodyS33s1t00";
+/// The agent waits for half a minute at most with each command.
+const LOOK: &str = "for one in $(seq 250); do test -e seen && break; sleep 0.1; done";
 /// What the model has the agent do: mend it, run it, wait until somebody has looked, push it.
-const COMMANDS: [&str; 4] = [
+const COMMANDS: [&str; 7] = [
     "printf %s \"$OPENAI_API_KEY\" > inside-key; sed -i 's/a - b/a + b/' app.py && python3 test.py",
     "setsid python3 app.py >/dev/null 2>&1 </dev/null & for one in $(seq 100); do \
      curl -sS http://127.0.0.1:3000/sum 2>/dev/null && break; sleep 0.1; done",
-    "for one in $(seq 250); do test -e seen && break; sleep 0.1; done; rm seen && echo it was seen",
+    LOOK,
+    LOOK,
+    LOOK,
+    "rm seen && echo it was seen",
     "git commit -qm 'Add, and take nothing away' app.py && git push -q origin HEAD:main && \
      echo pushed $(git rev-parse HEAD); cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' > environments",
 ];
@@ -140,16 +145,19 @@ fn no_secret_is_inside(world: &World, what: &str, searched: &str) {
     let heard = requests.lines().filter(|line| line.starts_with("tools "));
     let heard: Vec<&str> = heard.collect();
     assert!(!heard.is_empty(), "{what}");
-    for secret in [KEY, PASSWORD] {
+    let top = world.top().display().to_string();
+    let given = |name: &str| format!("{top}{name}");
+    for (secret, at) in [(KEY, "/keys/model"), (PASSWORD, "/keys/hub")] {
+        assert!(!environments.contains(secret), "{what}");
         assert!(heard.iter().all(|one| !one.contains(secret)), "{what}");
-        let find = world.host("grep").args(["-rlaF", secret]).arg(world.top());
+        let find = world.host("grep").args(["-rlaF", secret]).arg(&top);
         let found = find.run().out();
-        let top = world.top().display().to_string();
-        let own = ["/real", "/keys/model", "/keys/hub", "/internet/requests"];
-        let others = found
-            .lines()
-            .filter(|line| !own.iter().any(|name| **line == format!("{top}{name}")));
-        assert_eq!(others.collect::<Vec<_>>(), Vec::<&str>::new(), "{what}");
+        let (own, others): (Vec<_>, Vec<_>) = found.lines().partition(|line| {
+            let known = ["/real", "/internet/requests", at];
+            known.iter().any(|name| **line == given(name))
+        });
+        assert!(own.contains(&given(at).as_str()), "{found}");
+        assert_eq!(others, Vec::<&str>::new(), "{what}");
     }
     // In the memory of no process but the one that puts it in, which only root can see.
     let holders = searched.lines().filter(|line| line.starts_with("real "));
