@@ -241,7 +241,7 @@ mod tests {
         check(
             &opened(&login),
             "flow.opened",
-            r#"{"credential":"shop","database":"shop","flow":7,"host":"example.com","kind":"postgres","port":443,"user":"app"}"#,
+            r#"{"approval":3,"credential":"shop","database":"shop","flow":7,"host":"example.com","kind":"postgres","port":443,"user":"app"}"#,
         );
         let end = FlowEnd {
             up_bytes: 1,

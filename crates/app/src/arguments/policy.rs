@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
-/// Show, check, ask and test policies in Cedar: what they decide besides profiles
+/// Show, check, ask and test policies in Cedar, beside profiles
 ///
 /// They lie in /etc/atoll/*.cedar, in *.cedar beside config.toml, and in a project's
 /// trusted atoll.cedar. Each of these layers only takes away: see docs/policy.md.

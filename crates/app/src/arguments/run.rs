@@ -144,8 +144,9 @@ pub struct RunArguments {
 
     /// A host that the program may reach each time that a person says so; as --allow
     ///
-    /// What it wants waits meanwhile, two minutes at most: `atoll approvals` shows it in another terminal,
-    /// and grants or denies it there. A question beats whatever allows the same.
+    /// What it wants waits meanwhile, two minutes at most: `atoll approvals` shows it
+    /// in another terminal, and grants or denies it there. A question beats whatever
+    /// allows the same.
     /// Default: what the profile asks about.
     /// Example: --ask api.example.com --ask 'POST https://api.example.org/v1/**'
     #[arg(long, value_name = "HOST[:PORT]|REQUESTS", verbatim_doc_comment)]

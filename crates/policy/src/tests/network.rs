@@ -118,7 +118,7 @@ fn mistakes_about_the_network_have_a_place_and_a_hint() {
         ("network = true", (1, 1), "network"),
         ("network = ['example.com']", (1, 1), "network"),
         ("[network]\nalow = []", (2, 1), "did you mean `allow`?"),
-        ("[network]\nhosts = []", (2, 1), "presets, allow, deny"),
+        ("[network]\nhosts = []", (2, 1), "presets, allow, ask, deny"),
         ("network.allow = 'example.com'", (1, 9), "list"),
         ("network.allow = [1]", (1, 18), "text"),
         (
