@@ -94,7 +94,10 @@ fn lasting_files(world: &World) -> BTreeMap<PathBuf, u64> {
         .filter_map(|path| path.parent().map(Path::to_path_buf))
         .collect();
     let kept_apart = |path: &Path| {
-        path.starts_with(state.join("ledger")) || failed.iter().any(|run| path.starts_with(run))
+        path.starts_with(state.join("ledger"))
+            // Made for the first run that lasts, and there from then on; what is in it counts.
+            || path == state.join("control")
+            || failed.iter().any(|run| path.starts_with(run))
     };
     all.retain(|path, _| !kept_apart(path));
     all
