@@ -29,6 +29,7 @@ mod policies;
 mod question;
 mod segments;
 mod source;
+mod unclear;
 mod vocabulary;
 mod written;
 

@@ -128,7 +128,7 @@ pub struct Policies {
     pub(crate) words: Arc<Vocabulary>,
     pub(crate) all: PolicySet,
     pub(crate) meta: HashMap<PolicyId, Meta>,
-    index: Index,
+    pub(crate) index: Index,
     shadows: Index,
     pub(crate) needs: Needs,
     /// The actions of which something is permitted.
@@ -216,11 +216,8 @@ impl Policies {
     /// Every policy in the order in which they are written, with what it does.
     #[must_use]
     pub fn list(&self) -> Vec<(&Deciding, &'static str)> {
-        let mut all: Vec<(&Deciding, &'static str)> = self
-            .meta
-            .values()
-            .map(|one| (&one.told, one.does()))
-            .collect();
+        let all = self.meta.values().map(|one| (&one.told, one.does()));
+        let mut all: Vec<(&Deciding, &'static str)> = all.collect();
         all.sort_by(|one, two| order(one.0, two.0));
         all
     }
@@ -251,7 +248,8 @@ impl Policies {
     }
 
     pub(crate) fn judge(&self, put: &Put) -> Decision {
-        let counted = self.held(&self.index, put);
+        let mut counted = self.held(&self.index, put);
+        counted.errors.extend(self.misread(put));
         let shadows = self.held(&self.shadows, put);
         let mut decision = self.conclude(counted);
         let told = |id: &PolicyId| self.meta.get(id).map(|one| one.told.clone());
@@ -330,7 +328,7 @@ impl Policies {
 }
 
 /// In the order in which they are written.
-fn order(one: &Deciding, two: &Deciding) -> std::cmp::Ordering {
+pub(crate) fn order(one: &Deciding, two: &Deciding) -> std::cmp::Ordering {
     (&one.file, one.line, &one.id).cmp(&(&two.file, two.line, &two.id))
 }
 

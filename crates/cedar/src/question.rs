@@ -159,6 +159,8 @@ pub(crate) struct Put {
     pub(crate) above: Vec<EntityUid>,
     pub(crate) entities: Entities,
     pub(crate) request: cedar_policy::Request,
+    /// Why programs read the path of a request in different ways, where they do.
+    pub(crate) unclear: Option<&'static str>,
 }
 
 /// An id and what it is in.
@@ -196,6 +198,12 @@ impl Question<'_> {
             above: over,
             entities,
             request: request.map_err(|error| error.to_string())?,
+            unclear: match &self.asked {
+                Asked::Request(request) => request.target.unclear(),
+                Asked::Run { .. } | Asked::Read(_) | Asked::Write(_) | Asked::Resolve(_) => None,
+                Asked::Connect { .. } | Asked::UseCredential(_) => None,
+                Asked::Promote { .. } | Asked::Publish(_) => None,
+            },
         })
     }
 

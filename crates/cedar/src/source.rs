@@ -27,8 +27,11 @@ pub(crate) fn read<'a>(file: &str, content: &'a [u8]) -> Result<&'a str, Fault> 
         Fault::at(file, &begin, error.valid_up_to(), "it is not UTF-8")
     })?;
     let mut scan = Scan::default();
-    for (at, one) in text.char_indices() {
-        scan.take(one)
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, one)) = characters.next() {
+        let next = characters.peek().map(|(_, next)| *next);
+        line_end(one, next)
+            .and_then(|()| scan.take(one))
             .map_err(|(what, hint)| Fault::at(file, text, at, what).hint(hint))?;
     }
     Ok(text)
@@ -118,6 +121,19 @@ impl Scan {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Cedar ends a line, and so a comment, at a carriage return alone as well, where hardly anything
+/// that shows a file does: what follows would count and look like a comment.
+fn line_end(one: char, next: Option<char>) -> Result<(), Wrong> {
+    match (one, next) {
+        ('\r', Some('\n')) => Ok(()),
+        ('\r', _) => {
+            let what = "a carriage return stands without a line feed after it".to_owned();
+            Err((what, "end lines by \\n or by \\r\\n"))
+        }
+        (_, _) => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Policies that people have written: asked after the rules have allowed something.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
@@ -61,14 +62,27 @@ impl Policies {
             Look::Into => Carried::Into,
             Look::Past => Carried::Past,
         };
-        self.ask(Asked::Connect { host, port, look })
+        for host in [Some(host), translated(host).as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            self.ask(Asked::Connect { host, port, look })?;
+        }
+        Ok(())
     }
 
     /// Whether a request may be sent, and the connection made that it goes by: one that comes
     /// to a proxy as a whole has had no other.
     pub(crate) fn request(&self, request: &Request<'_>) -> Result<(), Forbidden> {
         self.connection(request.host, request.port, Look::Into)?;
-        self.ask(Asked::Request(request))
+        self.ask(Asked::Request(request))?;
+        match translated(request.host) {
+            Some(host) => self.ask(Asked::Request(&Request {
+                host: &host,
+                ..*request
+            })),
+            None => Ok(()),
+        }
     }
 
     /// Whether a credential may be put into something now.
@@ -97,6 +111,21 @@ impl Policies {
             Effect::Allow => Ok(()),
             Effect::Ask | Effect::Deny => Err(Forbidden::by(&decision)),
         }
+    }
+}
+
+/// The address of IPv4 that one of IPv6 leads to, where a network translates them (RFC 6052, section
+/// 2.1, the well-known prefix): what policies say of either holds.
+fn translated(host: &HostPart) -> Option<HostPart> {
+    let HostPart::Address(IpAddr::V6(address)) = host else {
+        return None;
+    };
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            let within = Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+            Some(HostPart::Address(IpAddr::V4(within)))
+        }
+        _ => None,
     }
 }
 

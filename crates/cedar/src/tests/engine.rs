@@ -90,6 +90,112 @@ fn a_shadow_is_told_and_does_not_count() {
     assert_eq!((found.effect, found.shadowed.len()), (Effect::Deny, 1));
 }
 
+fn request(text: &str, path: &str) -> Decision {
+    let host: HostPart = "api.example.com".parse().unwrap();
+    let target = Target::parse(path).unwrap();
+    let request = Request {
+        host: &host,
+        port: 443,
+        scheme: Scheme::Https,
+        method: "GET",
+        target: &target,
+    };
+    ask(text, Asked::Request(&request), &facts())
+}
+
+const REQUESTS: &str = "@id(\"open\") permit(principal, action == Action::\"request\", resource);";
+
+/// What a policy compares is one reading of a path, and a server may have another one.
+#[test]
+fn a_path_of_several_readings_is_denied_where_policies_are_about_paths() {
+    let when = |text: &str| {
+        format!(
+            "{REQUESTS}\n@id(\"paths\") forbid(principal, action == Action::\"request\", resource) when {{ {text} }};"
+        )
+    };
+    let unclear = [
+        "//admin/x",
+        "/x/../admin/y",
+        "/a/..%2fadmin",
+        "/%2561dmin",
+        "/;a/admin",
+        "/a%5cb",
+    ];
+    let about = [
+        "context.loose.path like \"/admin*\"",
+        "context[\"path\"] like \"/admin*\"",
+        "context[\"p\\u{61}th\"] like \"/admin*\"",
+        "context.segments has s1 && context.segments.s1 == \"admin\"",
+        "context.loose.depth > 9",
+        "context.path == \"/context.unclear\" // context.unclear\n",
+        "context.path == \"/a\\\"context.unclear\"",
+    ];
+    for text in about {
+        let text = when(text);
+        assert_eq!(request(&text, "/b").effect, Effect::Allow, "{text}");
+        for path in unclear {
+            let found = request(&text, path);
+            assert_eq!(found.effect, Effect::Deny, "{text} {path}");
+            let why = "policies cannot tell: policy paths is about paths, and";
+            assert!(found.why().starts_with(why), "{}", found.why());
+        }
+    }
+    assert_eq!(request(&when(about[0]), "/%41dmin/").effect, Effect::Deny);
+    let permit = "permit(principal, action == Action::\"request\", resource) when { context.path like \"/v1/*\" };";
+    assert_eq!(request(permit, "/v1/x").effect, Effect::Allow);
+    assert_eq!(request(permit, "/v1/../x").effect, Effect::Deny);
+}
+
+/// One about something else, or about somebody else, and one that says what of such paths.
+#[test]
+fn a_path_of_several_readings_is_left_to_policies_that_are_not_misled() {
+    let forbid =
+        |scope: &str, when: &str| format!("{REQUESTS}\nforbid({scope}) when {{ {when} }};");
+    let (any, path) = (
+        "principal, action == Action::\"request\", resource",
+        "context.loose.path like \"/admin*\"",
+    );
+    for text in [
+        REQUESTS.to_owned(),
+        forbid(any, "context.loose.method == \"POST\""),
+        forbid(any, "context.path == \"/admin\" && !context.unclear"),
+        forbid(
+            "principal == Person::\"7\", action == Action::\"request\", resource",
+            path,
+        ),
+        forbid(
+            "principal in Person::\"7\", action == Action::\"request\", resource",
+            path,
+        ),
+        forbid(
+            "principal is Agent, action == Action::\"request\", resource",
+            path,
+        ),
+        forbid(
+            "principal, action == Action::\"request\", resource == Host::\"b.example.com\"",
+            path,
+        ),
+        forbid("principal, action == Action::\"read\", resource", "true"),
+        format!("{REQUESTS}\n@shadow forbid({any}) when {{ {path} }};"),
+    ] {
+        assert_eq!(request(&text, "//x").effect, Effect::Allow, "{text}");
+    }
+    for scope in [
+        "principal in Person::\"1000\", action == Action::\"request\", resource",
+        "principal is Session, action == Action::\"request\", resource",
+        "principal is Session in Person::\"1000\", action == Action::\"request\", resource",
+        "principal, action == Action::\"request\", resource in Host::\"*.example.com\"",
+        any,
+    ] {
+        let text = forbid(scope, path);
+        assert_eq!(request(&text, "//x").effect, Effect::Deny, "{text}");
+    }
+    assert_eq!(
+        request(&forbid(any, "context.unclear"), "//x").effect,
+        Effect::Deny
+    );
+}
+
 #[test]
 fn facts_that_nobody_states_are_not_there() {
     let text = "permit(principal, action, resource) when { context has trust && context.trust == \"high\" };";

@@ -74,6 +74,34 @@ fn what_looks_alike_stands_in_comments_alone() {
     assert_eq!(faults(escaped).len(), 0);
 }
 
+/// Cedar ends a comment at a carriage return alone: what follows one is no comment to it.
+#[test]
+fn a_line_ends_for_whoever_reads_it() {
+    let check = |text: &str, expected: &str| {
+        let found = faults(text);
+        let first = found.first().map(String::as_str).unwrap_or_default();
+        assert!(first.starts_with(expected), "{text:?} {found:?}");
+    };
+    let hidden = format!("{OPEN}\n// x\rforbid(principal, action, resource);");
+    check(&hidden, "/policies/test.cedar:2:5: a carriage return");
+    for text in [
+        format!("// x\r{}", "(".repeat(20_000)),
+        format!("// x\r{OPEN}\n"),
+        format!("{OPEN}\r"),
+        format!("{OPEN}\r\r\n"),
+        format!("{OPEN} //\r"),
+    ] {
+        check(&text, "/policies/test.cedar:1:");
+    }
+    assert_eq!(faults(&format!("// x\r\n{OPEN}\r\n//\r\n")).len(), 0);
+    let count = |text: &str| {
+        Policies::compile(&[file(text)], Known::default())
+            .unwrap()
+            .len()
+    };
+    assert_eq!(count(&format!("// {OPEN}\r\n{OPEN} // {OPEN}\r\n")), 1);
+}
+
 /// A name in another form than it is asked for by would forbid nothing.
 #[test]
 fn names_stand_in_the_form_in_which_they_are_asked_for() {

@@ -210,7 +210,10 @@ fn request(rule: &NetworkRule, effect: &str, reading: Reading, out: &mut Text) {
         return out.policy(effect, &scope.head_of("request"), &place, unless);
     }
     match conditions(&rule.requests, reading) {
-        Some(further) => {
+        Some(mut further) => {
+            if !rule.requests.paths.is_empty() {
+                further.push("!context.unclear".to_owned());
+            }
             let when = [place, further].concat();
             out.policy(effect, &scope.head_of("request"), &when, unless);
         }

@@ -79,6 +79,52 @@ fn a_request_is_never_without_its_connection_nor_that_without_its_name() {
     assert_eq!(refused.policy.as_deref(), Some("policy no"));
 }
 
+/// A network that translates addresses carries one of IPv6 to the one of IPv4 within it.
+#[test]
+fn an_address_is_held_to_what_is_said_of_the_one_within_it() {
+    let target = Target::parse("/v1").unwrap();
+    let requests = |policies: &Policies, host: &HostPart| {
+        let request = Request {
+            host,
+            port: 443,
+            scheme: Scheme::Https,
+            method: "GET",
+            target: &target,
+        };
+        policies.request(&request).is_ok()
+    };
+    for action in ["connect", "request"] {
+        for (scope, when) in [
+            (
+                "resource",
+                "context has ip && context.ip.isInRange(ip(\"10.0.0.0/8\"))",
+            ),
+            ("resource == Host::\"10.1.2.3\"", "true"),
+        ] {
+            let policies = policies(&format!(
+                "forbid(principal, action == Action::\"{action}\", {scope}) when {{ {when} }};"
+            ));
+            for (name, is_open) in [
+                ("[64:ff9b::a01:203]", false),
+                ("10.1.2.3", false),
+                ("[64:ff9b::c000:201]", true),
+                ("[64:ff9c::a01:203]", true),
+                ("example.com", true),
+            ] {
+                let host = host(name);
+                assert_eq!(
+                    requests(&policies, &host),
+                    is_open,
+                    "{action} {when} {name}"
+                );
+                let connects = policies.connection(&host, 443, Look::Past).is_ok();
+                let is_free = is_open || action == "request";
+                assert_eq!(connects, is_free, "{action} {when} {name}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_time_is_that_of_the_question() {
     let now = SystemTime::now()

@@ -190,27 +190,88 @@ fn check(name: &str, value: &str) -> Result<(), Invalid> {
     }
     match is("options") && !are_settings(value) {
         true => Err(Invalid::Refused(
-            "its `options` are other ones than -c NAME=VALUE: some services take them for another server",
+            "its `options` are other ones than -c NAME=VALUE of a well-known setting: some services take them for another server",
         )),
         false => Ok(()),
     }
 }
 
-/// Whether options are `-c NAME=VALUE`, one after the other.
+/// What `options` may set: settings of PostgreSQL (its documentation, "Server Configuration") by
+/// which a session reads, writes and waits. Of other names, as `cluster`, `endpoint` and
+/// `project`, services that stand before it make another server.
+const SETTINGS: &[&str] = &[
+    "application_name",
+    "bytea_output",
+    "client_encoding",
+    "client_min_messages",
+    "cursor_tuple_fraction",
+    "datestyle",
+    "default_statistics_target",
+    "default_transaction_deferrable",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "effective_cache_size",
+    "enable_bitmapscan",
+    "enable_hashagg",
+    "enable_hashjoin",
+    "enable_indexonlyscan",
+    "enable_indexscan",
+    "enable_material",
+    "enable_mergejoin",
+    "enable_nestloop",
+    "enable_seqscan",
+    "enable_sort",
+    "extra_float_digits",
+    "from_collapse_limit",
+    "geqo",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "intervalstyle",
+    "jit",
+    "join_collapse_limit",
+    "lc_messages",
+    "lc_monetary",
+    "lc_numeric",
+    "lc_time",
+    "lock_timeout",
+    "maintenance_work_mem",
+    "max_parallel_workers_per_gather",
+    "plan_cache_mode",
+    "random_page_cost",
+    "row_security",
+    "search_path",
+    "seq_page_cost",
+    "standard_conforming_strings",
+    "statement_timeout",
+    "synchronous_commit",
+    "tcp_keepalives_count",
+    "tcp_keepalives_idle",
+    "tcp_keepalives_interval",
+    "tcp_user_timeout",
+    "timezone",
+    "transaction_timeout",
+    "work_mem",
+];
+
+/// Whether options are `-c NAME=VALUE` of well-known settings, one after the other.
 fn are_settings(options: &str) -> bool {
     let mut words = options.split(' ').filter(|word| !word.is_empty());
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
     while let Some(word) = words.next() {
         let setting = match word.strip_prefix("-c") {
             Some("") => words.next(),
             Some(setting) => Some(setting),
             None => None,
         };
-        let Some((name, _)) = setting.and_then(|setting| setting.split_once('=')) else {
+        let Some((name, value)) = setting.and_then(|setting| setting.split_once('=')) else {
             return false;
         };
-        // A backslash would join it to the next word.
-        if name.is_empty() || !name.bytes().all(is_plain) || word.contains('\\') {
+        let is_known = SETTINGS
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(name));
+        // A backslash would join it to the next word, and a value with a `=` can be taken for an
+        // option of its own.
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\\=".contains(&byte);
+        if !is_known || !value.bytes().all(is_plain) {
             return false;
         }
     }

@@ -36,7 +36,8 @@ fn a_first_packet_is_read_in_one_way_or_not_at_all() {
     // Its own name is the database of a user who names none.
     assert_eq!(read_as(b"user\0app\0\0"), of("app", "app", 0));
     assert_eq!(read_as(b"database\0\0user\0app\0\0"), of("app", "app", 0));
-    let more = b"user\0app\0application_name\0psql\0options\0-c a.b=1 -cc=d\0DateStyle\0ISO\0\0";
+    let more =
+        b"user\0app\0application_name\0psql\0options\0-c work_mem=1 -cGEQO=off\0DateStyle\0ISO\0\0";
     assert_eq!(read_as(more), of("app", "app", 3));
     let malformed: &[&[u8]] = &[
         b"",
@@ -67,8 +68,16 @@ fn a_first_packet_is_read_in_one_way_or_not_at_all() {
         b"user\0app\0options\0--cluster=other\0\0",
         b"user\0app\0Options\0project=other\0\0",
         b"user\0app\0options\0-c\0\0",
-        b"user\0app\0options\0-c a\\ b=c\0\0",
-        b"user\0app\0options\0-c a=b -h\0\0",
+        b"user\0app\0options\0-c geqo=a\\ -cb=c\0\0",
+        b"user\0app\0options\0-c geqo=on -h\0\0",
+        // What stands before a server may take these for another one.
+        b"user\0app\0options\0-c cluster=other\0\0",
+        b"user\0app\0options\0-ccluster=other\0\0",
+        b"user\0app\0options\0-c geqo=on -cCluster=other\0\0",
+        b"user\0app\0options\0-c a.b=1\0\0",
+        b"user\0app\0options\0-c application_name=-ccluster=other\0\0",
+        b"user\0app\0options\0-c application_name=--cluster=other\0\0",
+        "user\0app\0options\0-c geqo=on\u{a0}-ccluster\0\0".as_bytes(),
     ];
     for text in refused {
         let invalid = startup(text).unwrap_err();

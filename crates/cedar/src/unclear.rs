@@ -1,0 +1,84 @@
+//! Paths that programs read in different ways, where policies are about paths: what a policy
+//! compares is one reading, and a server may have another one.
+
+use cedar_policy::{Policy, PrincipalConstraint};
+
+use crate::policies::{Policies, order};
+use crate::question::Put;
+
+impl Policies {
+    /// Why nobody can tell what is asked: its path is read in different ways, and a policy that
+    /// can be about it counts by paths and does not say itself what of such ones.
+    pub(crate) fn misread(&self, put: &Put) -> Option<String> {
+        let why = put.unclear?;
+        let policies = self.index.buckets(put).flat_map(|all| all.policies());
+        let about = policies.filter(|policy| is_for(policy, put) && is_misled(policy));
+        let about = about.filter_map(|policy| self.meta.get(policy.id()));
+        let first = about.map(|meta| &meta.told).min_by(|a, b| order(a, b))?;
+        let id = &first.id;
+        Some(format!(
+            "policy {id} is about paths, and programs read this one in different ways: {why}. Ask \
+             for its plain form, or let the policy say by context.unclear what of such ones"
+        ))
+    }
+}
+
+/// Whether it can be about who asks.
+fn is_for(policy: &Policy, put: &Put) -> bool {
+    let Some(asks) = put.request.principal() else {
+        return true;
+    };
+    let within = |group| put.entities.is_ancestor_of(&group, asks) || group == *asks;
+    match policy.principal_constraint() {
+        PrincipalConstraint::Any => true,
+        PrincipalConstraint::Eq(one) => one == *asks,
+        PrincipalConstraint::In(group) => within(group),
+        PrincipalConstraint::Is(kind) => kind == *asks.type_name(),
+        PrincipalConstraint::IsIn(kind, group) => kind == *asks.type_name() && within(group),
+    }
+}
+
+/// Whether it counts by paths and does not say what of those that are read in different ways.
+fn is_misled(policy: &Policy) -> bool {
+    let text = policy.as_ref().loc().and_then(|loc| loc.snippet());
+    text.is_none_or(|text| names_path(text) && !code(text).contains("context.unclear"))
+}
+
+/// A part of a path is looked at by its name alone, which is a text too; behind an escape any name
+/// can stand. Of the liberal reading the method is no part of a path.
+fn names_path(text: &str) -> bool {
+    let is_method = |rest: &str| rest.trim_start().starts_with(".method");
+    let mut loose = text.split("loose").skip(1);
+    let parts = ["path", "segments", "depth", "\\"];
+    parts.iter().any(|part| text.contains(part)) || loose.any(|rest| !is_method(rest))
+}
+
+/// What of a policy is neither comment nor text.
+fn code(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, from)) = rest.find(['/', '"']).map(|at| rest.split_at(at)) {
+        code.push_str(before);
+        if from.starts_with("//") {
+            rest = from.split_once('\n').map_or("", |(_, rest)| rest);
+        } else if let Some(text) = from.strip_prefix('"') {
+            rest = after(text);
+        } else {
+            rest = from.get(1..).unwrap_or_default();
+        }
+        // What stood on both sides of it is not one word.
+        code.push(' ');
+    }
+    code + rest
+}
+
+/// What follows a text, of which the quote that begins it is taken.
+fn after(text: &str) -> &str {
+    let mut is_escaped = false;
+    let end = text.find(|one| {
+        let ends = one == '"' && !is_escaped;
+        is_escaped = one == '\\' && !is_escaped;
+        ends
+    });
+    end.and_then(|end| text.get(end + 1..)).unwrap_or_default()
+}
