@@ -2,29 +2,23 @@
 
 use std::path::Path;
 
-use atoll_sandbox::{Unfit, WrittenInside};
-use atoll_store::list_runs;
+use atoll_sandbox::{Unfit, Writers, WrittenInside};
 
 use crate::configuration::Places;
 use crate::escape::printable;
-use crate::failure::Failure;
+use crate::failure::{Doing, Failure};
 
-/// Where programs inside write: the workspace of a run, those of all that are known, and what
-/// Atoll keeps of them.
-pub fn written(places: &Places, workspace: Option<&Path>) -> WrittenInside {
-    // Of a record that cannot be read nobody knows where it was.
-    let records = places
-        .read_state()
-        .ok()
-        .and_then(|state| list_runs(&state).ok())
-        .map(|list| list.records)
-        .unwrap_or_default();
-    let others = records.into_iter().map(|record| record.workspace);
-    let own = workspace.map(Path::to_owned);
-    own.into_iter()
-        .chain([places.state.clone()])
-        .chain(others)
-        .collect()
+/// Who writes inside: in the workspace of a run, and in those of all that are known.
+pub fn writers(places: &Places, workspace: Option<&Path>) -> Writers {
+    Writers::new(workspace, &places.state)
+}
+
+/// Where they write by now.
+pub fn written(writers: &Writers) -> Result<WrittenInside, Failure> {
+    let unknown = "nobody knows where programs inside have written, so that none runs outside";
+    let advice = "atoll runs says which cannot be read; mend it, or remove its directory";
+    let written = writers.written().doing(unknown);
+    written.map_err(|failure| failure.advise(advice))
 }
 
 /// That a program does not run.

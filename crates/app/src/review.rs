@@ -370,10 +370,17 @@ fn diff_json(record: &RunRecord, all: &[LayerChanges]) -> Value {
 pub fn page(text: &[u8], output: &Output) {
     // Neither by PATH nor by any other variable a place of a workspace: a program inside may
     // have written a `less` there.
-    let written = Places::read().map(|places| errands::written(&places, None));
-    let environment = environment_outside(&written.unwrap_or_default());
+    let written =
+        Places::read().and_then(|places| errands::written(&errands::writers(&places, None)));
+    let Ok(written) = written else {
+        output.result(&String::from_utf8_lossy(text));
+        return;
+    };
+    let environment = environment_outside(&written);
     let mut own = environment.iter().filter(|(name, _)| name == "PAGER");
-    let pager = own.next().map_or("less".as_ref(), |(_, pager)| pager.as_os_str());
+    let pager = own
+        .next()
+        .map_or("less".as_ref(), |(_, pager)| pager.as_os_str());
     let mut command = Command::new("/bin/sh");
     // The pager is the person's own setting, and may hold arguments.
     command

@@ -2,6 +2,7 @@
 //! inside could have written is to be found by it.
 
 mod leading;
+mod writers;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -10,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use leading::{begins_here, leads_inside};
+pub use writers::{Unlisted, Writers};
 
 /// As many links as the kernel follows (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
@@ -85,6 +87,12 @@ impl FromIterator<PathBuf> for WrittenInside {
 }
 
 impl WrittenInside {
+    /// All places of both.
+    pub(crate) fn and(mut self, other: &Self) -> Self {
+        self.0.extend(other.0.iter().cloned());
+        self
+    }
+
     /// Whether a path is of one, or is one by another name that the directory is mounted at.
     fn holds(&self, at: &Path) -> bool {
         if self.0.iter().any(|(place, _)| at.starts_with(place)) {
