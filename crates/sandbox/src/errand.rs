@@ -2,6 +2,7 @@
 //! inside could have written is to be found by it.
 
 mod leading;
+mod owners;
 mod writers;
 
 use std::ffi::{OsStr, OsString};
@@ -11,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use leading::{begins_here, leads_inside};
+use owners::open_part;
 pub use writers::{Unlisted, Writers};
 
 /// As many links as the kernel follows (path_resolution(7)).
@@ -18,12 +20,6 @@ const LINKS_MAX: u32 = 40;
 
 /// As many interpreters as the kernel goes through (fs/exec.c, `exec_binprm`).
 const INTERPRETERS_MAX: usize = 5;
-/// Whose what is of nobody's with a number here (user_namespaces(7), "Unmapped user and group
-/// IDs").
-const UNMAPPED: u32 = 65_534;
-/// Groups below are the system's own, as `staff` of /usr/local: its owner chooses who is in
-/// them (Debian policy, 9.2.2; 100 is `users`).
-const SYSTEM_GROUPS: u32 = 100;
 /// How much of a script the kernel looks at for its first line, bytes.
 const HEAD_BYTES_MAX: u64 = 256;
 
@@ -221,27 +217,6 @@ pub fn program_outside(program: &Path, written: &WrittenInside) -> Result<PathBu
         }
     }
     Err(Unfit::Written(found))
-}
-
-/// The first part of a path that somebody else can write, or replace.
-fn open_part(path: &Path) -> Option<PathBuf> {
-    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    let is_open = |part: &Path| {
-        let Ok(facts) = part.metadata() else {
-            return false;
-        };
-        // Of a directory as /tmp nobody renames what is another's.
-        let is_sticky = facts.is_dir() && facts.mode() & 0o1000 != 0;
-        let is_own_group = facts.gid() < SYSTEM_GROUPS || facts.gid() == group.as_raw();
-        let by_all = facts.mode() & 0o002 != 0 || facts.mode() & 0o020 != 0 && !is_own_group;
-        // In a user namespace root outside is nobody, as all are that have no number there:
-        // what they own is judged by its mode alone.
-        let is_own = [0, UNMAPPED, user.as_raw()].contains(&facts.uid());
-        !is_own || by_all && !is_sticky
-    };
-    path.ancestors()
-        .find(|part| is_open(part))
-        .map(Path::to_owned)
 }
 
 /// What the first line of a script names (execve(2), "Interpreter scripts"); for `env` the
