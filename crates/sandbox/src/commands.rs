@@ -41,7 +41,7 @@ const EXEC_INFO: (&str, &str) = (
 );
 
 /// A command that prints a credential.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CredentialCommand {
     /// The program, absolute, without a link on its way.
     pub program: PathBuf,
@@ -250,6 +250,16 @@ mod tests {
 
     use super::*;
 
+    fn none(_state: &Path) -> Result<Vec<PathBuf>, String> {
+        Ok(Vec::new())
+    }
+
+    /// Those that a directory lists by their names, as records do.
+    fn listed(state: &Path) -> Result<Vec<PathBuf>, String> {
+        let list = std::fs::read_to_string(state.join("list")).map_err(|error| error.to_string());
+        Ok(list?.lines().map(PathBuf::from).collect())
+    }
+
     fn shell(script: &str, patience: Duration) -> CredentialCommand {
         CredentialCommand {
             program: "/bin/sh".into(),
@@ -257,7 +267,7 @@ mod tests {
             arguments: vec!["-c".to_owned(), script.to_owned()],
             patience,
             written: WrittenInside::default(),
-            writers: Writers::new(None, Path::new("/nowhere/state")),
+            writers: Writers::new(None, Path::new("/nowhere/state"), none),
         }
     }
 
@@ -321,12 +331,14 @@ mod tests {
         std::fs::set_permissions(&program, mode).unwrap();
         let mut commands = Commands::default();
         // Each has a command of its own: one is not begun again at once.
-        let mut begin = |name: &str, state: &str, program: &Path, argument: &str| {
+        let state = top.join("state");
+        std::fs::create_dir(&state).unwrap();
+        let mut begin = |name: &str, program: &Path, argument: &str| {
             let command = CredentialCommand {
                 program: program.to_owned(),
                 name: program.to_owned(),
                 arguments: vec![argument.to_owned()],
-                writers: Writers::new(Some(&top.join(state)), &top.join("state")),
+                writers: Writers::new(None, &state, listed),
                 ..shell("", Duration::from_secs(60))
             };
             commands
@@ -334,15 +346,18 @@ mod tests {
                 .map(drop)
         };
         let refused = Err(CommandEnd::Unstarted(Errno::ACCESS.raw_os_error()));
-        // The control, where nobody inside writes.
-        assert_eq!(begin("a", "elsewhere", &program, "x"), Ok(()));
-        assert_eq!(begin("b", "tools", &program, "x"), refused);
         let (sh, script) = (Path::new("/bin/sh"), program.to_str().unwrap());
-        assert_eq!(begin("c", "elsewhere", sh, script), Ok(()));
-        assert_eq!(begin("d", "tools", sh, script), refused);
+        // The control, where nobody inside writes.
+        let list = state.join("list");
+        std::fs::write(&list, "/elsewhere\n").unwrap();
+        assert_eq!(begin("a", &program, "x"), Ok(()));
+        assert_eq!(begin("b", sh, script), Ok(()));
+        std::fs::write(&list, format!("/elsewhere\n{}\n", tools.display())).unwrap();
+        assert_eq!(begin("c", &program, "x"), refused);
+        assert_eq!(begin("d", sh, script), refused);
         // Where nobody knows which runs there are, either.
-        std::fs::write(top.join("state"), "").unwrap();
-        assert_eq!(begin("e", "elsewhere", &program, "x"), refused);
+        std::fs::remove_file(&list).unwrap();
+        assert_eq!(begin("e", &program, "x"), refused);
     }
 
     #[test]

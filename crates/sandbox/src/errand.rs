@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 
 use leading::{begins_here, leads_inside};
 use owners::open_part;
-pub use writers::{Unlisted, Writers};
+pub use writers::{Workspaces, Writers};
 
 /// As many links as the kernel follows (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
