@@ -13,8 +13,8 @@ use atoll_policy::{
     CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource, Rules,
 };
 use atoll_sandbox::{
-    CredentialCommand, Handover, SourceError, WrittenInside, argument_inside, program_outside,
-    search_places,
+    CredentialCommand, Handover, SourceError, Writers, WrittenInside, argument_inside,
+    program_outside, search_places,
 };
 
 use crate::configuration::Places;
@@ -38,7 +38,6 @@ pub fn read(
     }
     let mut handover = Handover::new().doing("credentials cannot be handed on")?;
     let mut taken: Vec<&str> = Vec::new();
-    let mut written = None;
     let for_tokens = Variables::take(rules)?;
     for credential in rules.credentials() {
         let read = match &credential.source {
@@ -68,9 +67,8 @@ pub fn read(
                 handover.take_value(name, &value, &atoll_egress::disguise)
             }
             CredentialSource::Command(command) => {
-                let written =
-                    written.get_or_insert_with(|| errands::written(places, Some(workspace)));
-                let command = prepared(credential, command, written)?;
+                let writers = errands::writers(places, Some(workspace));
+                let command = prepared(credential, command, writers)?;
                 handover.promise(&credential.binding.name, standing(credential)?, command);
                 Ok(())
             }
@@ -94,17 +92,19 @@ pub fn read(
 fn prepared(
     credential: &Credential,
     command: &CommandSource,
-    written: &WrittenInside,
+    writers: Writers,
 ) -> Result<CredentialCommand, Failure> {
     let name = &credential.binding.name;
-    let (called, program) = program_of(name, &command.program, written)?;
-    refuse_inside(name, &command.arguments, written)?;
+    let written = errands::written(&writers)?;
+    let (called, program) = program_of(name, &command.program, &written)?;
+    refuse_inside(name, &command.arguments, &written)?;
     Ok(CredentialCommand {
         program,
         name: called,
         arguments: command.arguments.clone(),
         patience: command.patience,
-        written: written.clone(),
+        written,
+        writers,
     })
 }
 

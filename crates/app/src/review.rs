@@ -368,18 +368,28 @@ fn diff_json(record: &RunRecord, all: &[LayerChanges]) -> Value {
 
 /// Shows a long text through the person's pager, or directly without one.
 pub fn page(text: &[u8], output: &Output) {
-    let pager = std::env::var_os("PAGER").unwrap_or_else(|| "less".into());
-    // Of PATH no place of a workspace: a program inside may have written a `less` there.
-    let written = Places::read().map(|places| errands::written(&places, None));
-    let written = written.unwrap_or_default();
+    // Neither by PATH nor by any other variable a place of a workspace: a program inside may
+    // have written a `less` there.
+    let written =
+        Places::read().and_then(|places| errands::written(&errands::writers(&places, None)));
+    let Ok(written) = written else {
+        output.result(&String::from_utf8_lossy(text));
+        return;
+    };
+    let environment = environment_outside(&written);
+    let mut own = environment.iter().filter(|(name, _)| name == "PAGER");
+    let pager = own
+        .next()
+        .map_or("less".as_ref(), |(_, pager)| pager.as_os_str());
     let mut command = Command::new("/bin/sh");
     // The pager is the person's own setting, and may hold arguments.
     command
         .arg("-c")
         .arg(pager)
         .env_clear()
-        .envs(environment_outside(&written))
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .env("LESS", "FRX")
+        .current_dir("/")
         .stdin(Stdio::piped());
     let shown = output
         .is_terminal

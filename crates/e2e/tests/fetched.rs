@@ -372,7 +372,8 @@ fn no_interpreter_of_the_workspace_runs_outside() {
         write_program(&bin.join("python3"), &other);
         forget_runs(&world);
         let command = format!(
-            "env PATH='{}':\"$PATH\" NODE_OPTIONS=x BASH_ENV=x \"$ATOLL\" run --discard \"$@\"",
+            "env PATH='{0}':\"$PATH\" NODE_OPTIONS=x BASH_ENV=x GIT_CONFIG_GLOBAL='{0}/gc' LESSOPEN='|{0}/open %s' \
+             \"$ATOLL\" run --discard \"$@\"",
             bin.display()
         );
         let outcome = online_as(&world, &command, &script);
@@ -385,6 +386,53 @@ fn no_interpreter_of_the_workspace_runs_outside() {
         assert_eq!(environment["CANARY_OUTSIDE"], "of-the-person", "{run}");
         assert!(environment["NODE_OPTIONS"].is_null(), "{run}");
         assert!(environment["BASH_ENV"].is_null(), "{run}");
+        for leading in ["GIT_CONFIG_GLOBAL", "LESSOPEN"] {
+            assert_eq!(environment[leading].is_string(), runs_there, "{run}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_a_later_run_could_have_written_is_not_run() {
+    let name = "a_command_that_a_later_run_could_have_written_is_not_run";
+    let Some(world) = world(name, "plain", "") else {
+        return;
+    };
+    let (top, tools) = (world.top().to_path_buf(), world.top().join("tools"));
+    fs::create_dir(&tools).unwrap();
+    write_program(&tools.join("prints.py"), PRINTS);
+    world.profile(
+        "bound",
+        &format!(
+            "[network]\nallow = ['example.com']\n[credential.hub]\n\
+             source = {{ command = ['{}/prints.py', '{}', 'plain'] }}\nto = 'example.com'\n\
+             place = {{ header = 'authorization', form = 'Bearer {{}}' }}\nvariable = 'TOKEN'\n",
+            tools.display(),
+            top.display()
+        ),
+    );
+    let script = format!(
+        "touch started; until [ -e go ]; do sleep 0.1; done; {CURL} {AUTH} https://example.com/v1/one"
+    );
+    // The control is another run that begins as late, elsewhere.
+    for (place, runs_then) in [("elsewhere", 1), ("tools", 0)] {
+        let place = top.join(place);
+        fs::create_dir_all(&place).unwrap();
+        forget_runs(&world);
+        for left in ["started", "go"] {
+            let _ = fs::remove_file(world.workspace().join(left));
+        }
+        let command = format!(
+            "sh -c 'atoll=$1; shift; (until [ -e \"{0}/started\" ]; do sleep 0.1; done; \
+             \"$atoll\" run --live --workspace \"{1}\" -- true; touch \"{0}/go\") & \
+             exec \"$atoll\" run --live \"$@\"' sh \"$ATOLL\" \"$@\"",
+            world.workspace().display(),
+            place.display()
+        );
+        let outcome = online_as(&world, &command, &script);
+        assert_eq!(runs(&world).len(), runs_then, "{outcome}");
+        let is_served = outcome.out().contains("welcome");
+        assert_eq!(is_served, runs_then == 1, "{outcome}");
     }
 }
 

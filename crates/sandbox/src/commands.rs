@@ -4,10 +4,11 @@
 //! What they print goes by a pipe to the process that carries connections, and through
 //! nobody else: the side that starts programs never has it.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,9 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::errand::{WrittenInside, environment_outside};
+use crate::errand::{
+    Writers, WrittenInside, argument_inside, environment_outside, program_outside,
+};
 
 /// How soon after another start a command of the same credential begins. Who carries waits
 /// longer than that by itself.
@@ -38,7 +41,7 @@ const EXEC_INFO: (&str, &str) = (
 );
 
 /// A command that prints a credential.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CredentialCommand {
     /// The program, absolute, without a link on its way.
     pub program: PathBuf,
@@ -48,8 +51,28 @@ pub struct CredentialCommand {
     pub arguments: Vec<String>,
     /// How long it may take.
     pub patience: Duration,
-    /// Where no code may come from.
+    /// Where no code may come from, as it was when the run began.
     pub written: WrittenInside,
+    /// Who may have written more since then.
+    pub writers: Writers,
+}
+
+impl CredentialCommand {
+    /// The program as it may run now, and what was written inside by now: other runs may have
+    /// begun since this was looked at first. Right before it is executed, as a script is found
+    /// by its path.
+    fn fit(&self) -> io::Result<(PathBuf, WrittenInside)> {
+        let unfit = || io::Error::from(Errno::ACCESS);
+        let written = self.writers.written().map_err(|_| unfit())?;
+        let written = written.and(&self.written);
+        let program = program_outside(&self.program, &written).map_err(|_| unfit())?;
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        let arguments = self.arguments.iter().map(OsStr::new);
+        match argument_inside(arguments, &written, Path::new(&home)) {
+            None => Ok((program, written)),
+            Some(_) => Err(unfit()),
+        }
+    }
 }
 
 /// Those that run.
@@ -194,11 +217,12 @@ fn start(command: &CredentialCommand) -> io::Result<(Child, OwnedFd, [OwnedFd; 2
     for read in [&output, &errors] {
         descriptor::never_block(read.as_fd())?;
     }
-    let mut child = std::process::Command::new(&command.program)
+    let (program, written) = command.fit()?;
+    let mut child = std::process::Command::new(program)
         .arg0(&command.name)
         .args(&command.arguments)
         .env_clear()
-        .envs(environment_outside(&command.written))
+        .envs(environment_outside(&written))
         .env(EXEC_INFO.0, EXEC_INFO.1)
         .current_dir("/")
         .stdin(Stdio::null())
@@ -226,6 +250,16 @@ mod tests {
 
     use super::*;
 
+    fn none(_state: &Path) -> Result<Vec<PathBuf>, String> {
+        Ok(Vec::new())
+    }
+
+    /// Those that a directory lists by their names, as records do.
+    fn listed(state: &Path) -> Result<Vec<PathBuf>, String> {
+        let list = std::fs::read_to_string(state.join("list")).map_err(|error| error.to_string());
+        Ok(list?.lines().map(PathBuf::from).collect())
+    }
+
     fn shell(script: &str, patience: Duration) -> CredentialCommand {
         CredentialCommand {
             program: "/bin/sh".into(),
@@ -233,6 +267,7 @@ mod tests {
             arguments: vec!["-c".to_owned(), script.to_owned()],
             patience,
             written: WrittenInside::default(),
+            writers: Writers::new(None, Path::new("/nowhere/state"), none),
         }
     }
 
@@ -281,6 +316,48 @@ mod tests {
         assert!(said.contains("ExecCredential"), "{said}");
         assert_eq!(all(&errors), "said\n");
         assert!(commands.due().is_none() && commands.waits_on().next().is_none());
+    }
+
+    #[test]
+    fn what_another_run_has_come_to_write_meanwhile_does_not_run() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let tools = top.join("tools");
+        std::fs::create_dir(&tools).unwrap();
+        let program = tools.join("tool");
+        std::fs::write(&program, "#!/bin/sh\necho ran\n").unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let mut commands = Commands::default();
+        // Each has a command of its own: one is not begun again at once.
+        let state = top.join("state");
+        std::fs::create_dir(&state).unwrap();
+        let mut begin = |name: &str, program: &Path, argument: &str| {
+            let command = CredentialCommand {
+                program: program.to_owned(),
+                name: program.to_owned(),
+                arguments: vec![argument.to_owned()],
+                writers: Writers::new(None, &state, listed),
+                ..shell("", Duration::from_secs(60))
+            };
+            commands
+                .begin(1, &name.parse().unwrap(), &command)
+                .map(drop)
+        };
+        let refused = Err(CommandEnd::Unstarted(Errno::ACCESS.raw_os_error()));
+        let (sh, script) = (Path::new("/bin/sh"), program.to_str().unwrap());
+        // The control, where nobody inside writes.
+        let list = state.join("list");
+        std::fs::write(&list, "/elsewhere\n").unwrap();
+        assert_eq!(begin("a", &program, "x"), Ok(()));
+        assert_eq!(begin("b", sh, script), Ok(()));
+        std::fs::write(&list, format!("/elsewhere\n{}\n", tools.display())).unwrap();
+        assert_eq!(begin("c", &program, "x"), refused);
+        assert_eq!(begin("d", sh, script), refused);
+        // Where nobody knows which runs there are, either.
+        std::fs::remove_file(&list).unwrap();
+        assert_eq!(begin("e", &program, "x"), refused);
     }
 
     #[test]

@@ -1,23 +1,25 @@
 //! What a program is given that is run outside on behalf of a run: no code that a program
 //! inside could have written is to be found by it.
 
+mod leading;
+mod owners;
+mod writers;
+
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use leading::{begins_here, leads_inside};
+use owners::open_part;
+pub use writers::{Workspaces, Writers};
+
 /// As many links as the kernel follows (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
 
 /// As many interpreters as the kernel goes through (fs/exec.c, `exec_binprm`).
 const INTERPRETERS_MAX: usize = 5;
-/// Whose what is of nobody's with a number here (user_namespaces(7), "Unmapped user and group
-/// IDs").
-const UNMAPPED: u32 = 65_534;
-/// Groups below are the system's own, as `staff` of /usr/local: its owner chooses who is in
-/// them (Debian policy, 9.2.2; 100 is `users`).
-const SYSTEM_GROUPS: u32 = 100;
 /// How much of a script the kernel looks at for its first line, bytes.
 const HEAD_BYTES_MAX: u64 = 256;
 
@@ -81,6 +83,12 @@ impl FromIterator<PathBuf> for WrittenInside {
 }
 
 impl WrittenInside {
+    /// All places of both.
+    pub(crate) fn and(mut self, other: &Self) -> Self {
+        self.0.extend(other.0.iter().cloned());
+        self
+    }
+
     /// Whether a path is of one, or is one by another name that the directory is mounted at.
     fn holds(&self, at: &Path) -> bool {
         if self.0.iter().any(|(place, _)| at.starts_with(place)) {
@@ -93,23 +101,28 @@ impl WrittenInside {
 }
 
 /// This process's environment for a program that it runs outside, at `/`: without variables
-/// by which an interpreter loads code, and with the places of `PATH` alone that are there,
-/// absolute and not written inside.
+/// by which an interpreter loads code, without those that lead to what is written inside or
+/// to wherever the program is, and with the places of `PATH` alone that are there, absolute
+/// and not written inside.
 ///
 /// To be called after credentials were taken out of the environment.
 #[must_use]
 pub fn environment_outside(written: &WrittenInside) -> Vec<(OsString, OsString)> {
-    cleaned(std::env::vars_os(), written)
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    cleaned(std::env::vars_os(), written, Path::new(&home))
 }
 
 fn cleaned(
     variables: impl Iterator<Item = (OsString, OsString)>,
     written: &WrittenInside,
+    home: &Path,
 ) -> Vec<(OsString, OsString)> {
+    // Whatever a program takes a variable for, as its configuration or a program of its own.
+    let leads = |value: &OsStr| begins_here(value) || leads_inside(value, written, home);
     let kept = variables.filter(|(name, _)| !loads(name));
     kept.filter_map(|(name, value)| match name == "PATH" {
         true => Some((name, search_path(&value, written)?)),
-        false => Some((name, value)),
+        false => (!leads(&value)).then_some((name, value)),
     })
     .collect()
 }
@@ -206,27 +219,6 @@ pub fn program_outside(program: &Path, written: &WrittenInside) -> Result<PathBu
     Err(Unfit::Written(found))
 }
 
-/// The first part of a path that somebody else can write, or replace.
-fn open_part(path: &Path) -> Option<PathBuf> {
-    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    let is_open = |part: &Path| {
-        let Ok(facts) = part.metadata() else {
-            return false;
-        };
-        // Of a directory as /tmp nobody renames what is another's.
-        let is_sticky = facts.is_dir() && facts.mode() & 0o1000 != 0;
-        let is_own_group = facts.gid() < SYSTEM_GROUPS || facts.gid() == group.as_raw();
-        let by_all = facts.mode() & 0o002 != 0 || facts.mode() & 0o020 != 0 && !is_own_group;
-        // In a user namespace root outside is nobody, as all are that have no number there:
-        // what they own is judged by its mode alone.
-        let is_own = [0, UNMAPPED, user.as_raw()].contains(&facts.uid());
-        !is_own || by_all && !is_sticky
-    };
-    path.ancestors()
-        .find(|part| is_open(part))
-        .map(Path::to_owned)
-}
-
 /// What the first line of a script names (execve(2), "Interpreter scripts"); for `env` the
 /// program that it looks for.
 fn interpreter(program: &Path, written: &WrittenInside) -> Option<PathBuf> {
@@ -259,26 +251,14 @@ fn parts(path: &Path) -> Vec<OsString> {
 }
 
 /// The first of a command's arguments that names something written inside: an absolute
-/// path, or one beneath the home, by itself or after a `=`.
+/// path, or one beneath the home, by itself or anywhere in it.
 pub fn argument_inside<'a>(
     arguments: impl IntoIterator<Item = &'a OsStr>,
     written: &WrittenInside,
     home: &Path,
 ) -> Option<&'a OsStr> {
-    let is_inside = |text: &[u8]| {
-        let path = match text.strip_prefix(b"~/") {
-            Some(beneath) => home.join(OsStr::from_bytes(beneath)),
-            None if text == b"~" => home.to_owned(),
-            None => PathBuf::from(OsStr::from_bytes(text)),
-        };
-        path.is_absolute() && resolved(&path, written).is_none()
-    };
-    arguments.into_iter().find(|argument| {
-        let text = argument.as_bytes();
-        let after = text.iter().position(|byte| *byte == b'=');
-        let after = after.and_then(|at| text.get(at + 1..));
-        is_inside(text) || after.is_some_and(is_inside)
-    })
+    let mut arguments = arguments.into_iter();
+    arguments.find(|argument| leads_inside(argument, written, home))
 }
 
 #[cfg(test)]
@@ -350,7 +330,7 @@ mod tests {
             all.push(("PATH".into(), path));
             all.into_iter()
         };
-        let left = cleaned(variables(path), &written);
+        let left = cleaned(variables(path), &written, &bin);
         let names: Vec<_> = left
             .iter()
             .map(|(name, _)| name.to_str().unwrap())
@@ -361,8 +341,27 @@ mod tests {
         );
         assert_eq!(left.last().unwrap().1, bin.as_os_str());
         // Nothing is left of this one.
-        let left = cleaned(variables(workspace.join("bin").into()), &written);
+        let left = cleaned(variables(workspace.join("bin").into()), &written, &bin);
         assert!(left.iter().all(|(name, _)| name != "PATH"));
+    }
+
+    #[test]
+    fn a_variable_that_leads_into_the_workspace_does_not_go_outside() {
+        let (_directory, workspace, bin) = world();
+        let written = WrittenInside::from_iter([workspace.clone()]);
+        let left = |value: OsString| {
+            let variable = (OsString::from("GIT_CONFIG_GLOBAL"), value);
+            let left = cleaned(std::iter::once(variable), &written, Path::new("/root"));
+            left.len()
+        };
+        let mut option = OsString::from("|");
+        option.push(workspace.join("less"));
+        assert_eq!(left(option), 0);
+        assert_eq!(left(workspace.join("gc").into()), 0);
+        assert_eq!(left("./gc".into()), 0);
+        // The control.
+        assert_eq!(left(bin.join("gc").into()), 1);
+        assert_eq!(left("Europe/Berlin".into()), 1);
     }
 
     #[test]
@@ -373,7 +372,10 @@ mod tests {
         let inside = workspace.join("script").into_os_string();
         let mut option = OsString::from("--config=");
         option.push(&inside);
-        for refused in [inside.as_os_str(), &option, OsStr::new("~/work/script")] {
+        let mut second = OsString::from("a=b=");
+        second.push(&inside);
+        let home_one = OsStr::new("~/work/script");
+        for refused in [inside.as_os_str(), &option, &second, home_one] {
             let found = argument_inside([OsStr::new("one"), refused], &written, home);
             assert_eq!(found, Some(refused));
         }

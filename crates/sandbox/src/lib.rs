@@ -57,7 +57,8 @@ pub use control::{Answer, CONTROL_VERSION, ControlError, Declined, Question, ask
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use errand::{
-    Unfit, WrittenInside, argument_inside, environment_outside, program_outside, search_places,
+    Unfit, Workspaces, Writers, WrittenInside, argument_inside, environment_outside,
+    program_outside, search_places,
 };
 pub use error::{SandboxError, explain};
 pub use flows::{Flows, Refused};

@@ -193,7 +193,7 @@ fn hand_over(command: &[OsString], checkpoint: &Checkpoint, when: When<'_>) -> R
     let (written, longest, errors) = match when {
         When::Asked => (WrittenInside::default(), COMMAND_TIME_MAX, Stdio::inherit()),
         When::RunEnds { workspace } => {
-            let written = errands::written(&Places::read()?, Some(workspace));
+            let written = errands::written(&errands::writers(&Places::read()?, Some(workspace)))?;
             refuse_inside(program, arguments, &written)?;
             (written, COMMAND_TIME_AT_END_MAX, Stdio::null())
         }

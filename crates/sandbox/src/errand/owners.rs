@@ -1,0 +1,207 @@
+//! Who can write what runs outside, and what leads to it.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// Whose what is of nobody's with a number here (user_namespaces(7), "Unmapped user and group
+/// IDs").
+const UNMAPPED: u32 = 65_534;
+/// Groups below are the system's own, as `staff` of /usr/local: its owner chooses who is in
+/// them (Debian policy, 9.2.2; 100 is `users`).
+const SYSTEM_GROUPS: u32 = 100;
+/// How many numbers a process has that is in no user namespace but the first
+/// (user_namespaces(7), "The initial user namespace").
+const ALL_NUMBERS: &str = "4294967295";
+/// What others may do besides the mode (acl(5)).
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+/// Who this process is to what it finds.
+struct Caller {
+    user: u32,
+    group: u32,
+    /// There are users outside that have no number here.
+    has_unmapped: bool,
+    /// Nobody else is in the group, as far as the host's files tell.
+    is_group_private: bool,
+}
+
+/// The first part of a path that somebody else can write, or replace.
+pub(super) fn open_part(path: &Path) -> Option<PathBuf> {
+    let caller = Caller::this();
+    let is_open = |part: &Path| {
+        let facts = part.metadata();
+        facts.is_ok_and(|facts| caller.is_open(&facts, || has_access_list(part)))
+    };
+    path.ancestors()
+        .find(|part| is_open(part))
+        .map(Path::to_owned)
+}
+
+impl Caller {
+    fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).ok();
+        let user = rustix::process::geteuid().as_raw();
+        let group = rustix::process::getegid().as_raw();
+        Self {
+            user,
+            group,
+            has_unmapped: read("/proc/self/uid_map").is_some_and(|map| is_part(&map)),
+            is_group_private: match (read("/etc/passwd"), read("/etc/group")) {
+                (Some(users), Some(groups)) => is_private(user, group, &users, &groups),
+                (None, _) | (_, None) => false,
+            },
+        }
+    }
+
+    fn is_open(&self, facts: &Metadata, has_access_list: impl FnOnce() -> bool) -> bool {
+        // Of a directory as /tmp nobody renames what is another's.
+        let is_sticky = facts.is_dir() && facts.mode() & 0o1000 != 0;
+        let is_own = [0, self.user].contains(&facts.uid())
+            // In a user namespace root outside is nobody, as all are that have no number
+            // there: what they own is judged by its mode alone.
+            || self.has_unmapped && facts.uid() == UNMAPPED;
+        let by_group = facts.mode() & 0o020 != 0
+            // Where there is a list, these bits are the most that anybody in it may do.
+            && (!self.is_own_group(facts.gid()) || has_access_list());
+        let by_others = facts.mode() & 0o002 != 0 || by_group;
+        !is_own || by_others && !is_sticky
+    }
+
+    fn is_own_group(&self, group: u32) -> bool {
+        group < SYSTEM_GROUPS || group == self.group && self.is_group_private
+    }
+}
+
+/// Whether a `uid_map` leaves numbers out.
+fn is_part(map: &str) -> bool {
+    map.split_ascii_whitespace().nth(2) != Some(ALL_NUMBERS)
+}
+
+/// Whether a group is the user's alone: of the same number, and nobody's else in the files
+/// of passwd(5) and group(5).
+fn is_private(user: u32, group: u32, users: &str, groups: &str) -> bool {
+    let number = group.to_string();
+    let of = |line: &str, field: usize| line.split(':').nth(field).map(str::to_owned);
+    let is_others =
+        |line: &str| of(line, 3).as_ref() == Some(&number) && of(line, 2) != Some(user.to_string());
+    let name = |line: &str| (of(line, 2) == Some(user.to_string())).then(|| of(line, 0))?;
+    let own: Vec<String> = users.lines().filter_map(name).collect();
+    let has_others = |line: &str| {
+        let members = of(line, 3).unwrap_or_default();
+        let mut members = members.split(',').map(str::trim);
+        let is_other = |member: &str| !member.is_empty() && !own.iter().any(|own| own == member);
+        of(line, 2).as_ref() == Some(&number) && members.any(is_other)
+    };
+    user == group && !users.lines().any(is_others) && !groups.lines().any(has_others)
+}
+
+/// Whether a list says who may do what, or nobody knows.
+fn has_access_list(path: &Path) -> bool {
+    let found = rustix::fs::getxattr(path, ACCESS_LIST, &mut [0_u8; 0][..]);
+    !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_group_is_ones_own_where_nobody_else_is_in_it() {
+        let users = "root:x:0:0::/:\nme:x:1000:1000::/:\nyou:x:1001:1001::/:\n";
+        let groups = "root:x:0:\nme:x:1000:me\nyou:x:1001:\n";
+        assert!(is_private(1000, 1000, users, groups));
+        assert!(is_private(5000, 5000, users, groups));
+        // A shared one, a further member, and somebody whose first group it is.
+        assert!(!is_private(1000, 1001, users, groups));
+        assert!(!is_private(1000, 1000, users, "me:x:1000:me,you\n"));
+        let further = format!("{users}she:x:1002:1000::/:\n");
+        assert!(!is_private(1000, 1000, &further, groups));
+    }
+
+    #[test]
+    fn what_nobody_owns_is_ones_own_in_a_user_namespace_alone() {
+        assert!(!is_part("         0          0 4294967295\n"));
+        assert!(is_part("         0       1000          1\n"));
+        let caller = |has_unmapped| Caller {
+            user: rustix::process::geteuid().as_raw() + 1,
+            group: 1,
+            has_unmapped,
+            is_group_private: false,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&file, Some(UNMAPPED), None).unwrap();
+            let facts = file.metadata().unwrap();
+            assert!(caller(false).is_open(&facts, || false));
+            assert!(!caller(true).is_open(&facts, || false));
+        } else {
+            let facts = file.metadata().unwrap();
+            assert!(caller(true).is_open(&facts, || false));
+        }
+    }
+
+    #[test]
+    fn what_a_group_of_others_or_a_list_lets_write_is_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let facts = |mode: u32| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&file, mode).unwrap();
+            file.metadata().unwrap()
+        };
+        let own = facts(0o775);
+        let caller = |is_group_private| Caller {
+            user: own.uid(),
+            group: own.gid(),
+            has_unmapped: false,
+            is_group_private,
+        };
+        assert!(!caller(true).is_open(&own, || false));
+        let is_system = own.gid() < SYSTEM_GROUPS;
+        assert_eq!(caller(false).is_open(&own, || false), !is_system);
+        assert!(caller(true).is_open(&own, || true));
+        // Without that bit nobody in a list can write.
+        assert!(!caller(true).is_open(&facts(0o755), || true));
+    }
+
+    #[test]
+    fn a_list_of_who_may_write_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&file, mode).unwrap();
+        assert!(!has_access_list(&file));
+        assert_eq!(open_part(&file), None);
+        // Version 2: the owner, user 12345, the group, the mask and others (linux/posix_acl_xattr.h).
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        let none = u32::MAX;
+        for (tag, allowed, id) in [
+            (1_u16, 7_u16, none),
+            (2, 7, 12_345),
+            (4, 5, none),
+            (16, 7, none),
+            (32, 5, none),
+        ] {
+            list.extend(tag.to_le_bytes());
+            list.extend(allowed.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        let flags = rustix::fs::XattrFlags::empty();
+        match rustix::fs::setxattr(&file, ACCESS_LIST, &list, flags) {
+            // Not every file system has them.
+            Err(Errno::OPNOTSUPP) => return,
+            set => set.unwrap(),
+        }
+        assert!(has_access_list(&file));
+        assert_eq!(open_part(&file), Some(file));
+    }
+}
