@@ -11,7 +11,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::internet::{Seen, events, is_possible, on_internet, without_namespaces};
+use e2e::internet::{
+    Seen, events, is_possible, on_internet, on_servers, without_namespaces,
+};
 use e2e::{BOUND, World, id, is_root, wait_until};
 use serde_json::Value;
 
@@ -127,6 +129,49 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
     );
     let free = Seen::of(&world, run.args(["sh", "sh", "-c", &script]).run());
     assert!(free.first.contains("POST /denied"), "{}", free.outcome);
+}
+
+const SERVERS: &str = include_str!("credential_bodies/servers.py");
+/// What the servers know, and no program does.
+const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+
+#[test]
+fn a_secret_that_is_put_into_a_body_is_in_no_question() {
+    let world = World::new("a_secret_that_is_put_into_a_body_is_in_no_question");
+    world.write(world.top().join("real"), REAL);
+    if !is_possible(&world, &["openssl", "zstd"]) {
+        return;
+    }
+    let bound = "[network]\nask = ['example.com']\n[credential.github]\n\
+                 source = { environment = 'GITHUB_TOKEN' }\nto = 'example.com'\n\
+                 methods = ['POST']\npaths = ['/v1/**']\nplace = { body = 'client_secret' }\n";
+    world.profile("bound", bound);
+    let outside = world.top().join("outside.py");
+    fs::write(&outside, OUTSIDE).unwrap();
+    let begin = world.top().join("begin.sh");
+    let text = format!(
+        "GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; exec python3 '{}' \"$@\"\n",
+        outside.display()
+    );
+    fs::write(&begin, text).unwrap();
+    let script = format!("{CURL} -d \"client_secret=$GITHUB_TOKEN\" https://example.com/v1/put");
+    let state = world.state().join("atoll").display().to_string();
+    let run = on_servers(
+        &world,
+        SERVERS,
+        &["example.com", "other.example"],
+        &format!("sh '{}' \"$@\"", begin.display()),
+    );
+    let run = run.env("REAL", world.top().join("real"));
+    let options = "--discard --profile bound";
+    let outcome = run.args(["sh", &state, options, &script, "bound"]).run();
+    let out = outcome.out();
+    for line in ["hidden True True", "named ['github']", "granted 0"] {
+        assert!(out.lines().any(|one| one == line), "{line}: {outcome}");
+    }
+    // The control: it is what went out.
+    let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap();
+    assert!(requests.contains(REAL), "{requests}");
 }
 
 #[test]

@@ -105,6 +105,15 @@ def ended():
     say("stopped", atoll("approvals", "deny", name, "--stop")[0])
 
 
+def bound():
+    """What goes out with a credential in its body is asked about without it."""
+    name, one = asked("/v1/put")
+    shown = atoll("approvals", "show", name)[1] + atoll("approvals", "list", "--json")[1]
+    say("hidden", os.environ["GITHUB_TOKEN"] not in shown, shown.count("client_secret=ghp_") == 2)
+    say("named", one["call"]["credentials"])
+    say("granted", atoll("approvals", "grant", name)[0])
+
+
 run = subprocess.Popen([ATOLL, "run", *shlex.split(OPTIONS), "--", "sh", "-c", SCRIPT])
-{"answered": answered, "itself": itself, "ended": ended}[SCENE]()
+{"answered": answered, "itself": itself, "ended": ended, "bound": bound}[SCENE]()
 say("ended", run.wait())

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::super::injection::{Injection, escaped, unescaped};
-use super::{Again, Untaken};
+use super::{Again, Rewritten, Untaken};
 use crate::credentials::{Credentials, Held};
 use crate::secret::{Form, Located, Placeholders, Secret};
 
@@ -123,13 +123,16 @@ pub(super) fn placed(
         from = one.range.end;
     }
     made.extend_from_slice(body.get(from..).unwrap_or_default());
-    let rewritten_bytes = Some(made.len());
+    let rewritten = Some(Rewritten {
+        bytes: made.len(),
+        before: whole.first,
+    });
     // It is overwritten when nobody needs it any more.
     Ok(Again {
         first: Bytes::from_owner(Owned(made)),
         trailers: whole.trailers,
         rest: None,
-        rewritten_bytes,
+        rewritten,
     })
 }
 

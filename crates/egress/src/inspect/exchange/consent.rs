@@ -24,7 +24,9 @@ pub(super) async fn wait(
     let body = match &mut outgoing.body {
         Some(body) => {
             let read = body.read(egress.bodies.ahead()).await;
-            Some(read.map_err(|why| unread(egress, &outgoing.flow, &why))?)
+            let read = read.map_err(|why| unread(egress, &outgoing.flow, &why))?;
+            // What is put in is a secret: its name is shown, and what stands for it.
+            Some(body.before().cloned().unwrap_or(read))
         }
         None => None,
     };
