@@ -321,6 +321,10 @@ fn line(call: &AskedCall) -> String {
         }
     };
     let place = format!("{} port {}", shown(&call.host), call.port);
+    if let Some(login) = &call.login {
+        let (user, database) = (shown(&login.user), shown(&login.database));
+        return format!("{place}: signs in as user {user} to database {database}");
+    }
     let Some(request) = &call.request else {
         return format!("{place}: a connection that nobody looks into");
     };
@@ -394,6 +398,10 @@ pub(crate) fn whole(run: &RunId, pending: &Pending) -> String {
             }
         }
     }
+    if let Some(login) = &call.login {
+        rows.push(("user", printable(login.user.as_bytes())));
+        rows.push(("database", printable(login.database.as_bytes())));
+    }
     if !call.credentials.is_empty() {
         let names: Vec<&str> = call.credentials.iter().map(|one| one.as_str()).collect();
         rows.push(("credentials", names.join(", ")));
@@ -456,6 +464,7 @@ mod tests {
                         beginning: evil.to_owned(),
                     }),
                 }),
+                login: None,
                 credentials: vec!["key".parse().unwrap()],
                 rule: "example.com (a test)".to_owned(),
             },

@@ -105,6 +105,10 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());
             match egress.budgets.begin(rule, Asked::Tunnel) {
+                // A person is asked once it is known as whom.
+                Ok(part) if postgres::is_signed_in(egress, &wanted.host, wanted.port) => {
+                    return postgres::serve(egress, program, (wanted, flow), part).await;
+                }
                 Ok(part) => match consent(egress, &program, &wanted, &flow).await {
                     Ok(approval) => (part, approval),
                     Err(why) => {
@@ -130,9 +134,6 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
             return refuse_telling(egress, program, flow, why, &inside).await;
         }
     };
-    if postgres::is_signed_in(egress, &wanted.host, wanted.port) {
-        return postgres::serve(egress, program, (wanted, flow, approval), part).await;
-    }
     match addresses(egress, &wanted.host, wanted.port, None).await {
         Ok(addresses) => {
             connect(egress, program, (wanted, flow, approval), addresses, part).await;

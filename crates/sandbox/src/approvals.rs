@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, LEASE_SECONDS_MAX,
+    ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, FlowLogin, LEASE_SECONDS_MAX,
     NoConsent, Scope,
 };
 use sha2::{Digest, Sha256};
@@ -49,6 +49,7 @@ struct Subject {
     host: String,
     port: u16,
     request: Option<(bool, atoll_model::network::Scheme, String, CallDigest)>,
+    login: Option<FlowLogin>,
     rule: String,
 }
 
@@ -62,6 +63,7 @@ impl Subject {
             host: call.host.clone(),
             port: call.port,
             request,
+            login: call.login.clone(),
             rule: call.rule.clone(),
         }
     }

@@ -71,13 +71,15 @@ fn hash(bytes: &[u8]) -> CallDigest {
     CallDigest::new(Sha256::digest(bytes).into())
 }
 
-/// A connection whose bytes are carried as they are.
+/// A connection whose bytes are carried as they are, once a database is signed in to where
+/// its flow says so.
 pub(crate) fn connection(flow: &Flow, rule: &NetworkRule) -> AskedCall {
     AskedCall {
         kind: flow.kind,
         host: flow.host.clone(),
         port: flow.port,
         request: None,
+        login: flow.login.clone(),
         credentials: flow.credentials.clone(),
         rule: rule.told(),
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CredentialName, FlowKind, Scheme};
+use super::{CredentialName, FlowKind, FlowLogin, Scheme};
 
 /// How long a call waits for a person.
 pub const ASKING_PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
@@ -98,6 +98,9 @@ pub struct AskedCall {
     /// The request, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<AskedRequest>,
+    /// As whom a database is signed in to, where Atoll does that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<FlowLogin>,
     /// The credentials that are put into it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialName>,

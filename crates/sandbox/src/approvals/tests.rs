@@ -31,6 +31,7 @@ fn call(path: &str, body: &str) -> AskedCall {
                 beginning: body.to_owned(),
             }),
         }),
+        login: None,
         credentials: Vec::new(),
         rule: "example.com (a test)".to_owned(),
     }
