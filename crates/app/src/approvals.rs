@@ -414,6 +414,15 @@ pub(crate) fn whole(run: &RunId, pending: &Pending) -> String {
     let body = request.and_then(|one| one.body.as_ref());
     let quoted = |text: &str| format!("\"{}\"", printable(text.as_bytes()));
     rows.extend(query.map(|query| ("the program's own words, query", quoted(query))));
+    for header in request.map_or(&[][..], |one| &one.telling_headers) {
+        let name = printable(header.name.as_bytes());
+        let header = format!("{name}: {}", quoted(&header.value));
+        rows.push(("the program's own words, header", header));
+    }
+    if let Some(request) = request.filter(|one| one.further_headers > 0) {
+        let further = format!("{}, with a digest alone", request.further_headers);
+        rows.push(("the program's own words, further headers", further));
+    }
     rows.extend(body.map(|body| {
         let words = "the program's own words, body begins";
         (words, quoted(&body.beginning))
@@ -435,7 +444,7 @@ fn waiting(pending: &Pending) -> String {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 #[cfg(test)]
 mod tests {
-    use atoll_model::network::{AskedBody, AskedRequest, FlowKind, Scheme};
+    use atoll_model::network::{AskedBody, AskedHeader, AskedRequest, FlowKind, Scheme};
 
     use super::*;
 
@@ -458,6 +467,13 @@ mod tests {
                     path_digest: digest,
                     target_digest: digest,
                     is_web_socket: false,
+                    headers_digest: digest,
+                    telling_headers_digest: digest,
+                    telling_headers: vec![AskedHeader {
+                        name: "x-evil".to_owned(),
+                        value: evil.to_owned(),
+                    }],
+                    further_headers: 0,
                     body: Some(AskedBody {
                         bytes: 9,
                         digest,
@@ -475,13 +491,13 @@ mod tests {
         let run = RunId::new(1_700_000_000, 7);
         let text = whole(&run, &pending);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 13, "{text}");
+        assert_eq!(lines.len(), 14, "{text}");
         assert_eq!(text.matches("\nhost: ").count(), 1, "{text}");
         assert_eq!(lines[1], "host: example.com");
         let words = lines
             .iter()
             .filter(|line| line.starts_with("the program's own words"));
-        assert_eq!(words.count(), 2);
+        assert_eq!(words.count(), 3);
         assert!(lines[11].starts_with("the program's own"), "{text}");
         for shown in [&text, &line(&pending.call)] {
             let is_plain = |one: char| one == '\n' || !one.is_control() && one != '\u{202e}';

@@ -131,6 +131,43 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
     assert!(free.first.contains("POST /denied"), "{}", free.outcome);
 }
 
+#[test]
+fn a_header_that_says_what_is_meant_is_asked_about() {
+    let world = World::new("a_header_that_says_what_is_meant_is_asked_about");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let put = |source: &str| {
+        format!("{CURL} -X PUT -H 'x-amz-copy-source: {source}' http://example.com/copy")
+    };
+    let script = format!(
+        "{} & {} & wait; {}",
+        put("/a/public"),
+        put("/a/private"),
+        put("/a/public")
+    );
+    let options = "--discard --ask example.com";
+    let seen = scene(&world, "copied", options, &script, None);
+    let out = seen.output();
+    for line in [
+        "asked ['/a/private', '/a/public']",
+        "shown True",
+        "granted 0",
+        "denied 0",
+    ] {
+        assert!(
+            out.lines().any(|one| one == line),
+            "{line}: {}",
+            seen.outcome
+        );
+    }
+    let opened = events(&world, "flow.opened");
+    let by: Vec<_> = opened.iter().map(|one| one["approval"].as_u64()).collect();
+    assert_eq!(by.len(), 2, "{opened:?}");
+    assert_eq!(by[0], by[1], "{opened:?}");
+    assert_eq!(seen.first.matches("PUT /copy").count(), 2, "{}", seen.first);
+}
+
 const SERVERS: &str = include_str!("credential_bodies/servers.py");
 /// What the servers know, and no program does.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";

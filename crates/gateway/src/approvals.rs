@@ -148,6 +148,10 @@ mod tests {
                 path_digest: digest,
                 target_digest: digest,
                 is_web_socket: true,
+                headers_digest: digest,
+                telling_headers_digest: digest,
+                telling_headers: Vec::new(),
+                further_headers: 0,
                 body: Some(AskedBody {
                     bytes: 5,
                     digest,

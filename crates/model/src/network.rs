@@ -32,7 +32,7 @@ mod upstream;
 
 pub use asking::{
     ASKED_SHORT_BYTES_MAX, ASKED_TEXT_BYTES_MAX, ASKING_MAX, ASKING_PATIENCE, AskedBody, AskedCall,
-    AskedRequest, Breadth, CallDigest, Consent, InvalidDigest, LEASE_SECONDS_MAX, NoConsent, Scope,
+    AskedHeader, AskedRequest, Breadth, CallDigest, Consent, InvalidDigest, LEASE_SECONDS_MAX, NoConsent, Scope,
 };
 pub use block::{Block, Special, special};
 pub use credential::{

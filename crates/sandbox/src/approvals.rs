@@ -89,8 +89,13 @@ struct Held {
 impl Held {
     fn covers(&self, call: &AskedCall, now: Instant) -> bool {
         let own = &self.lease;
+        // A header can say which other thing is meant.
+        let headers =
+            |call: &AskedCall| call.request.as_ref().map(|one| one.telling_headers_digest);
         let is_same = match own.breadth {
-            Breadth::Same => Subject::of(&own.call) == Subject::of(call),
+            Breadth::Same => {
+                Subject::of(&own.call) == Subject::of(call) && headers(&own.call) == headers(call)
+            }
             Breadth::Rule => own.call.rule == call.rule,
         };
         // What else is put into it was not shown.

@@ -105,6 +105,23 @@ def ended():
     say("stopped", atoll("approvals", "deny", name, "--stop")[0])
 
 
+def copied():
+    """Of two calls that differ in a header a yes to one is none to the other."""
+    end = time.monotonic() + 60
+    names = {}
+    while len(names) < 2 and time.monotonic() < end:
+        for run, one in pending():
+            name = f"{run}.{one['approval']}"
+            shown = json.loads(atoll("approvals", "show", name, "--json")[1])["pending"]["call"]["request"]
+            names[shown["telling_headers"][-1]["value"]] = name
+        time.sleep(0.05)
+    say("asked", sorted(names))
+    text = atoll("approvals", "show", names["/a/private"])[1]
+    say("shown", 'header: x-amz-copy-source: "/a/private"' in text)
+    say("granted", atoll("approvals", "grant", names["/a/public"], "--run")[0])
+    say("denied", atoll("approvals", "deny", names["/a/private"])[0])
+
+
 def bound():
     """What goes out with a credential in its body is asked about without it."""
     name, one = asked("/v1/put")
@@ -115,5 +132,5 @@ def bound():
 
 
 run = subprocess.Popen([ATOLL, "run", *shlex.split(OPTIONS), "--", "sh", "-c", SCRIPT])
-{"answered": answered, "itself": itself, "ended": ended, "bound": bound}[SCENE]()
+{"answered": answered, "itself": itself, "ended": ended, "bound": bound, "copied": copied}[SCENE]()
 say("ended", run.wait())

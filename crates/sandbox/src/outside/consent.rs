@@ -135,6 +135,10 @@ fn shorten(call: &mut AskedCall) {
         cut(&mut request.method);
         cut(&mut request.path);
         request.query.iter_mut().for_each(cut);
+        // Where one question is shown they are shown.
+        let headers = u32::try_from(request.telling_headers.len()).unwrap_or(u32::MAX);
+        request.further_headers = request.further_headers.saturating_add(headers);
+        request.telling_headers.clear();
         if let Some(body) = &mut request.body {
             cut(&mut body.beginning);
         }

@@ -30,8 +30,7 @@ pub(super) async fn wait(
         }
         None => None,
     };
-    let about = (&outgoing.flow, rule);
-    let call = asking::request(about, &outgoing.parts, &outgoing.head, body.as_ref());
+    let call = asking::request(outgoing, rule, body.as_ref());
     let approval = asking::consent(egress, call).await;
     outgoing.approval = Some(approval.map_err(|why| {
         Unanswered::Refused(Refusal {
