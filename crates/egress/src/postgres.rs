@@ -17,7 +17,7 @@ mod tests;
 use std::sync::Arc;
 
 use atoll_model::network::{
-    CredentialName, Flow, FlowKind, FlowLogin, HostPart, NoConsent, PostgresAccess,
+    CredentialName, Flow, FlowKind, FlowLogin, HostPart, Look, NoConsent, PostgresAccess,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -195,11 +195,23 @@ async fn consent(
         given = asking::consent(egress, asking::connection(flow, rule)) => given,
         () = program.is_gone() => Err(NoConsent::Left),
     };
-    given.map(Some).map_err(|why| Denied {
+    let approval = given.map_err(|why| Denied {
         why: why.why().to_owned(),
         inside: why.why().to_owned(),
         hint: why.how_to_ask().to_owned(),
-    })
+    })?;
+    // While a person was waited for it has become another time.
+    let (host, port) = (&wanted.host, wanted.port);
+    let mut granted = egress.policies.connection(host, port, Look::Past);
+    for name in &flow.credentials {
+        granted = granted.and_then(|()| egress.policies.credential(name));
+    }
+    granted.map_err(|forbidden| Denied {
+        why: forbidden.why,
+        inside: forbidden.inside,
+        hint: String::new(),
+    })?;
+    Ok(Some(approval))
 }
 
 /// The credential whose placeholder is in what would be sent on, if one is.

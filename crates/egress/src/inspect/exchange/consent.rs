@@ -39,7 +39,11 @@ pub(super) async fn wait(
             how_to_ask: Some(why.how_to_ask().to_owned()),
         })
     })?);
-    Ok(())
+    // While a person was waited for it has become another time.
+    let request = judged(asked, &outgoing.parts, &outgoing.head);
+    let granted = egress.policies.request(&request);
+    granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))?;
+    proof::may_use(egress, &outgoing.flow)
 }
 
 /// A person sees all of what is sent, or nothing is.
