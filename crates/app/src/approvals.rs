@@ -29,6 +29,8 @@ struct Asking {
     run: RunId,
     pending: Vec<Pending>,
     leases: Vec<Lease>,
+    /// How many leases there are besides.
+    further: u32,
 }
 
 /// Answers runs.
@@ -51,9 +53,15 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
         None => Vec::new(),
     };
     if arguments.json {
-        let told = all
-            .iter()
-            .map(|one| json!({ "run": one.run, "pending": one.pending, "leases": one.leases }));
+        let told = all.iter().map(|one| {
+            let Asking {
+                run,
+                pending,
+                leases,
+                further,
+            } = one;
+            json!({ "run": run, "pending": pending, "leases": leases, "further_leases": further })
+        });
         output.json(&told.collect());
         return Ok(0);
     }
@@ -77,6 +85,9 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
                 lease.uses,
                 covered(lease)
             );
+        }
+        if one.further > 0 {
+            let _ = writeln!(text, "{}  and {} older leases", one.run, one.further);
         }
     }
     match text.is_empty() {
@@ -214,10 +225,15 @@ fn asking(directory: &OwnedFd) -> Result<Vec<Asking>, Failure> {
     let mut all = Vec::new();
     for run in runs {
         match ask(directory, &run, &Question::Approvals {}) {
-            Ok(Answer::Approvals { pending, leases }) => all.push(Asking {
+            Ok(Answer::Approvals {
+                pending,
+                leases,
+                further,
+            }) => all.push(Asking {
                 run,
                 pending,
                 leases,
+                further,
             }),
             // It has ended meanwhile.
             Err(ControlError::Gone) => {}

@@ -64,7 +64,7 @@ impl Outside<'_> {
         pending.iter_mut().for_each(|one| shorten(&mut one.call));
         let mut leases = self.approvals.leases(now);
         leases.iter_mut().for_each(|one| shorten(&mut one.call));
-        Answer::Approvals { pending, leases }
+        crate::control::approvals(pending, leases)
     }
 
     pub(super) fn show_approval(&self, approval: u32) -> Answer {
