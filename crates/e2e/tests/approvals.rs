@@ -9,11 +9,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use e2e::internet::{
-    Seen, events, is_possible, on_internet, on_servers, without_namespaces,
-};
+use e2e::internet::{Seen, events, is_possible, on_internet, on_servers, without_namespaces};
 use e2e::{BOUND, World, id, is_root, wait_until};
 use serde_json::Value;
 
@@ -166,6 +164,43 @@ fn a_header_that_says_what_is_meant_is_asked_about() {
     assert_eq!(by.len(), 2, "{opened:?}");
     assert_eq!(by[0], by[1], "{opened:?}");
     assert_eq!(seen.first.matches("PUT /copy").count(), 2, "{}", seen.first);
+}
+
+#[test]
+fn a_yes_that_comes_when_policies_say_no_is_none() {
+    let world = World::new("a_yes_that_comes_when_policies_say_no_is_none");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let script = format!("{CURL} http://example.com/later");
+    // The control: the same with a policy that ends tomorrow.
+    for (seconds, is_sent) in [(30, false), (24 * 60 * 60, true)] {
+        let until = now.as_secs() + seconds;
+        let policy = format!(
+            "@id(\"shift\") forbid(principal, action == Action::\"request\", resource)\n\
+             when {{ context.time >= {until} }};\n"
+        );
+        world.write(world.config().join("atoll/own.cedar"), policy);
+        let waits_until = now.as_secs() + 30;
+        let outside = world.top().join("outside.py");
+        fs::write(&outside, OUTSIDE).unwrap();
+        let command = format!("python3 '{}' \"$@\"", outside.display());
+        let state = world.state().join("atoll").display().to_string();
+        let run = on_internet(&world, &command).env("UNTIL", waits_until.to_string());
+        let options = "--discard --ask example.com";
+        let run = run.args(["sh", &state, options, &script, "later"]);
+        let seen = Seen::of(&world, run.within(Duration::from_secs(300)).run());
+        let out = seen.output();
+        assert!(out.contains("granted 0"), "{}", seen.outcome);
+        assert_eq!(
+            seen.first.contains("GET /later"),
+            is_sent,
+            "{}",
+            seen.outcome
+        );
+        assert_eq!(out.contains("403"), !is_sent, "{}", seen.outcome);
+    }
 }
 
 const SERVERS: &str = include_str!("credential_bodies/servers.py");

@@ -203,7 +203,9 @@ fn a_lease_for_one_login_is_for_no_other() {
     assert_eq!(outcome.out(), "1\n2\n", "{outcome}");
     let _ = outcome.says(["a person was asked, and said no"]);
     let login = |database: &str| {
-        format!("[\"postgres\", {{\"user\": \"app\", \"database\": \"{database}\"}}, [\"shop\"], true]\n")
+        format!(
+            "[\"postgres\", {{\"user\": \"app\", \"database\": \"{database}\"}}, [\"shop\"], true]\n"
+        )
     };
     let answers = fs::read_to_string(answers).unwrap();
     assert_eq!(answers, login("shop") + &login("second"), "{outcome}");

@@ -122,7 +122,9 @@ fn asked(mut body: EventBody, digest: &str, call: &AskedCall) -> EventBody {
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::network::{AskedBody, AskedRequest, CallDigest, FlowKind, FlowLogin, NoConsent, Scheme};
+    use atoll_model::network::{
+        AskedBody, AskedRequest, CallDigest, FlowKind, FlowLogin, NoConsent, Scheme,
+    };
 
     use super::*;
 

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, FlowLogin, LEASE_SECONDS_MAX,
-    NoConsent, Scope,
+    ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, FlowLogin,
+    LEASE_SECONDS_MAX, NoConsent, Scope,
 };
 use sha2::{Digest, Sha256};
 pub use words::{ApprovalNews, Decision, Lease, Pending, Who};

@@ -122,6 +122,14 @@ def copied():
     say("denied", atoll("approvals", "deny", names["/a/private"])[0])
 
 
+def later():
+    """A yes comes when policies allow it no more."""
+    name, _ = asked("/later")
+    while time.time() < float(os.environ["UNTIL"]) + 1:
+        time.sleep(0.2)
+    say("granted", atoll("approvals", "grant", name)[0])
+
+
 def bound():
     """What goes out with a credential in its body is asked about without it."""
     name, one = asked("/v1/put")
@@ -132,5 +140,5 @@ def bound():
 
 
 run = subprocess.Popen([ATOLL, "run", *shlex.split(OPTIONS), "--", "sh", "-c", SCRIPT])
-{"answered": answered, "itself": itself, "ended": ended, "bound": bound, "copied": copied}[SCENE]()
+{"answered": answered, "itself": itself, "ended": ended, "bound": bound, "copied": copied, "later": later}[SCENE]()
 say("ended", run.wait())

@@ -34,7 +34,7 @@ const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
 pub(super) const JSON: &str = "application/json";
 
 /// Why one does not go out about which a person would be asked: it has secrets in it, which
-/// nobody is shown.
+/// nobody is shown. What takes a token back needs no yes: none was needed to have it.
 const ASKED: &str = "a person is to be asked about it, which is not done for requests of \
                      Atoll's own; `ask` has to leave this address out";
 
@@ -106,7 +106,6 @@ async fn sent(
     };
     let allowed = network.request(&judged);
     allowed.map_err(|unreachable| unreachable.why_inside())?;
-    // What gives back is for what nobody was asked about either, or had said yes to.
     if asking.kind != FlowKind::Revocation && network.asks_of_request(&judged).is_some() {
         return Err(ASKED.to_owned());
     }

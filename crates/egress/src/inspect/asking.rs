@@ -202,7 +202,10 @@ impl Headers {
 /// No header's end can be taken for another one's beginning.
 fn digest_of_headers(all: &[(&str, &[u8])]) -> CallDigest {
     let mut hasher = Sha256::new();
-    for part in all.iter().flat_map(|(name, value)| [name.as_bytes(), value]) {
+    for part in all
+        .iter()
+        .flat_map(|(name, value)| [name.as_bytes(), value])
+    {
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part);
     }
@@ -240,14 +243,23 @@ mod tests {
         let names: Vec<&str> = one.telling.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["x-amz-copy-source"]);
         assert_eq!(one.telling[0].value, "/a/public");
-        let other = of(&headers(&[("x-amz-copy-source", "/a/private"), ("user-agent", "one")]));
+        let other = of(&headers(&[
+            ("x-amz-copy-source", "/a/private"),
+            ("user-agent", "one"),
+        ]));
         assert_ne!(one.digest, other.digest);
         assert_ne!(one.telling_digest, other.telling_digest);
         // The control: what means nothing is in the digest of all alone.
-        let other = of(&headers(&[("user-agent", "two"), ("x-amz-copy-source", "/a/public")]));
+        let other = of(&headers(&[
+            ("user-agent", "two"),
+            ("x-amz-copy-source", "/a/public"),
+        ]));
         assert_ne!(one.digest, other.digest);
         assert_eq!(one.telling_digest, other.telling_digest);
-        let same = of(&headers(&[("user-agent", "one"), ("x-amz-copy-source", "/a/public")]));
+        let same = of(&headers(&[
+            ("user-agent", "one"),
+            ("x-amz-copy-source", "/a/public"),
+        ]));
         assert_eq!(one.digest, same.digest);
     }
 

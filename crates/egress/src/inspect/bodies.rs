@@ -136,17 +136,8 @@ pub(crate) struct Again {
     /// Those of a body that was read to its end.
     trailers: Option<HeaderMap>,
     rest: Option<Incoming>,
-    /// What it was before something was put in, where that is so.
-    rewritten: Option<Rewritten>,
-}
-
-/// A body into which something was put.
-#[derive(Debug)]
-struct Rewritten {
-    /// As the program has written it.
-    before: Bytes,
-    /// How long it is now.
-    bytes: usize,
+    /// What it was before something was put in, for who is asked about it.
+    rewritten: Option<fields::Rewritten>,
 }
 
 /// Why a body does not leave.
@@ -259,7 +250,6 @@ async fn looked_through(
         .iter()
         .any(|held| held.is_for_body(judged));
     if let Some(kind) = kind.filter(|_| is_placed && length.unwrap_or(0) <= PLACED_BYTES_MAX) {
-        // What it was is kept besides, for who is asked about it.
         let bytes = 2 * length.unwrap_or(PLACED_BYTES_MAX);
         let held = egress.bodies.holding(bytes).await?;
         let again = body.gathered().await?;

@@ -13,9 +13,18 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::super::injection::{Injection, escaped, unescaped};
-use super::{Again, Rewritten, Untaken};
+use super::{Again, Untaken};
 use crate::credentials::{Credentials, Held};
 use crate::secret::{Form, Located, Placeholders, Secret};
+
+/// A body into which something was put.
+#[derive(Debug)]
+pub(super) struct Rewritten {
+    /// As the program has written it.
+    pub(super) before: Bytes,
+    /// How long it is now.
+    pub(super) bytes: usize,
+}
 
 /// How fields are written in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
