@@ -204,7 +204,7 @@ fn a_lease_for_one_login_is_for_no_other() {
     let _ = outcome.says(["a person was asked, and said no"]);
     let login = |database: &str| {
         format!(
-            "[\"postgres\", {{\"user\": \"app\", \"database\": \"{database}\"}}, [\"shop\"], true]\n"
+            "[\"postgres\", {{\"database\": \"{database}\", \"user\": \"app\"}}, [\"shop\"], true]\n"
         )
     };
     let answers = fs::read_to_string(answers).unwrap();
