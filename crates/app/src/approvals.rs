@@ -29,6 +29,8 @@ struct Asking {
     run: RunId,
     pending: Vec<Pending>,
     leases: Vec<Lease>,
+    /// How many leases there are besides.
+    further: u32,
 }
 
 /// Answers runs.
@@ -51,9 +53,15 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
         None => Vec::new(),
     };
     if arguments.json {
-        let told = all
-            .iter()
-            .map(|one| json!({ "run": one.run, "pending": one.pending, "leases": one.leases }));
+        let told = all.iter().map(|one| {
+            let Asking {
+                run,
+                pending,
+                leases,
+                further,
+            } = one;
+            json!({ "run": run, "pending": pending, "leases": leases, "further_leases": further })
+        });
         output.json(&told.collect());
         return Ok(0);
     }
@@ -77,6 +85,9 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
                 lease.uses,
                 covered(lease)
             );
+        }
+        if one.further > 0 {
+            let _ = writeln!(text, "{}  and {} older leases", one.run, one.further);
         }
     }
     match text.is_empty() {
@@ -214,10 +225,15 @@ fn asking(directory: &OwnedFd) -> Result<Vec<Asking>, Failure> {
     let mut all = Vec::new();
     for run in runs {
         match ask(directory, &run, &Question::Approvals {}) {
-            Ok(Answer::Approvals { pending, leases }) => all.push(Asking {
+            Ok(Answer::Approvals {
+                pending,
+                leases,
+                further,
+            }) => all.push(Asking {
                 run,
                 pending,
                 leases,
+                further,
             }),
             // It has ended meanwhile.
             Err(ControlError::Gone) => {}
@@ -321,6 +337,10 @@ fn line(call: &AskedCall) -> String {
         }
     };
     let place = format!("{} port {}", shown(&call.host), call.port);
+    if let Some(login) = &call.login {
+        let (user, database) = (shown(&login.user), shown(&login.database));
+        return format!("{place}: signs in as user {user} to database {database}");
+    }
     let Some(request) = &call.request else {
         return format!("{place}: a connection that nobody looks into");
     };
@@ -394,6 +414,10 @@ pub(crate) fn whole(run: &RunId, pending: &Pending) -> String {
             }
         }
     }
+    if let Some(login) = &call.login {
+        rows.push(("user", printable(login.user.as_bytes())));
+        rows.push(("database", printable(login.database.as_bytes())));
+    }
     if !call.credentials.is_empty() {
         let names: Vec<&str> = call.credentials.iter().map(|one| one.as_str()).collect();
         rows.push(("credentials", names.join(", ")));
@@ -406,6 +430,15 @@ pub(crate) fn whole(run: &RunId, pending: &Pending) -> String {
     let body = request.and_then(|one| one.body.as_ref());
     let quoted = |text: &str| format!("\"{}\"", printable(text.as_bytes()));
     rows.extend(query.map(|query| ("the program's own words, query", quoted(query))));
+    for header in request.map_or(&[][..], |one| &one.telling_headers) {
+        let name = printable(header.name.as_bytes());
+        let header = format!("{name}: {}", quoted(&header.value));
+        rows.push(("the program's own words, header", header));
+    }
+    if let Some(request) = request.filter(|one| one.further_headers > 0) {
+        let further = format!("{}, with a digest alone", request.further_headers);
+        rows.push(("the program's own words, further headers", further));
+    }
     rows.extend(body.map(|body| {
         let words = "the program's own words, body begins";
         (words, quoted(&body.beginning))
@@ -424,60 +457,5 @@ fn waiting(pending: &Pending) -> String {
     format!("{equal}{} s left", pending.left_seconds)
 }
 
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 #[cfg(test)]
-mod tests {
-    use atoll_model::network::{AskedBody, AskedRequest, FlowKind, Scheme};
-
-    use super::*;
-
-    #[test]
-    fn what_a_program_wrote_is_one_line_last_and_marked() {
-        let digest = CallDigest::new([0; 32]);
-        let evil = "\u{1b}[2J\u{202e}ok\nhost: harmless.example\r";
-        let pending = Pending {
-            approval: 3,
-            digest,
-            call: AskedCall {
-                kind: FlowKind::Request,
-                host: "example.com".to_owned(),
-                port: 443,
-                request: Some(AskedRequest {
-                    scheme: Scheme::Https,
-                    method: evil.to_owned(),
-                    path: evil.to_owned(),
-                    query: Some(evil.to_owned()),
-                    path_digest: digest,
-                    target_digest: digest,
-                    is_web_socket: false,
-                    body: Some(AskedBody {
-                        bytes: 9,
-                        digest,
-                        beginning: evil.to_owned(),
-                    }),
-                }),
-                credentials: vec!["key".parse().unwrap()],
-                rule: "example.com (a test)".to_owned(),
-            },
-            waiting: 2,
-            age_seconds: 1,
-            left_seconds: 9,
-        };
-        let run = RunId::new(1_700_000_000, 7);
-        let text = whole(&run, &pending);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 13, "{text}");
-        assert_eq!(text.matches("\nhost: ").count(), 1, "{text}");
-        assert_eq!(lines[1], "host: example.com");
-        let words = lines
-            .iter()
-            .filter(|line| line.starts_with("the program's own words"));
-        assert_eq!(words.count(), 2);
-        assert!(lines[11].starts_with("the program's own"), "{text}");
-        for shown in [&text, &line(&pending.call)] {
-            let is_plain = |one: char| one == '\n' || !one.is_control() && one != '\u{202e}';
-            assert!(shown.chars().all(is_plain), "{shown:?}");
-        }
-        assert_eq!(line(&pending.call).lines().count(), 1);
-    }
-}
+mod tests;

@@ -9,9 +9,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use e2e::internet::{Seen, events, is_possible, on_internet, without_namespaces};
+use e2e::internet::{Seen, events, is_possible, on_internet, on_servers, without_namespaces};
 use e2e::{BOUND, World, id, is_root, wait_until};
 use serde_json::Value;
 
@@ -127,6 +127,123 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
     );
     let free = Seen::of(&world, run.args(["sh", "sh", "-c", &script]).run());
     assert!(free.first.contains("POST /denied"), "{}", free.outcome);
+}
+
+#[test]
+fn a_header_that_says_what_is_meant_is_asked_about() {
+    let world = World::new("a_header_that_says_what_is_meant_is_asked_about");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let put = |source: &str| {
+        format!("{CURL} -X PUT -H 'x-amz-copy-source: {source}' http://example.com/copy")
+    };
+    let script = format!(
+        "{} & {} & wait; {}",
+        put("/a/public"),
+        put("/a/private"),
+        put("/a/public")
+    );
+    let options = "--discard --ask example.com";
+    let seen = scene(&world, "copied", options, &script, None);
+    let out = seen.output();
+    for line in [
+        "asked ['/a/private', '/a/public']",
+        "shown True",
+        "granted 0",
+        "denied 0",
+    ] {
+        assert!(
+            out.lines().any(|one| one == line),
+            "{line}: {}",
+            seen.outcome
+        );
+    }
+    let opened = events(&world, "flow.opened");
+    let by: Vec<_> = opened.iter().map(|one| one["approval"].as_u64()).collect();
+    assert_eq!(by.len(), 2, "{opened:?}");
+    assert_eq!(by[0], by[1], "{opened:?}");
+    assert_eq!(seen.first.matches("PUT /copy").count(), 2, "{}", seen.first);
+}
+
+#[test]
+fn a_yes_that_comes_when_policies_say_no_is_none() {
+    let world = World::new("a_yes_that_comes_when_policies_say_no_is_none");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let script = format!("{CURL} http://example.com/later");
+    // The control: the same with a policy that ends tomorrow.
+    for (seconds, is_sent) in [(30, false), (24 * 60 * 60, true)] {
+        let until = now.as_secs() + seconds;
+        let policy = format!(
+            "@id(\"shift\") forbid(principal, action == Action::\"request\", resource)\n\
+             when {{ context.time >= {until} }};\n"
+        );
+        world.write(world.config().join("atoll/own.cedar"), policy);
+        let waits_until = now.as_secs() + 30;
+        let outside = world.top().join("outside.py");
+        fs::write(&outside, OUTSIDE).unwrap();
+        let command = format!("python3 '{}' \"$@\"", outside.display());
+        let state = world.state().join("atoll").display().to_string();
+        let run = on_internet(&world, &command).env("UNTIL", waits_until.to_string());
+        let options = "--discard --ask example.com";
+        let run = run.args(["sh", &state, options, &script, "later"]);
+        let seen = Seen::of(&world, run.within(Duration::from_secs(300)).run());
+        let out = seen.output();
+        assert!(out.contains("granted 0"), "{}", seen.outcome);
+        assert_eq!(
+            seen.first.contains("GET /later"),
+            is_sent,
+            "{}",
+            seen.outcome
+        );
+        assert_eq!(out.contains("403"), !is_sent, "{}", seen.outcome);
+    }
+}
+
+const SERVERS: &str = include_str!("credential_bodies/servers.py");
+/// What the servers know, and no program does.
+const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+
+#[test]
+fn a_secret_that_is_put_into_a_body_is_in_no_question() {
+    let world = World::new("a_secret_that_is_put_into_a_body_is_in_no_question");
+    world.write(world.top().join("real"), REAL);
+    if !is_possible(&world, &["openssl", "zstd"]) {
+        return;
+    }
+    let bound = "[network]\nask = ['example.com']\n[credential.github]\n\
+                 source = { environment = 'GITHUB_TOKEN' }\nto = 'example.com'\n\
+                 methods = ['POST']\npaths = ['/v1/**']\nplace = { body = 'client_secret' }\n";
+    world.profile("bound", bound);
+    let outside = world.top().join("outside.py");
+    fs::write(&outside, OUTSIDE).unwrap();
+    let begin = world.top().join("begin.sh");
+    let text = format!(
+        "GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; exec python3 '{}' \"$@\"\n",
+        outside.display()
+    );
+    fs::write(&begin, text).unwrap();
+    let script = format!("{CURL} -d \"client_secret=$GITHUB_TOKEN\" https://example.com/v1/put");
+    let state = world.state().join("atoll").display().to_string();
+    let run = on_servers(
+        &world,
+        SERVERS,
+        &["example.com", "other.example"],
+        &format!("sh '{}' \"$@\"", begin.display()),
+    );
+    let run = run.env("REAL", world.top().join("real"));
+    let options = "--discard --profile bound";
+    let outcome = run.args(["sh", &state, options, &script, "bound"]).run();
+    let out = outcome.out();
+    for line in ["hidden True True", "named ['github']", "granted 0"] {
+        assert!(out.lines().any(|one| one == line), "{line}: {outcome}");
+    }
+    // The control: it is what went out.
+    let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap();
+    assert!(requests.contains(REAL), "{requests}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use e2e::{Avoidable, Outcome, World, cache, id, is_root};
 const LONG: Duration = Duration::from_secs(300);
 const SERVERS: &str = include_str!("postgres/servers.py");
 const RAW: &str = include_str!("postgres/raw.py");
+const PERSON: &str = include_str!("postgres/person.py");
 const CLIENT: &str = include_str!("postgres/client.py");
 const SEARCH: &str = include_str!("credentials/search.py");
 const RUN: &str = include_str!("credentials/run.sh");
@@ -181,6 +182,40 @@ fn clients_of_postgres_sign_in_without_a_password() {
         let moved = |one: &serde_json::Value| one["up_bytes"].as_u64() > Some(200_000);
         assert!(closed.iter().any(moved), "{closed:?}");
     });
+}
+
+#[test]
+fn a_lease_for_one_login_is_for_no_other() {
+    let name = "a_lease_for_one_login_is_for_no_other";
+    let profile = REAL_ONE.replace("allow =", "ask =");
+    let Some(world) = world(name, &profile) else {
+        return;
+    };
+    let (person, answers) = (world.top().join("person.py"), world.top().join("answers"));
+    fs::write(&person, PERSON).unwrap();
+    let atoll = format!(
+        "python3 '{}' '{}' &\n\"$ATOLL\"",
+        person.display(),
+        answers.display()
+    );
+    let script = "psql -At -c 'select 1'; psql -At -c 'select 2'; psql -At second -c 'select 3'";
+    let outcome = outcome(&world, "real", &atoll, script);
+    assert_eq!(outcome.out(), "1\n2\n", "{outcome}");
+    let _ = outcome.says(["a person was asked, and said no"]);
+    let login = |database: &str| {
+        format!(
+            "[\"postgres\", {{\"database\": \"{database}\", \"user\": \"app\"}}, [\"shop\"], true]\n"
+        )
+    };
+    let answers = fs::read_to_string(answers).unwrap();
+    assert_eq!(answers, login("shop") + &login("second"), "{outcome}");
+    let opened = events(&world, "flow.opened");
+    let by: Vec<_> = opened.iter().map(|one| one["approval"].as_u64()).collect();
+    assert_eq!(by, [Some(1), Some(1)], "{opened:?}");
+    // The control: what nobody is asked about signs in to both.
+    world.profile("bound", REAL_ONE);
+    let free = self::outcome(&world, "real", "\"$ATOLL\"", script);
+    assert_eq!(free.out(), "1\n2\n3\n", "{free}");
 }
 
 #[test]

@@ -387,6 +387,17 @@ fn an_issuer_is_asked_where_it_may_be_alone() {
             "]\ndeny = ['another.example'",
             Some("is denied"),
         ),
+        (
+            "another.example",
+            "]\nask = ['POST https://another.example/token/**'",
+            Some("`ask` has to leave this address out"),
+        ),
+        // The control: what is not this request.
+        (
+            "another.example",
+            "]\nask = ['GET https://another.example/token/**'",
+            None,
+        ),
     ] {
         asked_by(&world, &at(place), rules);
         let outcome = online(&world, &format!("{CURL} {AUTH} https://example.com/v1/one"));

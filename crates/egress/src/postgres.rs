@@ -16,7 +16,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use atoll_model::network::{CredentialName, Flow, FlowKind, FlowLogin, HostPart, PostgresAccess};
+use atoll_model::network::{
+    CredentialName, Flow, FlowKind, FlowLogin, HostPart, Look, NoConsent, PostgresAccess,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -28,6 +30,7 @@ use crate::Egress;
 use crate::arrival::Arrival;
 use crate::credentials::fetch;
 use crate::dial::Place;
+use crate::inspect::asking;
 use crate::limits::Part;
 use crate::line::{Carried, Opened};
 use crate::opening::Stop;
@@ -76,7 +79,7 @@ struct Denied {
 pub(crate) async fn serve(
     egress: &Arc<Egress>,
     mut arrival: Arrival,
-    (wanted, flow, approval): (Wanted, Flow, Option<u32>),
+    (wanted, flow): (Wanted, Flow),
     part: Option<Part>,
 ) {
     if arrival.grant().await.is_err() {
@@ -94,7 +97,7 @@ pub(crate) async fn serve(
         wanted: &wanted,
         flow,
         part: part.as_ref(),
-        approval,
+        approval: None,
     };
     match begun {
         Begun::Over => {}
@@ -138,8 +141,20 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
         egress.line.refuse(flow, forbidden.why);
         return program.deny(FORBIDDEN, &told(&forbidden.inside), "").await;
     }
-    flow.credentials.push(name);
-    let asked = Asked { flow, ..asked };
+    flow.credentials.push(name.clone());
+    let approval = match consent(egress, asked.wanted, &mut program, &flow).await {
+        Ok(approval) => approval,
+        Err(Denied { why, inside, hint }) => {
+            flow.credentials.clear();
+            egress.line.refuse(flow, why);
+            return program.deny(FORBIDDEN, &told(&inside), &hint).await;
+        }
+    };
+    let asked = Asked {
+        flow,
+        approval,
+        ..asked
+    };
     let places = match places(egress, &asked).await {
         Ok(places) => places,
         Err((state, why)) => return program.deny(state, &told(&why), "").await,
@@ -163,6 +178,40 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
         (Some(said), _, _) => program.end_with(&said).await,
         (None, state, why) => program.deny(state, &told(&why), "").await,
     }
+}
+
+/// Waits for a person's word about who signs in to what by which credential, where rules ask
+/// for that. The approval's number.
+async fn consent(
+    egress: &Egress,
+    wanted: &Wanted,
+    program: &mut Program,
+    flow: &Flow,
+) -> Result<Option<u32>, Denied> {
+    let Some(rule) = egress.network.asks_of_connection(&wanted.host, wanted.port) else {
+        return Ok(None);
+    };
+    let given = tokio::select! {
+        given = asking::consent(egress, asking::connection(flow, rule)) => given,
+        () = program.is_gone() => Err(NoConsent::Left),
+    };
+    let approval = given.map_err(|why| Denied {
+        why: why.why().to_owned(),
+        inside: why.why().to_owned(),
+        hint: why.how_to_ask().to_owned(),
+    })?;
+    // While a person was waited for it has become another time.
+    let (host, port) = (&wanted.host, wanted.port);
+    let mut granted = egress.policies.connection(host, port, Look::Past);
+    for name in &flow.credentials {
+        granted = granted.and_then(|()| egress.policies.credential(name));
+    }
+    granted.map_err(|forbidden| Denied {
+        why: forbidden.why,
+        inside: forbidden.inside,
+        hint: String::new(),
+    })?;
+    Ok(Some(approval))
 }
 
 /// The credential whose placeholder is in what would be sent on, if one is.
@@ -334,7 +383,8 @@ async fn sign_in(
 /// Ends what another connection of this sandbox does, at the same server.
 async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
     let Asked { wanted, flow, .. } = asked;
-    let Some(place) = egress.databases.place(wanted, key) else {
+    // A person who is asked about connections has said yes to the one that it is for.
+    let Some((place, approval)) = egress.databases.by(wanted, key) else {
         let why = "it wants to end what no connection of this sandbox does";
         return egress.line.refuse(flow, why.to_owned());
     };
@@ -343,7 +393,7 @@ async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
         via: place.via(egress),
         ..flow
     };
-    let Ok(opened) = egress.line.open_by(flow, true, asked.approval).await else {
+    let Ok(opened) = egress.line.open_by(flow, true, approval).await else {
         return;
     };
     let asked = async {

@@ -105,10 +105,14 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());
             match egress.budgets.begin(rule, Asked::Tunnel) {
+                // A person is asked once it is known as whom.
+                Ok(part) if postgres::is_signed_in(egress, &wanted.host, wanted.port) => {
+                    return postgres::serve(egress, program, (wanted, flow), part).await;
+                }
                 Ok(part) => match consent(egress, &program, &wanted, &flow).await {
                     Ok(approval) => (part, approval),
-                    Err(why) => {
-                        return refuse(egress, program, flow, why.why().to_owned()).await;
+                    Err((why, inside)) => {
+                        return refuse_telling(egress, program, flow, why, &inside).await;
                     }
                 },
                 Err(excess) => {
@@ -130,9 +134,6 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
             return refuse_telling(egress, program, flow, why, &inside).await;
         }
     };
-    if postgres::is_signed_in(egress, &wanted.host, wanted.port) {
-        return postgres::serve(egress, program, (wanted, flow, approval), part).await;
-    }
     match addresses(egress, &wanted.host, wanted.port, None).await {
         Ok(addresses) => {
             connect(egress, program, (wanted, flow, approval), addresses, part).await;
@@ -155,20 +156,27 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
 }
 
 /// Waits for a person's word about a connection whose bytes nobody sees, where rules ask for
-/// that. The approval's number.
+/// that. The approval's number, or why not: for the record, and for the program.
 async fn consent(
     egress: &Egress,
     program: &Arrival,
     wanted: &Wanted,
     flow: &Flow,
-) -> Result<Option<u32>, NoConsent> {
+) -> Result<Option<u32>, (String, String)> {
     let Some(rule) = egress.network.asks_of_connection(&wanted.host, wanted.port) else {
         return Ok(None);
     };
-    tokio::select! {
-        given = asking::consent(egress, asking::connection(flow, rule)) => given.map(Some),
+    let approval = tokio::select! {
+        given = asking::consent(egress, asking::connection(flow, rule)) => given,
         () = program.is_gone() => Err(NoConsent::Left),
-    }
+    };
+    let approval = approval.map_err(|why| (why.why().to_owned(), why.why().to_owned()))?;
+    // While a person was waited for it has become another time.
+    let granted = egress
+        .policies
+        .connection(&wanted.host, wanted.port, Look::Past);
+    granted.map_err(|forbidden| (forbidden.why, forbidden.inside))?;
+    Ok(Some(approval))
 }
 
 /// Records the connection, then makes it.

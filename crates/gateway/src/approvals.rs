@@ -95,6 +95,9 @@ fn asked(mut body: EventBody, digest: &str, call: &AskedCall) -> EventBody {
         let names = call.credentials.iter().map(CredentialName::as_str);
         body = body.text("credential", &names.collect::<Vec<_>>().join(","));
     }
+    if let Some(login) = &call.login {
+        body = body.text("database", &login.database);
+    }
     body = body.text("digest", digest).text("host", &call.host);
     if let Some(request) = request {
         body = body
@@ -111,12 +114,17 @@ fn asked(mut body: EventBody, digest: &str, call: &AskedCall) -> EventBody {
             body = body.truth("web_socket");
         }
     }
+    if let Some(login) = &call.login {
+        body = body.text("user", &login.user);
+    }
     body
 }
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::network::{AskedBody, AskedRequest, CallDigest, FlowKind, NoConsent, Scheme};
+    use atoll_model::network::{
+        AskedBody, AskedRequest, CallDigest, FlowKind, FlowLogin, NoConsent, Scheme,
+    };
 
     use super::*;
 
@@ -142,12 +150,17 @@ mod tests {
                 path_digest: digest,
                 target_digest: digest,
                 is_web_socket: true,
+                headers_digest: digest,
+                telling_headers_digest: digest,
+                telling_headers: Vec::new(),
+                further_headers: 0,
                 body: Some(AskedBody {
                     bytes: 5,
                     digest,
                     beginning: "hello".to_owned(),
                 }),
             }),
+            login: None,
             credentials: vec!["one".parse().unwrap(), "two".parse().unwrap()],
             rule: "a rule".to_owned(),
         };
@@ -156,6 +169,14 @@ mod tests {
             request: None,
             credentials: Vec::new(),
             ..all.clone()
+        };
+        let login = AskedCall {
+            kind: FlowKind::Postgres,
+            login: Some(FlowLogin {
+                user: "app".to_owned(),
+                database: "shop".to_owned(),
+            }),
+            ..least.clone()
         };
         let asked = |call| ApprovalNews::Asked {
             approval: 1,
@@ -171,6 +192,11 @@ mod tests {
             &asked(least),
             "approval.asked",
             r#"{"approval":1,"digest":"D","host":"example.com","port":443,"rule":"a rule"}"#,
+        );
+        check(
+            &asked(login),
+            "approval.asked",
+            r#"{"approval":1,"database":"shop","digest":"D","host":"example.com","port":443,"rule":"a rule","user":"app"}"#,
         );
         let granted = |scope, breadth| ApprovalNews::Granted {
             approval: 1,

@@ -31,8 +31,9 @@ mod trust;
 mod upstream;
 
 pub use asking::{
-    ASKED_SHORT_BYTES_MAX, ASKED_TEXT_BYTES_MAX, ASKING_MAX, ASKING_PATIENCE, AskedBody, AskedCall,
-    AskedRequest, Breadth, CallDigest, Consent, InvalidDigest, LEASE_SECONDS_MAX, NoConsent, Scope,
+    ASKED_HEADERS_MAX, ASKED_SHORT_BYTES_MAX, ASKED_TEXT_BYTES_MAX, ASKING_MAX, ASKING_PATIENCE,
+    AskedBody, AskedCall, AskedHeader, AskedRequest, Breadth, CallDigest, Consent, InvalidDigest,
+    LEASE_SECONDS_MAX, NoConsent, Scope,
 };
 pub use block::{Block, Special, special};
 pub use credential::{

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, LEASE_SECONDS_MAX,
-    NoConsent, Scope,
+    ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, FlowLogin,
+    LEASE_SECONDS_MAX, NoConsent, Scope,
 };
 use sha2::{Digest, Sha256};
 pub use words::{ApprovalNews, Decision, Lease, Pending, Who};
@@ -49,6 +49,7 @@ struct Subject {
     host: String,
     port: u16,
     request: Option<(bool, atoll_model::network::Scheme, String, CallDigest)>,
+    login: Option<FlowLogin>,
     rule: String,
 }
 
@@ -62,6 +63,7 @@ impl Subject {
             host: call.host.clone(),
             port: call.port,
             request,
+            login: call.login.clone(),
             rule: call.rule.clone(),
         }
     }
@@ -87,8 +89,13 @@ struct Held {
 impl Held {
     fn covers(&self, call: &AskedCall, now: Instant) -> bool {
         let own = &self.lease;
+        // A header can say which other thing is meant.
+        let headers =
+            |call: &AskedCall| call.request.as_ref().map(|one| one.telling_headers_digest);
         let is_same = match own.breadth {
-            Breadth::Same => Subject::of(&own.call) == Subject::of(call),
+            Breadth::Same => {
+                Subject::of(&own.call) == Subject::of(call) && headers(&own.call) == headers(call)
+            }
             Breadth::Rule => own.call.rule == call.rule,
         };
         // What else is put into it was not shown.

@@ -27,6 +27,8 @@ pub const CONTROL_VERSION: u32 = 1;
 const QUESTION_BYTES_MAX: usize = 4 << 10;
 /// The longest answer, bytes: what is told of has an end, and this is beyond it.
 const ANSWER_BYTES_MAX: usize = 128 << 10;
+/// What an answer has around what it tells, bytes at most.
+const ENVELOPE_BYTES: usize = 256;
 /// How many call at once; further ones wait.
 const CALLERS_MAX: usize = 8;
 /// How many processes are above one at most: more are looked at by nobody.
@@ -88,8 +90,11 @@ pub enum Answer {
     Approvals {
         /// What waits, the oldest first.
         pending: Vec<Pending>,
-        /// What was granted for longer.
+        /// What was granted for longer, the oldest first; of many those granted last.
         leases: Vec<Lease>,
+        /// How many leases there are besides.
+        #[serde(default, skip_serializing_if = "is_none")]
+        further: u32,
     },
     /// To [`Question::Approval`].
     Approval(Box<Pending>),
@@ -262,7 +267,7 @@ impl Caller {
         }
     }
 
-    /// An answer fits into what the kernel holds of a socket; who does not take it has none.
+    /// An answer that fits goes into what the kernel holds of a socket; who does not take it has none.
     fn answer(&mut self, answer: &Answer) {
         if let Some(line) = written(answer).filter(|line| line.len() <= ANSWER_BYTES_MAX) {
             let _ = self.stream.write_all(&line);
@@ -340,6 +345,37 @@ fn place(directory: &OwnedFd, name: &str) -> String {
 
 fn socket_name(run: &RunId) -> String {
     format!("{run}.sock")
+}
+
+fn is_none(number: &u32) -> bool {
+    *number == 0
+}
+
+fn json_bytes(one: &impl Serialize) -> usize {
+    serde_json::to_vec(one).map_or(usize::MAX, |text| text.len())
+}
+
+/// What waits and what was granted, in an answer that is sent: of the leases those granted last
+/// that there is room for.
+pub(crate) fn approvals(pending: Vec<Pending>, mut leases: Vec<Lease>) -> Answer {
+    // With what is around them: the version and the names.
+    let mut left = ANSWER_BYTES_MAX
+        .saturating_sub(ENVELOPE_BYTES)
+        .saturating_sub(json_bytes(&pending));
+    let fits = |lease: &&Lease| {
+        let taken = json_bytes(lease).saturating_add(1);
+        let rest = left.checked_sub(taken);
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    let fitting = leases.iter().rev().take_while(fits).count();
+    let further = leases.len().saturating_sub(fitting);
+    leases.drain(..further);
+    Answer::Approvals {
+        pending,
+        leases,
+        further: u32::try_from(further).unwrap_or(u32::MAX),
+    }
 }
 
 fn written(said: &impl Serialize) -> Option<Vec<u8>> {

@@ -105,6 +105,40 @@ def ended():
     say("stopped", atoll("approvals", "deny", name, "--stop")[0])
 
 
+def copied():
+    """Of two calls that differ in a header a yes to one is none to the other."""
+    end = time.monotonic() + 60
+    names = {}
+    while len(names) < 2 and time.monotonic() < end:
+        for run, one in pending():
+            name = f"{run}.{one['approval']}"
+            shown = json.loads(atoll("approvals", "show", name, "--json")[1])["pending"]["call"]["request"]
+            names[shown["telling_headers"][-1]["value"]] = name
+        time.sleep(0.05)
+    say("asked", sorted(names))
+    text = atoll("approvals", "show", names["/a/private"])[1]
+    say("shown", 'header: x-amz-copy-source: "/a/private"' in text)
+    say("granted", atoll("approvals", "grant", names["/a/public"], "--run")[0])
+    say("denied", atoll("approvals", "deny", names["/a/private"])[0])
+
+
+def later():
+    """A yes comes when policies allow it no more."""
+    name, _ = asked("/later")
+    while time.time() < float(os.environ["UNTIL"]) + 1:
+        time.sleep(0.2)
+    say("granted", atoll("approvals", "grant", name)[0])
+
+
+def bound():
+    """What goes out with a credential in its body is asked about without it."""
+    name, one = asked("/v1/put")
+    shown = atoll("approvals", "show", name)[1] + atoll("approvals", "list", "--json")[1]
+    say("hidden", os.environ["GITHUB_TOKEN"] not in shown, shown.count("client_secret=ghp_") == 2)
+    say("named", one["call"]["credentials"])
+    say("granted", atoll("approvals", "grant", name)[0])
+
+
 run = subprocess.Popen([ATOLL, "run", *shlex.split(OPTIONS), "--", "sh", "-c", SCRIPT])
-{"answered": answered, "itself": itself, "ended": ended}[SCENE]()
+{"answered": answered, "itself": itself, "ended": ended, "bound": bound, "copied": copied, "later": later}[SCENE]()
 say("ended", run.wait())

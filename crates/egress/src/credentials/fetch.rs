@@ -25,7 +25,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How old a value is at least that is fetched anew since its host refuses it: a program can
 /// have a host refuse it as often as it likes.
 const DOUBTED_AFTER: Duration = Duration::from_secs(30);
-/// How many values before the last one are taken back at the end, where they still hold.
+/// How many values before the last one are kept until the end; older ones are taken back when
+/// there is a further one.
 const EARLIER_MAX: usize = 16;
 /// How long taking all back may take at the end of a run. Who records waits longer.
 pub(crate) const TAKING_BACK: Duration = Duration::from_secs(5);
@@ -94,6 +95,8 @@ struct State {
     failed: Option<Failed>,
     /// Those before it that may still be good, where they are taken back.
     earlier: Vec<Token>,
+    /// Those before these, which are to be taken back now.
+    oldest: Vec<Token>,
 }
 
 struct Token {
@@ -160,7 +163,7 @@ impl State {
                     .extend(self.token.take().filter(|one| !is_same(one)));
                 self.earlier.retain(|one| one.holds(now));
                 let many = self.earlier.len().saturating_sub(EARLIER_MAX);
-                self.earlier.drain(..many);
+                self.oldest.extend(self.earlier.drain(..many));
                 Ok(Arc::clone(&self.token.insert(token).secret))
             }
             Err(why) => {
@@ -218,6 +221,24 @@ impl Source {
         self.ingredients().insert(Ingredient::RefreshToken, token)
     }
 
+    /// Tells its issuer that a value is not needed any more. Why that cannot be is told with
+    /// its flow.
+    async fn take_back(&self, egress: &Arc<Egress>, name: &CredentialName, one: &Token) {
+        let _ = match &self.by {
+            Fetch::Command { .. } => Ok(()),
+            Fetch::Token(request) => match &**request {
+                TokenRequest::OAuth(request) => {
+                    let what = (request, &*one.secret);
+                    oauth::take_back(egress, name, self, what, TAKING_BACK).await
+                }
+                TokenRequest::GithubApp(request) => {
+                    let what = (request, &*one.secret);
+                    app::take_back(egress, name, self, what, TAKING_BACK).await
+                }
+            },
+        };
+    }
+
     /// Hears that a host has refused a value that was put in.
     pub(super) fn doubt(&self, secret: &Arc<Secret>, now: SystemTime) {
         // Where it is taken, a new one is being fetched.
@@ -250,7 +271,17 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secr
             why: format!("credential {asked} cannot be fetched: {}", unfetched.why),
             ..unfetched
         });
-        let _ = done.send(state.keep(got, SystemTime::now()));
+        let kept = state.keep(got, SystemTime::now());
+        let oldest = std::mem::take(&mut state.oldest);
+        drop(state);
+        let _ = done.send(kept);
+        if let Some((name, source)) = asking.credentials.source(index)
+            && source.by.is_taken_back()
+        {
+            for one in oldest {
+                source.take_back(&asking, name, &one).await;
+            }
+        }
     });
     let over = || format!("credential {name} cannot be fetched: the run ends");
     waits.await.map_err(|_| over())?
@@ -327,20 +358,7 @@ async fn take_back_of(egress: &Arc<Egress>, index: usize) {
     let State { token, earlier, .. } = &mut *state;
     let all = token.take().into_iter().chain(std::mem::take(earlier));
     for one in all.filter(|one| one.holds(now)) {
-        // Why not is told with its flow.
-        let _ = match &source.by {
-            Fetch::Command { .. } => Ok(()),
-            Fetch::Token(request) => match &**request {
-                TokenRequest::OAuth(request) => {
-                    let what = (request, &*one.secret);
-                    oauth::take_back(egress, name, source, what, TAKING_BACK).await
-                }
-                TokenRequest::GithubApp(request) => {
-                    let what = (request, &*one.secret);
-                    app::take_back(egress, name, source, what, TAKING_BACK).await
-                }
-            },
-        };
+        source.take_back(egress, name, &one).await;
     }
 }
 
@@ -412,6 +430,8 @@ mod tests {
             let _ = state.keep(Ok(token(now, Some(100))), now);
         }
         assert_eq!(state.earlier.len(), EARLIER_MAX);
+        // None is dropped that may still be good: one token is in use.
+        assert_eq!(state.oldest.len(), 3);
         // The same one again is not another one.
         let last = state.token.as_ref().unwrap();
         let same = Token {

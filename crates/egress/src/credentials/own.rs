@@ -33,6 +33,11 @@ const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
 /// What is read of answers.
 pub(super) const JSON: &str = "application/json";
 
+/// Why one does not go out about which a person would be asked: it has secrets in it, which
+/// nobody is shown. What takes a token back needs no yes: none was needed to have it.
+const ASKED: &str = "a person is to be asked about it, which is not done for requests of \
+                     Atoll's own; `ask` has to leave this address out";
+
 /// A request of Atoll's own.
 pub(super) struct Asking<'a> {
     pub(super) kind: FlowKind,
@@ -101,6 +106,9 @@ async fn sent(
     };
     let allowed = network.request(&judged);
     allowed.map_err(|unreachable| unreachable.why_inside())?;
+    if asking.kind != FlowKind::Revocation && network.asks_of_request(&judged).is_some() {
+        return Err(ASKED.to_owned());
+    }
     let granted = egress.policies.request(&judged);
     granted.map_err(|forbidden| forbidden.inside)?;
     let places = addresses_by(

@@ -6,15 +6,16 @@
 use std::time::Duration;
 
 use atoll_model::network::{
-    ASKED_TEXT_BYTES_MAX, ASKING_PATIENCE, AskedBody, AskedCall, AskedRequest, CallDigest, Consent,
-    Flow, NetworkRule, NoConsent,
+    ASKED_HEADERS_MAX, ASKED_SHORT_BYTES_MAX, ASKED_TEXT_BYTES_MAX, ASKING_PATIENCE, AskedBody,
+    AskedCall, AskedHeader, AskedRequest, CallDigest, Consent, Flow, NetworkRule, NoConsent,
 };
 use bytes::Bytes;
-use hyper::http::request::Parts;
+use hyper::header::HeaderMap;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
-use super::head::Head;
+use super::head;
+use super::injection::Outgoing;
 use crate::Egress;
 use crate::line::Line;
 use crate::refusals::shown;
@@ -71,25 +72,26 @@ fn hash(bytes: &[u8]) -> CallDigest {
     CallDigest::new(Sha256::digest(bytes).into())
 }
 
-/// A connection whose bytes are carried as they are.
+/// A connection whose bytes are carried as they are, once a database is signed in to where
+/// its flow says so.
 pub(crate) fn connection(flow: &Flow, rule: &NetworkRule) -> AskedCall {
     AskedCall {
         kind: flow.kind,
         host: flow.host.clone(),
         port: flow.port,
         request: None,
+        login: flow.login.clone(),
         credentials: flow.credentials.clone(),
         rule: rule.told(),
     }
 }
 
-/// A request, with its whole body.
-pub(crate) fn request(
-    (flow, rule): (&Flow, &NetworkRule),
-    parts: &Parts,
-    head: &Head,
-    body: Option<&Bytes>,
-) -> AskedCall {
+/// A request, with its whole body as the program has written it.
+pub(super) fn request(outgoing: &Outgoing, rule: &NetworkRule, body: Option<&Bytes>) -> AskedCall {
+    let Outgoing {
+        parts, head, flow, ..
+    } = outgoing;
+    let headers = Headers::of(&parts.headers, outgoing.injection.is_signed());
     let query = parts.uri.path_and_query().and_then(|both| both.query());
     let path = head.target.path();
     let request = flow.request.as_ref().map(|request| AskedRequest {
@@ -100,6 +102,10 @@ pub(crate) fn request(
         path_digest: hash(path.as_bytes()),
         target_digest: hash(head.target.as_written().as_bytes()),
         is_web_socket: head.is_web_socket,
+        headers_digest: headers.digest,
+        telling_headers_digest: headers.telling_digest,
+        telling_headers: headers.telling.clone(),
+        further_headers: headers.further,
         body: body.map(|body| AskedBody {
             bytes: body.len() as u64,
             digest: hash(body),
@@ -112,8 +118,164 @@ pub(crate) fn request(
     }
 }
 
+/// Headers that can mean nothing that a person is asked about: what a client says of itself and
+/// of what it can read, how a message is carried, digests of a body that has its own, and marks
+/// that are other ones each time.
+const HARMLESS: [&str; 33] = [
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "amz-sdk-invocation-id",
+    "amz-sdk-request",
+    "cache-control",
+    "content-digest",
+    "content-length",
+    "content-md5",
+    "date",
+    "digest",
+    "dnt",
+    "expect",
+    "host",
+    "pragma",
+    "priority",
+    "repr-digest",
+    "sec-ch-ua",
+    "sec-ch-ua-mobile",
+    "sec-ch-ua-platform",
+    "sec-fetch-dest",
+    "sec-fetch-mode",
+    "sec-fetch-site",
+    "sec-fetch-user",
+    "sec-gpc",
+    "sec-websocket-extensions",
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "traceparent",
+    "tracestate",
+    "upgrade-insecure-requests",
+    "user-agent",
+];
+/// Those of a signature that is checked, and made anew: the key's name is shown.
+const OF_SIGNATURES: [&str; 3] = ["authorization", "x-amz-content-sha256", "x-amz-date"];
+
+/// The headers of a request.
+struct Headers {
+    digest: CallDigest,
+    telling_digest: CallDigest,
+    telling: Vec<AskedHeader>,
+    further: u32,
+}
+
+impl Headers {
+    /// Those that are sent on, as the program has written them.
+    fn of(written: &HeaderMap, is_signed: bool) -> Self {
+        let mut written = written.clone();
+        head::strip(&mut written);
+        let mut all: Vec<(&str, &[u8])> = written
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect();
+        // Values of one name stay in their order, which means something.
+        all.sort_by_key(|(name, _)| *name);
+        let digest = digest_of_headers(&all);
+        all.retain(|(name, _)| {
+            !(HARMLESS.contains(name) || is_signed && OF_SIGNATURES.contains(name))
+        });
+        let telling = all.iter().take(ASKED_HEADERS_MAX).map(|(name, value)| {
+            let value = String::from_utf8_lossy(value);
+            AskedHeader {
+                name: shown(name, ASKED_SHORT_BYTES_MAX).into_owned(),
+                value: shown(&value, ASKED_SHORT_BYTES_MAX).into_owned(),
+            }
+        });
+        let further = all.len().saturating_sub(ASKED_HEADERS_MAX);
+        Self {
+            digest,
+            telling_digest: digest_of_headers(&all),
+            telling: telling.collect(),
+            further: u32::try_from(further).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// No header's end can be taken for another one's beginning.
+fn digest_of_headers(all: &[(&str, &[u8])]) -> CallDigest {
+    let mut hasher = Sha256::new();
+    for part in all
+        .iter()
+        .flat_map(|(name, value)| [name.as_bytes(), value])
+    {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    CallDigest::new(hasher.finalize().into())
+}
+
 /// How a body begins, as text.
 fn beginning(body: &[u8]) -> String {
     let first = body.get(..ASKED_TEXT_BYTES_MAX).unwrap_or(body);
     String::from_utf8_lossy(first).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderName;
+
+    use super::*;
+
+    fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
+        let all = all.iter();
+        all.map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn headers_are_asked_about_but_for_those_that_mean_nothing() {
+        let first = headers(&[
+            ("x-amz-copy-source", "/a/public"),
+            ("user-agent", "one"),
+            ("connection", "x-own"),
+            ("x-own", "y"),
+        ]);
+        let of = |all: &HeaderMap| Headers::of(all, false);
+        let one = of(&first);
+        let names: Vec<&str> = one.telling.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["x-amz-copy-source"]);
+        assert_eq!(one.telling[0].value, "/a/public");
+        let other = of(&headers(&[
+            ("x-amz-copy-source", "/a/private"),
+            ("user-agent", "one"),
+        ]));
+        assert_ne!(one.digest, other.digest);
+        assert_ne!(one.telling_digest, other.telling_digest);
+        // The control: what means nothing is in the digest of all alone.
+        let other = of(&headers(&[
+            ("user-agent", "two"),
+            ("x-amz-copy-source", "/a/public"),
+        ]));
+        assert_ne!(one.digest, other.digest);
+        assert_eq!(one.telling_digest, other.telling_digest);
+        let same = of(&headers(&[
+            ("user-agent", "one"),
+            ("x-amz-copy-source", "/a/public"),
+        ]));
+        assert_eq!(one.digest, same.digest);
+    }
+
+    #[test]
+    fn nothing_of_headers_is_shown_without_end() {
+        let long = "x".repeat(1000);
+        let mut all = headers(&[("authorization", "AWS4 x"), ("x-amz-date", "now")]);
+        let (checked, own) = (Headers::of(&all, true), Headers::of(&all, false));
+        assert_eq!([checked.telling.len(), own.telling.len()], [0, 2]);
+        for _ in 0..ASKED_HEADERS_MAX {
+            all.append("x-long", long.parse().unwrap());
+        }
+        let all = Headers::of(&all, false);
+        assert_eq!(all.telling.len(), ASKED_HEADERS_MAX);
+        assert_eq!(all.further, 2);
+        let longest = all.telling.iter().map(|one| one.value.len()).max();
+        assert!(longest < Some(2 * ASKED_SHORT_BYTES_MAX), "{longest:?}");
+    }
 }

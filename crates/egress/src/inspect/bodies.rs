@@ -136,8 +136,8 @@ pub(crate) struct Again {
     /// Those of a body that was read to its end.
     trailers: Option<HeaderMap>,
     rest: Option<Incoming>,
-    /// How long it is now that something was put in.
-    rewritten_bytes: Option<usize>,
+    /// What it was before something was put in, for who is asked about it.
+    rewritten: Option<fields::Rewritten>,
 }
 
 /// Why a body does not leave.
@@ -250,10 +250,8 @@ async fn looked_through(
         .iter()
         .any(|held| held.is_for_body(judged));
     if let Some(kind) = kind.filter(|_| is_placed && length.unwrap_or(0) <= PLACED_BYTES_MAX) {
-        let held = egress
-            .bodies
-            .holding(length.unwrap_or(PLACED_BYTES_MAX))
-            .await?;
+        let bytes = 2 * length.unwrap_or(PLACED_BYTES_MAX);
+        let held = egress.bodies.holding(bytes).await?;
         let again = body.gathered().await?;
         if again.rest.is_some() {
             let searched = SearchedBody::new(again, placeholders, None);
@@ -321,7 +319,7 @@ impl Read {
             first: self.bytes.freeze(),
             trailers: self.trailers,
             rest,
-            rewritten_bytes: None,
+            rewritten: None,
         }
     }
 }
@@ -408,12 +406,20 @@ impl Source {
     /// Has the headers of its request tell what it has become.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
         if let Self::Whole { body, .. } = self
-            && let Some(bytes) = body.rewritten_bytes
+            && let Some(rewritten) = &body.rewritten
         {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(rewritten.bytes));
             for digest in &DIGESTS {
                 headers.remove(digest);
             }
+        }
+    }
+
+    /// As the program has written it, where something was put in.
+    pub(crate) fn before(&self) -> Option<&Bytes> {
+        match self {
+            Self::Whole { body, .. } => body.rewritten.as_ref().map(|one| &one.before),
+            Self::Plain(_) | Self::Searched { .. } => None,
         }
     }
 

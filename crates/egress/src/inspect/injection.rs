@@ -266,6 +266,11 @@ impl Injection {
         }
     }
 
+    /// Whether a program's signature is checked and made anew.
+    pub(crate) fn is_signed(&self) -> bool {
+        self.signing.is_some()
+    }
+
     /// The signature that is made anew.
     pub(crate) fn signing(&mut self) -> Option<&mut Signing> {
         self.signing.as_mut()

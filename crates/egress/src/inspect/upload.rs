@@ -77,6 +77,11 @@ impl Upload {
         self.rest.into_rest()
     }
 
+    /// As the program has written it, where a credential was put in.
+    pub(crate) fn before(&self) -> Option<&Bytes> {
+        self.rest.before()
+    }
+
     /// Reads all of it, before anything is sent.
     pub(crate) async fn read(&mut self, room: &std::sync::Arc<Semaphore>) -> Result<Bytes, Unheld> {
         if let Some((bytes, _)) = &self.ahead {

@@ -185,6 +185,12 @@ impl Program {
         .await;
     }
 
+    /// Returns once the program is gone, or says something where it is to wait: nothing of
+    /// that is read for anybody.
+    pub(super) async fn is_gone(&mut self) {
+        let _ = self.stream.read_u8().await;
+    }
+
     /// Its bytes both ways.
     pub(super) fn stream(&mut self) -> &mut (impl AsyncRead + AsyncWrite + Send + Unpin + use<>) {
         &mut self.stream

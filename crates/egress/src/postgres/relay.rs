@@ -86,7 +86,11 @@ async fn begin<'a>(
         match message.kind {
             KEY => {
                 let key = key(&message.body).ok_or_else(unexpected)?;
-                present = Some(egress.databases.enter(asked.wanted, key, place));
+                present = Some(
+                    egress
+                        .databases
+                        .enter(asked.wanted, key, (place, asked.approval)),
+                );
             }
             READY | SETTING | NOTICE | ERROR => {}
             _ => return Err(unexpected()),

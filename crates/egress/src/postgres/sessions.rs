@@ -16,9 +16,12 @@ struct Session {
     key: Key,
 }
 
-/// The connections of one sandbox that are signed in, each with its server.
+/// Its server, and the number of the approval by which it is there.
+type By = (Place, Option<u32>);
+
+/// The connections of one sandbox that are signed in.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<HashMap<Session, Place>>);
+pub(crate) struct Sessions(Mutex<HashMap<Session, By>>);
 
 /// One of them, as long as it is there.
 pub(super) struct Present<'a> {
@@ -27,26 +30,26 @@ pub(super) struct Present<'a> {
 }
 
 impl Sessions {
-    fn all(&self) -> MutexGuard<'_, HashMap<Session, Place>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Session, By>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes one up.
-    pub(super) fn enter(&self, to: &Wanted, key: Key, place: Place) -> Present<'_> {
+    pub(super) fn enter(&self, to: &Wanted, key: Key, by: By) -> Present<'_> {
         let session = Session {
             host: to.host.to_string(),
             port: to.port,
             key,
         };
-        self.all().insert(session.clone(), place);
+        self.all().insert(session.clone(), by);
         Present {
             sessions: self,
             session,
         }
     }
 
-    /// Where the one is that this key ends.
-    pub(super) fn place(&self, to: &Wanted, key: Key) -> Option<Place> {
+    /// Where the one is that this key ends, and by which approval.
+    pub(super) fn by(&self, to: &Wanted, key: Key) -> Option<By> {
         let session = Session {
             host: to.host.to_string(),
             port: to.port,

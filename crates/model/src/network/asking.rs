@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CredentialName, FlowKind, Scheme};
+use super::{CredentialName, FlowKind, FlowLogin, Scheme};
 
 /// How long a call waits for a person.
 pub const ASKING_PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
@@ -15,6 +15,9 @@ pub const ASKING_MAX: usize = 64;
 
 /// How much of a path, of a query and of a body is shown, bytes each.
 pub const ASKED_TEXT_BYTES_MAX: usize = 512;
+
+/// How many headers of a request are shown.
+pub const ASKED_HEADERS_MAX: usize = 16;
 
 /// How much of each text is shown in a list, bytes: sixteen questions fit into one answer.
 pub const ASKED_SHORT_BYTES_MAX: usize = 128;
@@ -98,6 +101,9 @@ pub struct AskedCall {
     /// The request, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<AskedRequest>,
+    /// As whom a database is signed in to, where Atoll does that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<FlowLogin>,
     /// The credentials that are put into it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialName>,
@@ -125,9 +131,34 @@ pub struct AskedRequest {
     /// Whether what follows is a WebSocket, whose messages nobody is asked about.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_web_socket: bool,
+    /// Of all headers that are sent on, with placeholders where credentials are put in.
+    pub headers_digest: CallDigest,
+    /// Of those that can mean something besides: what every request has alike, or each one
+    /// differently without a meaning, is not among them.
+    pub telling_headers_digest: CallDigest,
+    /// The first of those.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub telling_headers: Vec<AskedHeader>,
+    /// How many of them there are besides.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub further_headers: u32,
     /// What is sent with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<AskedBody>,
+}
+
+fn is_none(number: &u32) -> bool {
+    *number == 0
+}
+
+/// A header of a request, as the program has written it; of a long one the beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskedHeader {
+    /// Its name, lower-case.
+    pub name: String,
+    /// Its value; what is no text stands as U+FFFD.
+    pub value: String,
 }
 
 /// The body of a request, all of which has been read.
@@ -248,7 +279,8 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Breadth {
-    /// For the same host, port, scheme, method and path, with whatever query and body.
+    /// For the same host, port, scheme, method, path and telling headers, with whatever query
+    /// and body.
     #[default]
     Same,
     /// For whatever the same rule asks about.

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-use atoll_model::network::{AskedBody, AskedRequest, FlowKind, Scheme};
+use atoll_model::network::{AskedBody, AskedRequest, FlowKind, FlowLogin, Scheme};
 
 use super::*;
 
@@ -25,12 +25,17 @@ fn call(path: &str, body: &str) -> AskedCall {
             path_digest: digest(path),
             target_digest: digest(path),
             is_web_socket: false,
+            headers_digest: digest("headers"),
+            telling_headers_digest: digest("headers"),
+            telling_headers: Vec::new(),
+            further_headers: 0,
             body: Some(AskedBody {
                 bytes: body.len() as u64,
                 digest: digest(body),
                 beginning: body.to_owned(),
             }),
         }),
+        login: None,
         credentials: Vec::new(),
         rule: "example.com (a test)".to_owned(),
     }
@@ -191,4 +196,41 @@ fn who_asks_again_and_again_is_not_heard() {
         let step = all.ask(id, call("/same", ""), now);
         assert_eq!(denied(&step).is_empty(), id < ASKING_MAX as u64);
     }
+}
+
+#[test]
+fn a_lease_is_for_the_same_login_and_the_same_telling_headers() {
+    let now = Instant::now();
+    let mut all = Approvals::default();
+    let question = asked(&all.ask(1, call("/a", "x"), now));
+    let lease = grant(Scope::Run, Breadth::Same);
+    let step = all.decide(question, lease, WHO, now).unwrap();
+    assert_eq!(granted(&step), [1]);
+    // The control.
+    assert_eq!(granted(&all.ask(2, call("/a", "other"), now)), [2]);
+    let digest = CallDigest::new([7; 32]);
+    let mut other = call("/a", "x");
+    let request = other.request.as_mut().unwrap();
+    request.telling_headers_digest = digest;
+    let second = asked(&all.ask(3, other.clone(), now));
+    // After a no another header does not have a person asked again.
+    let _ = all.decide(second, DENY, WHO, now).unwrap();
+    other.request.as_mut().unwrap().telling_headers_digest = CallDigest::new([8; 32]);
+    assert_eq!(denied(&all.ask(4, other, now)), [(4, NoConsent::Cooling)]);
+
+    let login = |database: &str, credential: &str| AskedCall {
+        kind: FlowKind::Postgres,
+        request: None,
+        login: Some(FlowLogin {
+            user: "app".to_owned(),
+            database: database.to_owned(),
+        }),
+        credentials: vec![credential.parse().unwrap()],
+        ..call("/a", "x")
+    };
+    let question = asked(&all.ask(5, login("shop", "shop"), now));
+    let _ = all.decide(question, lease, WHO, now).unwrap();
+    assert_eq!(granted(&all.ask(6, login("shop", "shop"), now)), [6]);
+    assert!(all.ask(7, login("second", "shop"), now).said.is_empty());
+    assert!(all.ask(8, login("shop", "admin"), now).said.is_empty());
 }

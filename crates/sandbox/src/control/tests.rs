@@ -222,3 +222,47 @@ fn who_runs_beneath_a_run_or_a_launcher_is_not_heard() {
     let _ = beneath.kill();
     let _ = beneath.wait();
 }
+
+#[test]
+fn of_many_leases_those_granted_last_are_told_in_an_answer_that_is_sent() {
+    let lease = |approval| Lease {
+        approval,
+        call: atoll_model::network::AskedCall {
+            kind: atoll_model::network::FlowKind::Tunnel,
+            host: "x".repeat(4000),
+            port: 443,
+            request: None,
+            login: None,
+            credentials: Vec::new(),
+            rule: "a rule".to_owned(),
+        },
+        breadth: atoll_model::network::Breadth::Same,
+        left_seconds: None,
+        uses: 0,
+        by: Who { uid: 1, pid: 2 },
+    };
+    let told = |count: u32| {
+        let answer = approvals(Vec::new(), (1..=count).map(lease).collect());
+        let bytes = written(&answer).unwrap().len();
+        let Answer::Approvals {
+            leases, further, ..
+        } = answer
+        else {
+            panic!("another answer");
+        };
+        let first = leases.first().map(|one| one.approval);
+        let last = leases.last().map(|one| one.approval);
+        (first, last, leases.len() as u32 + further, bytes)
+    };
+    let (first, last, count, bytes) = told(3);
+    assert_eq!((first, last, count), (Some(1), Some(3), 3));
+    assert!(bytes > 12_000, "{bytes}");
+    let (first, last, count, bytes) = told(64);
+    assert!(first > Some(20), "{first:?}");
+    assert_eq!((last, count), (Some(64), 64));
+    // The control: one more would not have gone.
+    assert!(
+        bytes <= ANSWER_BYTES_MAX && bytes + 4300 > ANSWER_BYTES_MAX,
+        "{bytes}"
+    );
+}

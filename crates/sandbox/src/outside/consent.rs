@@ -64,7 +64,7 @@ impl Outside<'_> {
         pending.iter_mut().for_each(|one| shorten(&mut one.call));
         let mut leases = self.approvals.leases(now);
         leases.iter_mut().for_each(|one| shorten(&mut one.call));
-        Answer::Approvals { pending, leases }
+        crate::control::approvals(pending, leases)
     }
 
     pub(super) fn show_approval(&self, approval: u32) -> Answer {
@@ -135,6 +135,10 @@ fn shorten(call: &mut AskedCall) {
         cut(&mut request.method);
         cut(&mut request.path);
         request.query.iter_mut().for_each(cut);
+        // Where one question is shown they are shown.
+        let headers = u32::try_from(request.telling_headers.len()).unwrap_or(u32::MAX);
+        request.further_headers = request.further_headers.saturating_add(headers);
+        request.telling_headers.clear();
         if let Some(body) = &mut request.body {
             cut(&mut body.beginning);
         }

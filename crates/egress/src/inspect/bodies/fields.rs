@@ -17,6 +17,15 @@ use super::{Again, Untaken};
 use crate::credentials::{Credentials, Held};
 use crate::secret::{Form, Located, Placeholders, Secret};
 
+/// A body into which something was put.
+#[derive(Debug)]
+pub(super) struct Rewritten {
+    /// As the program has written it.
+    pub(super) before: Bytes,
+    /// How long it is now.
+    pub(super) bytes: usize,
+}
+
 /// How fields are written in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -123,13 +132,16 @@ pub(super) fn placed(
         from = one.range.end;
     }
     made.extend_from_slice(body.get(from..).unwrap_or_default());
-    let rewritten_bytes = Some(made.len());
+    let rewritten = Some(Rewritten {
+        bytes: made.len(),
+        before: whole.first,
+    });
     // It is overwritten when nobody needs it any more.
     Ok(Again {
         first: Bytes::from_owner(Owned(made)),
         trailers: whole.trailers,
         rest: None,
-        rewritten_bytes,
+        rewritten,
     })
 }
 

@@ -24,12 +24,13 @@ pub(super) async fn wait(
     let body = match &mut outgoing.body {
         Some(body) => {
             let read = body.read(egress.bodies.ahead()).await;
-            Some(read.map_err(|why| unread(egress, &outgoing.flow, &why))?)
+            let read = read.map_err(|why| unread(egress, &outgoing.flow, &why))?;
+            // What is put in is a secret: its name is shown, and what stands for it.
+            Some(body.before().cloned().unwrap_or(read))
         }
         None => None,
     };
-    let about = (&outgoing.flow, rule);
-    let call = asking::request(about, &outgoing.parts, &outgoing.head, body.as_ref());
+    let call = asking::request(outgoing, rule, body.as_ref());
     let approval = asking::consent(egress, call).await;
     outgoing.approval = Some(approval.map_err(|why| {
         Unanswered::Refused(Refusal {
@@ -38,7 +39,11 @@ pub(super) async fn wait(
             how_to_ask: Some(why.how_to_ask().to_owned()),
         })
     })?);
-    Ok(())
+    // While a person was waited for it has become another time.
+    let request = judged(asked, &outgoing.parts, &outgoing.head);
+    let granted = egress.policies.request(&request);
+    granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))?;
+    proof::may_use(egress, &outgoing.flow)
 }
 
 /// A person sees all of what is sent, or nothing is.

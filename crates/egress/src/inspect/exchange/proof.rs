@@ -17,11 +17,7 @@ pub(super) async fn check(
     asked: &Asked,
     outgoing: &mut Outgoing,
 ) -> Result<(), Unanswered> {
-    // A run that may have one may not have it at every time.
-    for name in &outgoing.flow.credentials {
-        let granted = egress.policies.credential(name);
-        granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))?;
-    }
+    may_use(egress, &outgoing.flow)?;
     let Some(signing) = outgoing.injection.signing() else {
         return Ok(());
     };
@@ -35,6 +31,16 @@ pub(super) async fn check(
     let (credentials, parts) = (&egress.credentials, &outgoing.parts);
     let proven = signing.prove(credentials, asked, parts, &outgoing.head, &body);
     proven.map_err(|misuse| misused(egress, &outgoing.flow, misuse))
+}
+
+/// Whether policies let its credentials be used now: a run that may have one may not have it
+/// at every time.
+pub(super) fn may_use(egress: &Egress, flow: &Flow) -> Result<(), Unanswered> {
+    for name in &flow.credentials {
+        let granted = egress.policies.credential(name);
+        granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))?;
+    }
+    Ok(())
 }
 
 /// Of a body that cannot be read: it may be for what was found in it.

@@ -1,0 +1,63 @@
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use atoll_model::network::{AskedBody, AskedHeader, AskedRequest, FlowKind, Scheme};
+
+use super::*;
+
+#[test]
+fn what_a_program_wrote_is_one_line_last_and_marked() {
+    let digest = CallDigest::new([0; 32]);
+    let evil = "\u{1b}[2J\u{202e}ok\nhost: harmless.example\r";
+    let pending = Pending {
+        approval: 3,
+        digest,
+        call: AskedCall {
+            kind: FlowKind::Request,
+            host: "example.com".to_owned(),
+            port: 443,
+            request: Some(AskedRequest {
+                scheme: Scheme::Https,
+                method: evil.to_owned(),
+                path: evil.to_owned(),
+                query: Some(evil.to_owned()),
+                path_digest: digest,
+                target_digest: digest,
+                is_web_socket: false,
+                headers_digest: digest,
+                telling_headers_digest: digest,
+                telling_headers: vec![AskedHeader {
+                    name: "x-evil".to_owned(),
+                    value: evil.to_owned(),
+                }],
+                further_headers: 0,
+                body: Some(AskedBody {
+                    bytes: 9,
+                    digest,
+                    beginning: evil.to_owned(),
+                }),
+            }),
+            login: None,
+            credentials: vec!["key".parse().unwrap()],
+            rule: "example.com (a test)".to_owned(),
+        },
+        waiting: 2,
+        age_seconds: 1,
+        left_seconds: 9,
+    };
+    let run = RunId::new(1_700_000_000, 7);
+    let text = whole(&run, &pending);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 14, "{text}");
+    assert_eq!(text.matches("\nhost: ").count(), 1, "{text}");
+    assert_eq!(lines[1], "host: example.com");
+    let words = lines
+        .iter()
+        .filter(|line| line.starts_with("the program's own words"));
+    assert_eq!(words.count(), 3);
+    assert!(lines[11].starts_with("the program's own"), "{text}");
+    for shown in [&text, &line(&pending.call)] {
+        let is_plain = |one: char| one == '\n' || !one.is_control() && one != '\u{202e}';
+        assert!(shown.chars().all(is_plain), "{shown:?}");
+    }
+    assert_eq!(line(&pending.call).lines().count(), 1);
+}
