@@ -346,10 +346,11 @@ fn what_a_policy_does_is_told_as_it_is() {
     started(&world, &["true"])
         .success()
         .says(["policy dry does not count yet (@shadow), and would have denied running true"]);
-    let _ = started(&world, &["sleep", "60"]).expect_status(124);
+    let ended = started(&world, &["sleep", "60"]).expect_status(124);
+    assert!(!ended.err().contains("--limit"), "{ended}");
     let why = world.atoll(["why", "last"]).run().success().out();
     assert!(
-        why.contains("by policy short (") && !why.contains("--limit wall-clock"),
+        why.contains("by policy short") && !why.contains("--limit wall-clock"),
         "{why}"
     );
     // What nobody carries out is denied by both.
