@@ -327,7 +327,11 @@ pub fn profile(error: &ProfileError) -> &'static str {
             .iter()
             .any(|name| Path::new(&problem.file).ends_with(name))
     };
+    let is_policy = |problem: &Problem| problem.file.ends_with(".cedar");
     match error {
+        ProfileError::Invalid(problems) if problems.iter().all(is_policy) => {
+            "atoll policy check FILE finds all mistakes of a file"
+        }
         ProfileError::Invalid(problems) if !problems.iter().all(is_profile) => {
             "correct that line, then try again"
         }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Principal;
@@ -271,14 +272,22 @@ fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> 
         return Err(Failure::new(what()).because(why));
     }
     paths.sort();
+    paths.retain(|path| !is_lock(path));
     let files = paths.iter().map(|path| read_optional(path));
     files.filter_map(Result::transpose).collect()
+}
+
+/// Whether it is what an editor (Emacs) leaves beside a file that is being changed: a link to
+/// nothing, whose end says by whom.
+fn is_lock(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    name.starts_with(b".#") && path.is_symlink() && !path.exists()
 }
 
 /// Reads a configuration file that may be missing.
 ///
 /// # Errors
-/// When it is there and cannot be read, or is larger than any such file.
+/// When it is there and cannot be read, is a link to nothing, or is larger than any such file.
 pub fn read_optional(path: &Path) -> Result<Option<SourceFile<'static>>, Failure> {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;
@@ -292,7 +301,14 @@ pub fn read_optional(path: &Path) -> Result<Option<SourceFile<'static>>, Failure
         .open(path);
     let file = match opened {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
+            // Whoever made the link meant what it says to count.
+            return match path.is_symlink() {
+                true => Err(
+                    failed("it is a link to a file that is not there".to_owned())
+                        .advise("make that file, or remove the link"),
+                ),
+                false => Ok(None),
+            };
         }
         other => other.map_err(|error| failed(error.to_string()))?,
     };

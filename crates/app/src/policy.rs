@@ -1,11 +1,13 @@
 //! `atoll policy`: policies in Cedar shown, checked, asked and tested. Nothing here decides on a
 //! run.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, carried, cases, remarks,
+    Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, Standing, carried, cases,
+    remarks,
 };
 use atoll_policy::{Requested, Rules, SourceFile, compile};
 
@@ -59,7 +61,8 @@ fn files_here(places: &Places) -> Result<PolicyFiles, Failure> {
 fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let rules = rules_here(Some(&arguments.name))?;
     if arguments.cedar {
-        let text = rules.show_cedar();
+        let here = std::env::current_dir().doing("the current directory cannot be used")?;
+        let text = rules.show_cedar(Some(&here));
         let lines = text.lines().map(|line| printable(line.as_bytes()) + "\n");
         output.result(&lines.collect::<String>());
         return Ok(0);
@@ -102,6 +105,11 @@ fn check(arguments: &CheckPolicyArguments, output: &Output) -> Result<u8, Failur
         }
     }
     for path in &arguments.files {
+        if is_toml(path) {
+            let advice = format!("atoll profile check {}", path.display());
+            let what = format!("{} is TOML, and no file of policies", path.display());
+            return Err(Failure::new(what).advise(advice));
+        }
         bad |= check_one(read(path)?, output);
     }
     Ok(u8::from(bad))
@@ -124,8 +132,15 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
         }
     };
     let mut bad = false;
+    let mut idle = BTreeSet::new();
     for remark in remarks(&policies) {
-        bad |= remark.is_refused;
+        match remark.standing {
+            Standing::Told => {}
+            Standing::Idle => {
+                idle.insert(remark.line);
+            }
+            Standing::Refused => bad = true,
+        }
         tell(format!(
             "{}:{}:1: {}",
             remark.file, remark.line, remark.what
@@ -133,8 +148,12 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
     }
     if !bad {
         let count = render::counted(policies.len() as u64, "policy", "policies");
+        let found = match idle.len() {
+            0 => "no problems".to_owned(),
+            idle => format!("{idle} that can never decide"),
+        };
         output.say(&format!(
-            "{}: {count}, no problems\n",
+            "{}: {count}, {found}\n",
             printable(name.as_bytes())
         ));
     }
@@ -175,11 +194,8 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
     };
     let found = found.map_err(|why| Failure::new("this cannot be asked").because(why))?;
     let carried = atoll_cedar::Action::named(&case.action).map_or(&[][..], carried);
-    let found = if found.effect == Effect::Ask {
-        found
-    } else {
-        found.within(carried)
-    };
+    // As a run is decided on: what is to be approved is denied where nobody is asked.
+    let found = found.within(carried);
     tell(&found, output);
     Ok(match found.effect {
         Effect::Allow => 0,
@@ -189,13 +205,15 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
 
 fn tell(found: &Decision, output: &Output) {
     let mut text = format!("{}: {}\n", found.effect, found.why());
-    for one in found.obligations.all() {
+    for one in found.obligations.written() {
         text.push_str(&format!("  with {one}\n"));
     }
     for one in &found.shadowed {
         text.push_str(&format!(
-            "  {one} does not count yet (@shadow), {}:{}\n",
-            one.file, one.line
+            "  {one} does not count yet (@shadow), and would have {} it ({}:{})\n",
+            one.effect.done(),
+            one.file,
+            one.line
         ));
     }
     let lines = text.lines().map(|line| printable(line.as_bytes()) + "\n");
@@ -205,6 +223,13 @@ fn tell(found: &Decision, output: &Output) {
 fn test(arguments: &TestPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let (mut count, mut failed) = (0_u64, 0_u64);
     for path in &arguments.files {
+        if is_toml(path) {
+            let name = path.display().to_string();
+            let policies = name.strip_suffix(".test.toml").unwrap_or("FILE");
+            return Err(Failure::new(format!("{name} is no file of policies"))
+                .because("give the .cedar file: its tests are read from beside it")
+                .advise(format!("atoll policy test {policies}.cedar")));
+        }
         let layer = [(Layer::User, vec![read(path)?])];
         let layer = Layers::compile(&layer, &Known::default()).map_err(broken)?;
         let beside = path.with_extension("test.toml");
@@ -233,6 +258,10 @@ fn test(arguments: &TestPolicyArguments, output: &Output) -> Result<u8, Failure>
         failed => format!("{cases}, {failed} not as expected\n"),
     });
     Ok(u8::from(failed > 0))
+}
+
+fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "toml")
 }
 
 fn broken(faults: Vec<atoll_cedar::Fault>) -> Failure {

@@ -466,10 +466,12 @@ fn denied(what: &str, reasons: &[Reason], asked: &Call) -> Failure {
     let mut failure = Failure::new(what)
         .because(lines.join("\n"))
         .with_status(STATUS_DENIED);
-    failure.advice = reasons
-        .iter()
-        .map(|reason| reason.how_to_ask.clone())
-        .collect();
+    for reason in reasons {
+        // Several reasons can have one remedy.
+        if !failure.advice.contains(&reason.how_to_ask) {
+            failure.advice.push(reason.how_to_ask.clone());
+        }
+    }
     failure.reasons = reasons.to_vec();
     failure.advise(format!("atoll why {}", asked.run))
 }

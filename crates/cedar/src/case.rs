@@ -127,14 +127,25 @@ impl Case {
                 facts: &facts,
             }))
         };
+        if self.action.is_empty() || self.resource.is_empty() {
+            let missing = if self.action.is_empty() {
+                "action"
+            } else {
+                "resource"
+            };
+            return Err(format!("{missing} is missing"));
+        }
         let action = Action::named(&self.action).filter(|action| action.is_asked());
+        if let Some(action) = action {
+            self.says_nothing(action)?;
+        }
         let name = &self.resource;
         match action {
             Some(Action::Run) => put(self.run()),
-            Some(Action::Read) => put(Asked::Read(&self.place())),
-            Some(Action::Write) => put(Asked::Write(&self.place())),
+            Some(Action::Read) => put(Asked::Read(&self.place()?)),
+            Some(Action::Write) => put(Asked::Write(&self.place()?)),
             Some(Action::Promote) => put(Asked::Promote {
-                path: &self.place(),
+                path: &self.place()?,
                 control: self.control,
             }),
             Some(Action::Resolve) => {
@@ -239,8 +250,47 @@ impl Case {
         })
     }
 
-    fn place(&self) -> PathBuf {
-        PathBuf::from(&self.resource)
+    fn place(&self) -> Result<PathBuf, String> {
+        let place = PathBuf::from(&self.resource);
+        let is_plain = self
+            .resource
+            .split('/')
+            .all(|part| part != "." && part != "..");
+        match place.is_absolute() && is_plain {
+            true => Ok(place),
+            false => Err(format!(
+                "{:?} is not an absolute path free of `.` and `..`",
+                self.resource
+            )),
+        }
+    }
+
+    /// What is said of it has to be of this action: else it would be passed over.
+    fn says_nothing(&self, action: Action) -> Result<(), String> {
+        use Action::{Connect, Promote, Publish, Request, Run};
+        let said: [(&str, bool, &[Action]); 9] = [
+            ("port", self.port.is_some(), &[Connect, Request, Publish]),
+            ("look", self.look.is_some(), &[Connect]),
+            ("scheme", self.scheme.is_some(), &[Request]),
+            ("method", self.method.is_some(), &[Request]),
+            ("path", self.path.is_some(), &[Request]),
+            ("control", self.control, &[Promote]),
+            ("workspace", self.workspace.is_some(), &[Run]),
+            ("root, nesting", self.root || self.nesting, &[Run]),
+            ("terminal", self.terminal, &[Run]),
+        ];
+        let mut wrong = said.iter();
+        match wrong.find(|(_, is_said, of)| *is_said && !of.contains(&action)) {
+            None => Ok(()),
+            Some((name, _, of)) => {
+                let of: Vec<&str> = of.iter().map(|one| one.name()).collect();
+                let action = action.name();
+                Err(format!(
+                    "{name} says nothing of {action}: it is of {}",
+                    of.join(", ")
+                ))
+            }
+        }
     }
 
     fn host(&self) -> Result<HostPart, String> {

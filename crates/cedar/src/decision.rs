@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Obligation, Obligations};
 
@@ -27,6 +28,10 @@ pub struct Deciding {
     pub line: u32,
     /// Its `@reason`, for people.
     pub reason: Option<Arc<str>>,
+    /// What it says where it holds: allowed or denied.
+    pub effect: Effect,
+    /// After how long it ends what it permits.
+    pub timeout: Option<Duration>,
 }
 
 /// The answer to a question.
@@ -38,6 +43,9 @@ pub struct Decision {
     pub deciding: Vec<Deciding>,
     /// What has to be done where it may.
     pub obligations: Obligations,
+    /// Where nothing permits it, of each layer that denies it for that the first policy that
+    /// permits others of its kind.
+    pub others: Vec<Deciding>,
     /// Policies with `@shadow` that would have counted.
     pub shadowed: Vec<Deciding>,
     /// Why nobody could tell; then it is denied.
@@ -50,6 +58,7 @@ impl Decision {
             effect: Effect::Allow,
             deciding: Vec::new(),
             obligations: Obligations::default(),
+            others: Vec::new(),
             shadowed: Vec::new(),
             errors: Vec::new(),
         }
@@ -101,17 +110,47 @@ impl Decision {
         }
     }
 
+    /// The policies that say how long it may take, with where they are written.
+    #[must_use]
+    pub fn timed_by(&self) -> String {
+        let timeout = self.obligations.timeout;
+        let all = self.deciding.iter().filter(|one| one.timeout == timeout);
+        let all: Vec<String> = all
+            .map(|one| format!("policy {} ({}:{})", one.id, one.file, one.line))
+            .collect();
+        all.join(", ")
+    }
+
     fn told(&self, one: impl Fn(&Deciding) -> String) -> String {
         if !self.errors.is_empty() {
             return format!("policies cannot tell: {}", self.errors.join("; "));
         }
-        let all: Vec<String> = self.deciding.iter().map(one).collect();
+        let all: Vec<String> = self.deciding.iter().map(&one).collect();
         match (self.effect, all.as_slice()) {
-            (Effect::Deny, []) => "no policy permits it".to_owned(),
+            (Effect::Deny, []) if self.others.is_empty() => "no policy permits it".to_owned(),
+            (Effect::Deny, []) => {
+                let others: Vec<String> = self.others.iter().map(one).collect();
+                format!(
+                    "no policy permits it: {} permits only others",
+                    others.join(", ")
+                )
+            }
             (Effect::Deny, all) => format!("forbidden by {}", all.join(", ")),
             (Effect::Ask, all) => format!("to be approved, by {}", all.join(", ")),
             (Effect::Allow, []) => "no policy says anything of it".to_owned(),
             (Effect::Allow, all) => format!("permitted by {}", all.join(", ")),
+        }
+    }
+}
+
+impl Effect {
+    /// What a policy of this effect would have done with something.
+    #[must_use]
+    pub fn done(self) -> &'static str {
+        match self {
+            Self::Allow => "permitted",
+            Self::Ask => "asked about",
+            Self::Deny => "denied",
         }
     }
 }

@@ -115,8 +115,11 @@ impl Layers {
         for (_, policies) in &self.layers {
             let mut found = policies.judge(&put);
             let is_silent = found.deciding.is_empty() && found.errors.is_empty();
-            if is_silent && !policies.permits(put.action) {
-                found.effect = Effect::Allow;
+            if is_silent {
+                match policies.permitting(put.action) {
+                    Some(other) => found.others.push(other.clone()),
+                    None => found.effect = Effect::Allow,
+                }
             }
             whole = both(whole, found);
         }
@@ -127,6 +130,7 @@ impl Layers {
 /// The stricter of two answers, with all that either says of it.
 fn both(mut one: Decision, mut two: Decision) -> Decision {
     one.shadowed.append(&mut two.shadowed);
+    one.others.append(&mut two.others);
     let stricter = rank(two.effect) > rank(one.effect);
     if stricter || two.effect == one.effect {
         if stricter {

@@ -2,9 +2,11 @@
 
 use cedar_policy::{
     Effect as CedarEffect, Policy, PrincipalConstraint, ResourceConstraint, ValidationMode,
-    Validator,
+    ValidationWarning, Validator,
 };
+use serde_json::Value;
 
+use crate::Action;
 use crate::index::actions;
 use crate::obligation::carried;
 use crate::policies::{Meta, Policies};
@@ -18,8 +20,19 @@ pub struct Remark {
     pub line: u32,
     /// What there is to know.
     pub what: String,
-    /// Whether the policy cannot do what it says: then it is refused by a check.
-    pub is_refused: bool,
+    /// How much it weighs.
+    pub standing: Standing,
+}
+
+/// What a remark means for its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It does what it says.
+    Told,
+    /// It can never decide.
+    Idle,
+    /// It cannot do what it says: a check refuses it.
+    Refused,
 }
 
 /// What there is to know of each policy: annotations that deny because nobody knows or carries
@@ -36,12 +49,17 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
             let text = text
                 .split_once("`, ")
                 .map_or(text.as_str(), |(_, rest)| rest);
-            all.push(remark(meta, text.to_owned(), false));
+            let standing = match warning {
+                ValidationWarning::ImpossiblePolicy(_) => Standing::Idle,
+                _ => Standing::Told,
+            };
+            all.push(remark(meta, text.to_owned(), standing));
         }
     }
     for policy in policies.all.policies() {
         let meta = policies.meta.get(policy.id());
         all.extend(meta.and_then(|meta| covered(policies, policy, meta)));
+        all.extend(meta.into_iter().flat_map(|meta| as_typed(policy, meta)));
         let permits = meta.filter(|meta| meta.effect == CedarEffect::Permit);
         all.extend(permits.and_then(idle));
     }
@@ -53,12 +71,16 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
 #[must_use]
 pub fn refused(policies: &Policies) -> Vec<Remark> {
     let mut all = Vec::new();
-    for meta in policies.meta.values() {
+    for policy in policies.all.policies() {
+        let Some(meta) = policies.meta.get(policy.id()) else {
+            continue;
+        };
+        all.extend(wildcards(policy, meta));
         if let Some(unknown) = &meta.unknown {
             let what = format!(
                 "@{unknown} is nothing that is known here: where this policy decides, it denies"
             );
-            all.push(remark(meta, what, true));
+            all.push(remark(meta, what, Standing::Refused));
         }
         for one in meta.obligations.all() {
             let missing = meta.actions.iter();
@@ -69,7 +91,7 @@ pub fn refused(policies: &Policies) -> Vec<Remark> {
                 let what = format!(
                     "{one} is not carried out here for {names}: where this policy decides, it denies"
                 );
-                all.push(remark(meta, what, true));
+                all.push(remark(meta, what, Standing::Refused));
             }
         }
         // What permits there is only idle; what forbids would be relied on.
@@ -89,7 +111,98 @@ fn idle(meta: &Meta) -> Option<Remark> {
         "nothing asks for {} yet: this policy decides nothing",
         names.join(", ")
     );
-    is_idle.then(|| remark(meta, what, meta.effect == CedarEffect::Forbid))
+    let standing = match meta.effect {
+        CedarEffect::Permit => Standing::Idle,
+        CedarEffect::Forbid => Standing::Refused,
+    };
+    is_idle.then(|| remark(meta, what, standing))
+}
+
+/// That a name with `*.` is compared as if something had it.
+fn wildcards(policy: &Policy, meta: &Meta) -> Vec<Remark> {
+    let is_named = |one: &cedar_policy::EntityUid| {
+        one.type_name().basename() == "Host" && one.id().unescaped().starts_with("*.")
+    };
+    if !policy.entity_literals().iter().any(is_named) {
+        return Vec::new();
+    }
+    let mut names = Vec::new();
+    if let ResourceConstraint::Eq(one) = policy.resource_constraint()
+        && is_named(&one)
+    {
+        names.push(one.id().unescaped().to_owned());
+    }
+    match policy.to_json() {
+        Ok(read) => compared(&read["conditions"], false, &mut names),
+        Err(error) => {
+            let what = format!("its conditions cannot be read: {error}");
+            return vec![remark(meta, what, Standing::Refused)];
+        }
+    }
+    names.sort();
+    names.dedup();
+    let told = |name: &String| {
+        let what = format!("nothing is `{name}` itself: write `in Host::\"{name}\"`");
+        remark(meta, what, Standing::Refused)
+    };
+    names.iter().map(told).collect()
+}
+
+/// Hosts with `*.` that conditions compare with `==` or look for in a set, in Cedar's JSON.
+fn compared(read: &Value, is_compared: bool, names: &mut Vec<String>) {
+    match read {
+        Value::Array(all) => all.iter().for_each(|one| compared(one, is_compared, names)),
+        Value::Object(all) => {
+            let member = |name: &str| read.get(name).and_then(Value::as_str);
+            match (member("type"), member("id")) {
+                (Some("Host"), Some(id)) if is_compared && id.starts_with("*.") => {
+                    names.push(id.to_owned());
+                }
+                (_, _) => {}
+            }
+            for (key, value) in all {
+                let is_compared = match key.as_str() {
+                    "==" | "!=" | "contains" | "containsAny" | "containsAll" => true,
+                    "in" | "is" => false,
+                    _ => is_compared,
+                };
+                compared(value, is_compared, names);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// That a program is meant only where its name is typed in one way.
+fn as_typed(policy: &Policy, meta: &Meta) -> Vec<Remark> {
+    if !meta.actions.contains(&Action::Run) {
+        return Vec::new();
+    }
+    let exact = match policy.resource_constraint() {
+        ResourceConstraint::Eq(one) => Some(one),
+        ResourceConstraint::Any
+        | ResourceConstraint::Is(_)
+        | ResourceConstraint::In(_)
+        | ResourceConstraint::IsIn(_, _) => None,
+    };
+    let mut names: Vec<String> = policy
+        .entity_literals()
+        .iter()
+        .filter(|one| one.type_name().basename() == "Program")
+        .filter(|one| one.id().unescaped().contains('/') || exact.as_ref() == Some(*one))
+        .map(|one| one.id().unescaped().to_owned())
+        .collect();
+    names.sort();
+    names.dedup();
+    let told = |name: &String| {
+        let base = name.rsplit('/').next().unwrap_or_default();
+        let what = format!(
+            "`{name}` is meant only where a run's command is typed so: \
+             write `in Program::\"{base}\"` for that name in any directory"
+        );
+        remark(meta, what, Standing::Told)
+    };
+    names.iter().map(told).collect()
 }
 
 fn order(one: &Remark, two: &Remark) -> std::cmp::Ordering {
@@ -111,21 +224,28 @@ fn covered(policies: &Policies, policy: &Policy, meta: &Meta) -> Option<Remark> 
         let is_earlier = (&over.told.file, over.told.line) < (&meta.told.file, meta.told.line);
         let is_mutual = covers(policy, other) && !is_earlier;
         let (id, line) = (&over.told.id, over.told.line);
-        let what = match (meta.effect, over.effect) {
+        let (what, standing) = match (meta.effect, over.effect) {
             (CedarEffect::Permit, CedarEffect::Forbid) => {
-                format!("it never permits: policy {id} (line {line}) forbids all that it is about")
+                let what = format!(
+                    "it never permits: policy {id} (line {line}) forbids all that it is about"
+                );
+                (what, Standing::Idle)
             }
             (CedarEffect::Permit, CedarEffect::Permit)
                 if meta.obligations == over.obligations && !is_mutual =>
             {
-                format!("it changes nothing: policy {id} (line {line}) permits all of it")
+                let what =
+                    format!("it changes nothing: policy {id} (line {line}) permits all of it");
+                (what, Standing::Told)
             }
             (CedarEffect::Forbid, CedarEffect::Forbid) if !is_mutual => {
-                format!("it changes nothing: policy {id} (line {line}) forbids all of it")
+                let what =
+                    format!("it changes nothing: policy {id} (line {line}) forbids all of it");
+                (what, Standing::Told)
             }
             (_, _) => return None,
         };
-        Some(remark(meta, what, false))
+        Some(remark(meta, what, standing))
     })
 }
 
@@ -167,11 +287,11 @@ fn has_condition(policy: &Policy) -> bool {
     policy.has_non_scope_constraint()
 }
 
-fn remark(meta: &Meta, what: String, is_refused: bool) -> Remark {
+fn remark(meta: &Meta, what: String, standing: Standing) -> Remark {
     Remark {
         file: meta.told.file.to_string(),
         line: meta.told.line,
         what,
-        is_refused,
+        standing,
     }
 }

@@ -182,6 +182,32 @@ impl Obligations {
     }
 }
 
+impl Obligations {
+    /// Each with its value, as it would be written.
+    #[must_use]
+    pub fn written(&self) -> Vec<String> {
+        let names = |names: &BTreeSet<String>| {
+            let all: Vec<&str> = names.iter().map(String::as_str).collect();
+            format!("({:?})", all.join(", "))
+        };
+        let rate = |one: &Rate| format!("{} in {} s", one.count, one.seconds);
+        let value = |one: Obligation| match one {
+            Obligation::Approve => names(&self.approve),
+            Obligation::Redact => names(&self.redact),
+            Obligation::Label => names(&self.label),
+            Obligation::Rate => names(&self.rate.iter().map(rate).collect()),
+            Obligation::Timeout => {
+                let seconds = self.timeout.unwrap_or_default().as_secs();
+                format!("(\"{seconds}s\")")
+            }
+            Obligation::Checkpoint => String::new(),
+            Obligation::Log => names(&self.log),
+        };
+        let all = self.all().into_iter();
+        all.map(|one| format!("{one}{}", value(one))).collect()
+    }
+}
+
 impl fmt::Display for Obligation {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "@{}", self.name())

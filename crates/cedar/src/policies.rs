@@ -1,31 +1,23 @@
 //! The policies of one layer, compiled.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use cedar_policy::{
     Authorizer, Effect as CedarEffect, EntityUid, Policy, PolicyId, PolicySet, ResourceConstraint,
-    ValidationMode, Validator,
 };
-use miette::Diagnostic;
 
 use crate::Action;
 use crate::decision::{Deciding, Decision, Effect};
-use crate::fault::{Fault, place};
-use crate::handed::base_name;
-use crate::ids;
-use crate::index::{Index, actions};
+use crate::fault::Fault;
+use crate::index::Index;
 use crate::layers::PolicyFile;
 use crate::obligation::Obligations;
 use crate::question::{Put, Question};
-use crate::source::{self, POLICIES_MAX};
+use crate::reading::Reading;
 use crate::vocabulary::Vocabulary;
 
-/// Annotations that say something and ask for nothing.
-const SAYING: [&str; 3] = ["id", "reason", "shadow"];
-/// The longest `@id`, bytes.
-const ID_BYTES_MAX: usize = 128;
 /// How far what is in something is followed.
 const ABOVE_MAX: usize = 64;
 
@@ -73,7 +65,7 @@ pub(crate) struct Needs {
 
 impl Needs {
     /// A part is looked at by its name alone; behind an escape any name can stand.
-    fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let names = |name: &str| text.contains(name) || text.contains('\\');
         Self {
             segments: names("segments"),
@@ -131,8 +123,8 @@ pub struct Policies {
     pub(crate) index: Index,
     shadows: Index,
     pub(crate) needs: Needs,
-    /// The actions of which something is permitted.
-    permits: HashSet<Action>,
+    /// Of each action of which something is permitted the first policy that does.
+    permits: HashMap<Action, Deciding>,
     known: Known,
 }
 
@@ -162,10 +154,16 @@ impl Policies {
             vec![Fault::at("policies", "", 0, error.to_string())]
         };
         let counts = reading.meta.values().filter(|one| !one.is_shadow);
-        let permits = counts.filter(|one| one.effect == CedarEffect::Permit);
-        let permits = permits
-            .flat_map(|one| one.actions.iter().copied())
+        let mut permitting: Vec<&Meta> = counts
+            .filter(|one| one.effect == CedarEffect::Permit)
             .collect();
+        permitting.sort_by(|one, two| order(&one.told, &two.told));
+        let mut permits = HashMap::new();
+        for one in permitting {
+            for action in &one.actions {
+                permits.entry(*action).or_insert_with(|| one.told.clone());
+            }
+        }
         Ok(Self {
             index: Index::new(counting.into_iter()).map_err(failed)?,
             shadows: Index::new(shadows.into_iter()).map_err(failed)?,
@@ -178,10 +176,9 @@ impl Policies {
         })
     }
 
-    /// Whether something of this kind is permitted: then nothing else of it is.
-    #[must_use]
-    pub fn permits(&self, action: Action) -> bool {
-        self.permits.contains(&action)
+    /// The first policy that permits something of this kind: then nothing else of it is.
+    pub(crate) fn permitting(&self, action: Action) -> Option<&Deciding> {
+        self.permits.get(&action)
     }
 
     /// Whether some policy can be about it.
@@ -350,149 +347,5 @@ impl Held {
         }
         let errors = answer.diagnostics().errors();
         self.errors.extend(errors.map(ToString::to_string));
-    }
-}
-
-/// Files on their way to a set.
-#[derive(Debug, Default)]
-struct Reading {
-    all: PolicySet,
-    meta: HashMap<PolicyId, Meta>,
-    ids: HashMap<Arc<str>, String>,
-    needs: Needs,
-    faults: Vec<Fault>,
-}
-
-impl Reading {
-    fn file(&mut self, file: &PolicyFile, words: &Vocabulary) {
-        let text = match source::read(&file.name, &file.content) {
-            Ok(text) => text,
-            Err(fault) => return self.faults.push(fault),
-        };
-        let set = match PolicySet::from_str(text) {
-            Ok(set) => set,
-            Err(errors) => {
-                let all = errors
-                    .iter()
-                    .map(|error| located(&file.name, text, error, 0));
-                return self.faults.extend(all);
-            }
-        };
-        for template in set.templates() {
-            let what = format!("policy {} has a slot, and nobody fills it", template.id());
-            let hint = "name who or what is meant, or leave the scope open";
-            self.faults
-                .push(Fault::at(&file.name, text, 0, what).hint(hint));
-        }
-        self.needs = self.needs.or(Needs::of(text));
-        let name: Arc<str> = file.name.as_str().into();
-        let mut found: Vec<&Policy> = set.policies().collect();
-        found.sort_by_key(|policy| offset(policy));
-        for policy in found {
-            self.policy(&name, text, policy);
-        }
-        if self.meta.len() > POLICIES_MAX {
-            let what = format!("a layer has more than {POLICIES_MAX} policies");
-            self.faults.push(Fault::at(&file.name, text, 0, what));
-        }
-        let validator = Validator::new(words.schema.clone());
-        let result = validator.validate(&set, ValidationMode::Strict);
-        let faults = result.validation_errors().map(|error| {
-            let at = set.policy(error.policy_id()).map_or(0, offset);
-            located(&file.name, text, error, at)
-        });
-        self.faults.extend(faults);
-    }
-
-    fn policy(&mut self, name: &Arc<str>, text: &str, policy: &Policy) {
-        let at = offset(policy);
-        let (line, _) = place(text, at);
-        let mut wrong = |what: String| self.faults.push(Fault::at(name, text, at, what));
-        let own = PolicyId::new(format!("{name}:{line}:{}", policy.id()));
-        let id: Arc<str> = match policy.annotation("id") {
-            Some(id) if is_id(id) => id.into(),
-            Some(id) => {
-                wrong(format!(
-                    "{id:?} is no id: letters, digits and '-_.:/' of ASCII, at most {ID_BYTES_MAX}"
-                ));
-                return;
-            }
-            None => {
-                let file = base_name(name);
-                format!("{file}:{line}").into()
-            }
-        };
-        let is_shadow = policy.annotation("shadow");
-        if is_shadow.is_some_and(|value| !value.is_empty()) {
-            wrong("@shadow has no value".to_owned());
-        }
-        for one in policy.entity_literals() {
-            if let Some(right) = ids::wrong(one.type_name().basename(), one.id().unescaped()) {
-                wrong(format!("{one} stands for nothing: {right}"));
-            }
-        }
-        let mut obligations = Obligations::default();
-        let mut unknown = None;
-        for (key, value) in policy.annotations() {
-            match obligations.read(key, value) {
-                Ok(true) if policy.effect() == CedarEffect::Forbid && key != "log" => {
-                    wrong(format!("@{key} is for what is permitted, and this forbids"));
-                }
-                Ok(true) => {}
-                Ok(false) if SAYING.contains(&key) => {}
-                Ok(false) => unknown = Some(key.to_owned()),
-                Err(why) => wrong(format!("@{key}: {why}")),
-            }
-        }
-        let place = format!("{name}:{line}");
-        if let Some(before) = self.ids.insert(Arc::clone(&id), place) {
-            wrong(format!("@id {id:?} is that of {before} too"));
-        }
-        let told = Deciding {
-            id,
-            file: Arc::clone(name),
-            line,
-            reason: policy.annotation("reason").map(Into::into),
-        };
-        let meta = Meta {
-            told,
-            effect: policy.effect(),
-            actions: actions(policy),
-            obligations,
-            is_shadow: is_shadow.is_some(),
-            unknown,
-        };
-        self.meta.insert(own.clone(), meta);
-        if let Err(error) = self.all.add(policy.new_id(own)) {
-            let what = error.to_string();
-            self.faults.push(Fault::at(name, text, at, what));
-        }
-    }
-}
-
-/// Ids are compared by people too: none looks like another.
-fn is_id(text: &str) -> bool {
-    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
-    (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_known)
-}
-
-/// Where a policy begins in its file, bytes.
-pub(crate) fn offset(policy: &Policy) -> usize {
-    policy.as_ref().loc().map_or(0, |loc| loc.start())
-}
-
-/// A mistake that Cedar has found; where it does not say where, at this byte.
-pub(crate) fn located(
-    file: &str,
-    text: &str,
-    error: &(impl Diagnostic + ?Sized),
-    otherwise: usize,
-) -> Fault {
-    let label = error.labels().and_then(|mut labels| labels.next());
-    let at = label.map_or(otherwise, |label| label.offset());
-    let fault = Fault::at(file, text, at, error.to_string());
-    match error.help() {
-        Some(help) => fault.hint(help.to_string()),
-        None => fault,
     }
 }

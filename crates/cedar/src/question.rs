@@ -13,6 +13,7 @@ use crate::Action;
 use crate::policies::Needs;
 use crate::segments;
 use crate::vocabulary::{Kind, Vocabulary};
+use crate::written::quoted;
 
 /// The most directories above one path.
 const PATH_DEPTH_MAX: usize = 256;
@@ -136,6 +137,40 @@ impl Asked<'_> {
             Self::Promote { .. } => Action::Promote,
             Self::Publish(_) => Action::Publish,
         }
+    }
+}
+
+impl Asked<'_> {
+    /// A policy that permits it; none where its name is no text.
+    #[must_use]
+    pub fn permit(&self) -> Option<String> {
+        let resource = match self {
+            Self::Run { program, .. } => {
+                let base = program.rsplit('/').next().unwrap_or_default();
+                format!("in Program::{}", quoted(base))
+            }
+            Self::Read(path) | Self::Write(path) | Self::Promote { path, .. } => {
+                format!("in Path::{}", quoted(path.to_str()?))
+            }
+            Self::Resolve(name) => format!("== Host::{}", quoted(name.as_str())),
+            Self::Connect { host, .. } => format!("== Host::{}", quoted(&host_name(host))),
+            Self::Request(request) => {
+                format!("== Host::{}", quoted(&host_name(request.host)))
+            }
+            Self::UseCredential(name) => format!("== Credential::{}", quoted(name.as_str())),
+            Self::Publish(port) => format!("== Port::\"{}\"", port.inside),
+        };
+        let action = self.action().name();
+        Some(format!(
+            "permit(principal, action == Action::\"{action}\", resource {resource});"
+        ))
+    }
+}
+
+fn host_name(host: &HostPart) -> String {
+    match host {
+        HostPart::Name(name) => name.as_str().to_owned(),
+        HostPart::Address(address) => address.to_string(),
     }
 }
 

@@ -120,7 +120,10 @@ fn places(granted: &Granted<'_>, out: &mut Text) {
     }
     let (mode, workspace) = granted.workspace;
     match workspace {
-        Some(workspace) => out.place("action == Action::\"read\"", workspace),
+        Some(workspace) => {
+            out.comment("and the workspace: a line for each, or one for a directory above them");
+            out.place("action == Action::\"read\"", workspace);
+        }
         None => out.comment(
             "and the workspace: action == Action::\"read\", resource in Path::\"/its/path\"",
         ),
@@ -133,7 +136,10 @@ fn places(granted: &Granted<'_>, out: &mut Text) {
     }
     match (mode, workspace) {
         (WorkspaceMode::ReadOnly, _) => out.comment("not the workspace"),
-        (_, Some(workspace)) => out.place("action == Action::\"write\"", workspace),
+        (_, Some(workspace)) => {
+            out.comment("and the workspace: a line for each, or one for a directory above them");
+            out.place("action == Action::\"write\"", workspace);
+        }
         (_, None) => out.comment(
             "and the workspace: action == Action::\"write\", resource in Path::\"/its/path\"",
         ),

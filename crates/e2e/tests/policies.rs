@@ -264,3 +264,148 @@ fn the_commands_about_policies_work() {
         .expect_status(126)
         .says(["@quarantine"]);
 }
+
+/// A link to nothing is no file that is not there: whoever made it meant policies to count.
+#[test]
+fn a_policy_that_cannot_be_read_stops_every_run() {
+    let world = World::new("a_policy_that_cannot_be_read_stops_every_run");
+    let directory = world.config().join("atoll");
+    fs::create_dir_all(&directory).unwrap();
+    let _ = started(&world, &["true"]).success();
+    let link = directory.join("x.cedar");
+    std::os::unix::fs::symlink("gone", &link).unwrap();
+    started(&world, &["true"]).expect_status(125).says([
+        "x.cedar cannot be read",
+        "a link to a file that is not there",
+        "remove the link",
+    ]);
+    // Once it leads somewhere it counts.
+    let text = "@id(\"no-echo\") forbid(principal, action == Action::\"run\", resource in Program::\"echo\");\n";
+    world.write(directory.join("gone"), text);
+    started(&world, &["echo", "x"])
+        .expect_status(126)
+        .says(["no-echo"]);
+    fs::remove_file(&link).unwrap();
+    // What an editor leaves beside a file that is being changed is no file of policies.
+    std::os::unix::fs::symlink("ann@host.1:2", directory.join(".#own.cedar")).unwrap();
+    let _ = started(&world, &["echo", "x"]).success();
+}
+
+#[test]
+fn a_shown_profile_counts_for_the_present_directory() {
+    let world = World::new("a_shown_profile_counts_for_the_present_directory");
+    let shown = world
+        .atoll(["policy", "show", "default", "--cedar"])
+        .run()
+        .success();
+    own(&world, &shown.out());
+    let _ = started(&world, &["true"]).success();
+    // Another workspace is closed, and each remedy is told once.
+    let other = world.workspace().with_file_name("other-workspace");
+    fs::create_dir_all(&other).unwrap();
+    let option = format!("--workspace={}", other.display());
+    let denied = world
+        .atoll(["run", &option, "--", "true"])
+        .run()
+        .expect_status(126);
+    let path = other.display().to_string();
+    let permit = format!(
+        "add permit(principal, action == Action::\"read\", resource in Path::\"{path}\"); to "
+    );
+    denied.says([
+        permit.as_str(),
+        "no policy permits it: policy own.cedar:",
+        "permits only others",
+    ]);
+    let said = denied.err();
+    assert_eq!(said.matches(&permit).count(), 1, "{said}");
+    assert!(!said.contains("built in"), "{said}");
+    // Without --cedar a name would say nothing.
+    world
+        .atoll(["policy", "show", "default"])
+        .run()
+        .expect_status(125)
+        .says(["--cedar"]);
+}
+
+#[test]
+fn what_a_policy_does_is_told_as_it_is() {
+    let world = World::new("what_a_policy_does_is_told_as_it_is");
+    own(
+        &world,
+        "@id(\"short\") @timeout(\"1s\") permit(principal, action == Action::\"run\", resource);\n\
+         @id(\"dry\") @shadow forbid(principal, action == Action::\"run\", resource);\n",
+    );
+    let asked = world
+        .atoll(["policy", "ask", "run", "true"])
+        .run()
+        .success();
+    for told in ["with @timeout(\"1s\")", "and would have denied it"] {
+        assert!(asked.out().contains(told), "{asked}");
+    }
+    started(&world, &["true"])
+        .success()
+        .says(["policy dry does not count yet (@shadow), and would have denied running true"]);
+    let ended = started(&world, &["sleep", "60"]).expect_status(124);
+    assert!(!ended.err().contains("--limit"), "{ended}");
+    let why = world.atoll(["why", "last"]).run().success().out();
+    assert!(
+        why.contains("by policy short") && !why.contains("--limit wall-clock"),
+        "{why}"
+    );
+    // What nobody carries out is denied by both.
+    own(
+        &world,
+        "@approve(\"person\") permit(principal, action == Action::\"run\", resource);\n",
+    );
+    let _ = started(&world, &["true"]).expect_status(126);
+    let asked = world.atoll(["policy", "ask", "run", "true"]).run();
+    let asked = asked.expect_status(126);
+    assert!(
+        asked.out().starts_with("denied: ") && asked.out().contains("@approve is not carried out"),
+        "{asked}"
+    );
+}
+
+#[test]
+fn mistakes_at_the_commands_about_policies_name_the_right_one() {
+    let world = World::new("mistakes_at_the_commands_about_policies_name_the_right_one");
+    let check = |arguments: &[&str], status: i32, told: &str| {
+        let ended = world.atoll(["policy"]).args(arguments).run();
+        let ended = ended.expect_status(status);
+        let all = format!("{}{}", ended.out(), ended.err());
+        assert!(all.contains(told), "{arguments:?}\n{ended}");
+    };
+    world.write("x.toml", "");
+    world.write("own.test.toml", "");
+    check(&["check", "x.toml"], 125, "atoll profile check x.toml");
+    check(
+        &["test", "own.test.toml"],
+        125,
+        "atoll policy test own.cedar",
+    );
+    check(&["ask", "read", "~/x"], 125, "this cannot be asked");
+    let posted = ["ask", "run", "git", "--method", "POST"];
+    check(&posted, 125, "method says nothing of run: it is of request");
+    world.write(
+        "idle.cedar",
+        "permit(principal, action == Action::\"run\", resource) when { false };\n",
+    );
+    check(
+        &["check", "idle.cedar"],
+        0,
+        "1 policy, 1 that can never decide",
+    );
+    let wildcard =
+        "forbid(principal, action == Action::\"connect\", resource == Host::\"*.example.com\");\n";
+    world.write("wild.cedar", wildcard);
+    check(
+        &["check", "wild.cedar"],
+        1,
+        "write `in Host::\"*.example.com\"`",
+    );
+    own(&world, "permit(");
+    started(&world, &["true"])
+        .expect_status(125)
+        .says(["atoll policy check FILE"]);
+}

@@ -22,7 +22,12 @@ pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
     fields.insert("chosen-by".to_owned(), json!(rules.chosen_by().to_string()));
     insert_list(&mut fields, "extends", json!(rules.extends()));
     match verdict {
-        Verdict::Allow(grant) => describe_boundary(rules, grant.boundary(), &mut fields),
+        Verdict::Allow(grant) => {
+            describe_boundary(rules, grant.boundary(), &mut fields);
+            if let Some(by) = grant.wall_clock_by() {
+                fields.insert("wall-clock-by".to_owned(), json!(by));
+            }
+        }
         Verdict::Ask(_) | Verdict::Deny(_) => {}
     }
     Value::Object(fields)

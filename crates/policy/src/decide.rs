@@ -89,7 +89,13 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     notices.extend(environment.notices);
     notices.extend(asked.notices);
     let digest = rules.digest.clone();
-    Verdict::Allow(Grant::new(boundary, digest, notices, asked.for_flows))
+    Verdict::Allow(Grant::new(
+        boundary,
+        digest,
+        notices,
+        asked.for_flows,
+        asked.wall_clock_by,
+    ))
 }
 
 /// Without namespaces there are no layers: the workspace is written directly, or

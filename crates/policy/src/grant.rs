@@ -12,6 +12,7 @@ pub struct Grant {
     policy_digest: String,
     notices: Vec<Notice>,
     policies: Option<Vec<u8>>,
+    wall_clock_by: Option<String>,
 }
 
 impl Grant {
@@ -20,12 +21,14 @@ impl Grant {
         policy_digest: String,
         notices: Vec<Notice>,
         policies: Option<Vec<u8>>,
+        wall_clock_by: Option<String>,
     ) -> Self {
         Self {
             boundary,
             policy_digest,
             notices,
             policies,
+            wall_clock_by,
         }
     }
 
@@ -34,6 +37,12 @@ impl Grant {
     #[must_use]
     pub fn policies(&self) -> Option<&[u8]> {
         self.policies.as_deref()
+    }
+
+    /// Which policies have set how long the run may take, where some did.
+    #[must_use]
+    pub fn wall_clock_by(&self) -> Option<&str> {
+        self.wall_clock_by.as_deref()
     }
 
     /// What may be seen, changed and used.

@@ -34,6 +34,7 @@ mod places;
 mod policies;
 mod profile;
 mod project;
+mod promotion;
 mod refusal;
 mod request;
 mod rules;
@@ -62,7 +63,8 @@ pub use network::publishing::decide_publishing;
 pub use network::repositories::Remote;
 pub use network::rule::network_entry;
 pub use origin::Origin;
-pub use policies::{Promoted, Promoter, Promotion, PromotionError, check_policies, promote};
+pub use policies::check_policies;
+pub use promotion::{Promoted, Promoter, Promotion, PromotionError, promote};
 pub use rules::Rules;
 pub use source::{
     Facts, HostFacts, NoProfiles, PolicySources, ProfileSource, Requested, RequestedProfile,

@@ -9,7 +9,7 @@ use atoll_cedar::{
     Principal, Question, carried, hand,
 };
 use atoll_model::network::{HostName, PublishedPort};
-use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
+use atoll_model::{Access, Boundary, Call, Reason, WorkspaceMode};
 
 use crate::compile::untrusted;
 use crate::digest::PolicyDigest;
@@ -24,15 +24,15 @@ use crate::source::{Facts, SourceFile, Sources};
 /// The policies of all layers, as read and compiled.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    layers: Layers,
+    pub(crate) layers: Layers,
     files: Vec<(Layer, Vec<PolicyFile>)>,
 }
 
 /// What was read, and what is to be told of it.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
-    policies: Option<Policies>,
-    notice: Option<Notice>,
+    pub(crate) policies: Option<Policies>,
+    pub(crate) notice: Option<Notice>,
 }
 
 /// Reads the files of each layer that count, and adds them to the policy's version. Where there
@@ -171,6 +171,8 @@ pub(crate) struct Answer {
     pub(crate) notices: Vec<Notice>,
     /// For who carries its connections.
     pub(crate) for_flows: Option<Vec<u8>>,
+    /// Which policies have set how long it may take.
+    pub(crate) wall_clock_by: Option<String>,
 }
 
 impl Policies {
@@ -185,6 +187,7 @@ impl Policies {
         let mut asking = Asking {
             layers: &self.layers,
             facts: &said(rules, facts),
+            workspace: None,
             answer: Answer::default(),
         };
         let (_, session) = principals(call);
@@ -205,13 +208,17 @@ impl Policies {
         let mut asking = Asking {
             layers: &self.layers,
             facts: &said,
+            workspace: Some(&call.workspace),
             answer: Answer::default(),
         };
         if let Some(run) = asking.run(&person, call, boundary)
             && let Some(timeout) = run.obligations.timeout
         {
             let limit = &mut boundary.limits.wall_clock;
-            *limit = Some(limit.map_or(timeout, |limit| limit.min(timeout)));
+            if limit.is_none_or(|limit| timeout < limit) {
+                *limit = Some(timeout);
+                asking.answer.wall_clock_by = Some(run.timed_by());
+            }
         }
         asking.places(&session, call, boundary);
         for one in &boundary.network.publish {
@@ -264,10 +271,12 @@ fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
 }
 
 /// Questions on their way.
-struct Asking<'a> {
-    layers: &'a Layers,
-    facts: &'a CedarFacts,
-    answer: Answer,
+pub(crate) struct Asking<'a> {
+    pub(crate) layers: &'a Layers,
+    pub(crate) facts: &'a CedarFacts,
+    /// Of a run: what is hidden in it cannot be cut out.
+    pub(crate) workspace: Option<&'a Path>,
+    pub(crate) answer: Answer,
 }
 
 impl Asking<'_> {
@@ -335,7 +344,12 @@ impl Asking<'_> {
         }
     }
 
-    fn ask(&mut self, principal: &Principal, asked: Asked<'_>, what: String) -> Decision {
+    pub(crate) fn ask(
+        &mut self,
+        principal: &Principal,
+        asked: Asked<'_>,
+        what: String,
+    ) -> Decision {
         let question = Question {
             principal,
             asked,
@@ -347,22 +361,53 @@ impl Asking<'_> {
             .within(carried(asked.action()));
         match decision.effect {
             Effect::Allow => self.answer.notices.extend(told(&decision, &what)),
-            Effect::Ask | Effect::Deny => self.answer.reasons.push(refused(&decision, what)),
+            Effect::Ask | Effect::Deny => {
+                let instead = self.instead(&decision, asked);
+                self.answer.reasons.push(refused(&decision, what, instead));
+            }
         }
         decision
+    }
+
+    /// What to do about a refusal.
+    fn instead(&self, decision: &Decision, asked: Asked<'_>) -> String {
+        let place = match asked {
+            Asked::Read(place) | Asked::Write(place) => Some(place),
+            Asked::Run { .. }
+            | Asked::Resolve(_)
+            | Asked::Connect { .. }
+            | Asked::Request(_)
+            | Asked::UseCredential(_)
+            | Asked::Promote { .. }
+            | Asked::Publish(_) => None,
+        };
+        let is_within =
+            |(place, workspace): (&Path, &Path)| place != workspace && place.starts_with(workspace);
+        if place.zip(self.workspace).is_some_and(is_within) {
+            return "a place in the workspace cannot be hidden: work elsewhere, or change the policy"
+                .to_owned();
+        }
+        match (decision.others.first(), asked.permit()) {
+            (Some(other), Some(permit)) if decision.deciding.is_empty() => {
+                format!("add {permit} to {}, or ask who wrote it", other.file)
+            }
+            (_, _) => {
+                "ask who wrote that policy; `atoll policy ask` shows what it decides on".to_owned()
+            }
+        }
     }
 }
 
 /// Who says no, and why.
-fn refused(decision: &Decision, what: String) -> Reason {
+fn refused(decision: &Decision, what: String, instead: String) -> Reason {
     let rule = decision
         .deciding
         .first()
+        .or(decision.others.first())
         .map_or(Origin::BuiltIn, |one| Origin::File {
             name: Arc::clone(&one.file),
             line: one.line,
         });
-    let instead = "ask who wrote that policy; `atoll policy ask` shows what it decides on";
     // Where it is written is the reason's rule.
     let why = match decision.errors.is_empty() {
         true => decision.why_inside(),
@@ -384,108 +429,13 @@ fn told(decision: &Decision, what: &str) -> Vec<Notice> {
     });
     let shadowed = decision.shadowed.iter().map(|one| Notice {
         text: format!(
-            "{what}: policy {} does not count yet (@shadow), and would have",
-            one.id
+            "policy {} does not count yet (@shadow), and would have {} {what}",
+            one.id,
+            one.effect.done()
         ),
         origin: origin(one),
     });
     logged.chain(shadowed).collect()
-}
-
-/// One change that is to be written to the person's files.
-#[derive(Clone, Copy, Debug)]
-pub struct Promoted<'a> {
-    /// Where to, absolute.
-    pub path: &'a Path,
-    /// Whether other programs run it.
-    pub control: bool,
-    /// Whether it is a directory that was moved with all that is in it.
-    pub is_moved: bool,
-}
-
-/// Who takes changes over.
-#[derive(Clone, Copy, Debug)]
-pub struct Promoter<'a> {
-    /// The user's number.
-    pub user: u32,
-    /// The time, seconds since 1970.
-    pub time: u64,
-    /// The profile of the run that made them.
-    pub profile: &'a str,
-}
-
-/// That changes may be taken over.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Promotion {
-    /// What the person should know.
-    pub notices: Vec<Notice>,
-    /// The version of the policies that decided: none where there are none.
-    pub policy_digest: Option<String>,
-}
-
-/// Why changes are not taken over.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PromotionError {
-    /// A file of policies has mistakes.
-    #[error(transparent)]
-    Broken(#[from] ProfileError),
-    /// Policies refuse it; never empty.
-    #[error("policies refuse it")]
-    Refused(Vec<Reason>),
-}
-
-/// Whether policies let these changes be written to the person's files. Where nobody has written
-/// any, nothing is refused.
-///
-/// # Errors
-/// [`PromotionError`].
-pub fn promote(
-    sources: &Sources<'_>,
-    promoter: &Promoter<'_>,
-    changes: &[Promoted<'_>],
-) -> Result<Promotion, PromotionError> {
-    let mut version = PolicyDigest::new();
-    let read = read(sources, &mut version)?;
-    let mut notices: Vec<Notice> = read.notice.into_iter().collect();
-    let Some(policies) = read.policies else {
-        return Ok(Promotion {
-            notices,
-            policy_digest: None,
-        });
-    };
-    let facts = CedarFacts::new(promoter.time, Mode::Full, promoter.profile);
-    let mut asking = Asking {
-        layers: &policies.layers,
-        facts: &facts,
-        answer: Answer::default(),
-    };
-    let person = Principal {
-        person: promoter.user,
-        session: None,
-    };
-    for change in changes {
-        let path = change.path;
-        if change.is_moved && policies.layers.are_about(&[Action::Promote]) {
-            asking.answer.reasons.push(reason(
-                format!("taking over {}", path.display()),
-                "a directory was moved as it is, so policies cannot be asked about what is in it",
-                &Origin::BuiltIn,
-                "name other paths after the run, or move it yourself",
-            ));
-            continue;
-        }
-        let what = format!("taking over {}", path.display());
-        let control = change.control;
-        asking.ask(&person, Asked::Promote { path, control }, what);
-    }
-    if !asking.answer.reasons.is_empty() {
-        return Err(PromotionError::Refused(asking.answer.reasons));
-    }
-    notices.extend(asking.answer.notices);
-    Ok(Promotion {
-        notices,
-        policy_digest: Some(version.finish()),
-    })
 }
 
 impl Rules {

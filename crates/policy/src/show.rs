@@ -5,6 +5,8 @@ mod text;
 
 pub(crate) use text::quoted;
 
+use std::path::Path;
+
 use atoll_cedar::Granted;
 use atoll_model::network::CredentialName;
 use atoll_model::{Access, Keep, LimitKey, Limits, View, ViewKind};
@@ -55,10 +57,10 @@ impl Rules {
         shown
     }
 
-    /// What the profile allows as policies in Cedar, which a person can go on editing; what is
-    /// shown besides is said in comments.
+    /// What the profile allows as policies in Cedar, which a person can go on editing, for runs
+    /// in this workspace; what is shown besides is said in comments.
     #[must_use]
-    pub fn show_cedar(&self) -> String {
+    pub fn show_cedar(&self, workspace: Option<&Path>) -> String {
         let network = self.network();
         let of_ssh = self.ssh().map(|one| &one.grant.name);
         let credentials: Vec<CredentialName> =
@@ -73,7 +75,7 @@ impl Rules {
             network: &network,
             credentials: &credentials,
             places: &views.collect::<Vec<_>>(),
-            workspace: (self.workspace.value, None),
+            workspace: (self.workspace.value, workspace),
             programs: &programs.collect::<Vec<_>>(),
             root: self.root.value,
             nesting: self.nesting.value,

@@ -34,13 +34,14 @@ pub enum PolicyAction {
 /// Show which files of policies count here, or a profile as policies
 ///
 /// With --cedar what the profile allows is printed in Cedar: edit it, and put it beside
-/// config.toml, and nothing else is allowed any more.
+/// config.toml, and nothing else is allowed any more. Its workspace is the present
+/// directory: add the lines of others.
 /// Example: atoll policy show rust --cedar > ~/.config/atoll/rust.cedar
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct ShowPolicyArguments {
-    /// The profile's name, or its file.
-    #[arg(value_name = "NAME|FILE", default_value = "default", value_hint = ValueHint::FilePath)]
+    /// The profile's name, or its file, with --cedar.
+    #[arg(value_name = "NAME|FILE", default_value = "default", requires = "cedar", value_hint = ValueHint::FilePath)]
     pub name: OsString,
 
     /// Print the profile in Cedar. Default: the files of policies that count here.
@@ -64,7 +65,7 @@ pub struct CheckPolicyArguments {
 /// Ask what policies decide, without any effect
 ///
 /// Only policies are asked, not a profile's rules: what these do not allow stays denied.
-/// Exit status: 0 allowed, 126 denied or to be approved.
+/// Exit status: 0 allowed, 126 denied, 125 for what cannot be asked.
 /// Example: atoll policy ask run git
 /// Example: atoll policy ask request api.example.com --method POST --path /v1/items
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]

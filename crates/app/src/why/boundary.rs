@@ -87,14 +87,22 @@ impl Story<'_> {
     /// The limits that somebody asked for; the others are the defaults.
     fn limits(&self) -> String {
         let asked_for = self.names("limits-asked-for");
-        let words: Vec<String> = asked_for
-            .iter()
-            .filter_map(|key| self.limit(&key.to_string_lossy()))
-            .collect();
+        let by_policy = self.wall_clock_by();
+        let keys = asked_for.iter().map(|key| key.to_string_lossy());
+        let keys = keys.filter(|key| by_policy.is_none() || key != "wall-clock");
+        let mut words: Vec<String> = keys.filter_map(|key| self.limit(&key)).collect();
+        if let (Some(limit), Some(by)) = (self.limit("wall-clock"), by_policy) {
+            words.push(format!("{limit} by {by}"));
+        }
         match words.is_empty() {
             true => "limits: Atoll's defaults".to_owned(),
             false => format!("limits: {}; Atoll's defaults besides", words.join(", ")),
         }
+    }
+
+    /// The policies that have set how long the run may take: no option widens that.
+    pub(super) fn wall_clock_by(&self) -> Option<String> {
+        text(self.decision("wall-clock-by"))
     }
 
     fn limit(&self, key: &str) -> Option<String> {

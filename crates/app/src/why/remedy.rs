@@ -22,6 +22,7 @@ impl Story<'_> {
         let mut commands: Vec<String> = self
             .limits_reached()
             .into_iter()
+            .filter(|key| *key != LimitKey::WallClock || self.wall_clock_by().is_none())
             .filter_map(|key| Some(self.again(&format!("--limit {}", self.twice(key)?))))
             .collect();
         commands.extend(self.unreached().map(|options| self.again(&options)));

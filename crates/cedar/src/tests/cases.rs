@@ -75,6 +75,29 @@ fn what_is_no_case_is_told() {
         "scheme is",
     );
     check("action = 'publish'\nresource = '0'", "is no port");
+    check("resource = 'x'", "action is missing");
+    check("action = 'run'", "resource is missing");
+    check(
+        "action = 'read'\nresource = '~/x'",
+        "is not an absolute path",
+    );
+    check(
+        "action = 'read'\nresource = '/a/../b'",
+        "free of `.` and `..`",
+    );
+    for (action, resource, more) in [
+        ("run", "git", "method = 'POST'"),
+        ("run", "git", "port = 1"),
+        ("request", "example.com", "look = 'past'"),
+        ("connect", "example.com", "path = '/'"),
+        ("read", "/srv", "control = true"),
+        ("promote", "/srv", "root = true"),
+    ] {
+        check(
+            &format!("action = '{action}'\nresource = '{resource}'\n{more}"),
+            &format!("says nothing of {action}: it is of "),
+        );
+    }
     check(
         "action = 'run'\nresource = 'x'\ncolour = 'red'",
         "unknown field",

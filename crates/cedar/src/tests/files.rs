@@ -245,3 +245,34 @@ proptest::proptest! {
         let _ = Policies::compile(&[any], Known::default());
     }
 }
+
+/// Cedar tells of it once for each action and each who can act.
+#[test]
+fn one_mistake_about_every_action_is_told_once() {
+    let check = |condition: &str, expected: &[&str]| {
+        let text = format!("forbid(principal, action, resource) when {{ {condition} }};");
+        assert_eq!(faults(&text), expected, "{text}");
+    };
+    check(
+        "context.port == 22",
+        &[
+            "/policies/test.cedar:1:44: `port` is not in the context of every action\n  \
+           name the actions, as action in [Action::\"connect\", Action::\"request\"]",
+        ],
+    );
+    check(
+        "context.trust == \"low\"",
+        &["/policies/test.cedar:1:44: `trust` is not always known\n  \
+           ask for it first: context has trust && ..."],
+    );
+}
+
+#[test]
+fn two_policies_on_one_line_are_told_apart() {
+    let two = format!("{OPEN} {OPEN}");
+    let told = "two policies begin on line 1: give them @id, or lines of their own";
+    assert!(faults(&two)[0].ends_with(told), "{:?}", faults(&two));
+    assert_eq!(faults(&format!("@id(\"a\") {OPEN} {OPEN}")).len(), 0);
+    let same = format!("@id(\"a\") {OPEN} @id(\"a\") {OPEN}");
+    assert!(faults(&same)[0].contains("@id \"a\" is that of"));
+}

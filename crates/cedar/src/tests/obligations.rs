@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{compiled, facts, faults, principal};
-use crate::{Asked, Decision, Effect, Obligations, Question, Rate, remarks};
+use crate::{Asked, Decision, Effect, Obligations, Question, Rate, Standing, remarks};
 
 fn read(text: &str) -> Decision {
     let (principal, facts) = (principal(), facts());
@@ -119,10 +119,11 @@ fn a_check_refuses_what_is_not_carried_out() {
 @id(\"h\") permit(principal, action == Action::\"promote\", resource);
 @id(\"i\") permit(principal, action == Action::\"promote\", resource);";
     let found = remarks(&compiled(text));
-    let lines: Vec<(u32, bool)> = found.iter().map(|one| (one.line, one.is_refused)).collect();
+    let lines: Vec<(u32, Standing)> = found.iter().map(|one| (one.line, one.standing)).collect();
+    let (told, idle, refused) = (Standing::Told, Standing::Idle, Standing::Refused);
     assert_eq!(
         lines,
-        [(2, true), (3, true), (6, false), (7, false), (9, false)],
+        [(2, refused), (3, refused), (6, told), (7, idle), (9, told)],
         "{found:#?}"
     );
     assert!(
@@ -139,9 +140,9 @@ fn what_nothing_asks_for_is_told() {
 permit(principal, action == Action::\"exec\", resource);
 forbid(principal, action, resource is Path);";
     let found = remarks(&compiled(text));
-    let told: Vec<(u32, bool)> = found.iter().map(|one| (one.line, one.is_refused)).collect();
+    let told: Vec<(u32, Standing)> = found.iter().map(|one| (one.line, one.standing)).collect();
     assert!(
-        told.contains(&(1, true)) && told.contains(&(2, false)),
+        told.contains(&(1, Standing::Refused)) && told.contains(&(2, Standing::Idle)),
         "{found:#?}"
     );
     assert!(told.iter().all(|(line, _)| *line != 3), "{found:#?}");
@@ -209,4 +210,64 @@ proptest! {
             prop_assert!(single.timeout.is_none_or(|time| both.timeout.is_some_and(|least| least <= time)));
         }
     }
+}
+
+/// A name with `*.` is what others are in: compared with one it would never match.
+#[test]
+fn a_wildcard_that_is_compared_is_refused() {
+    let check = |text: &str, is_told: bool| {
+        let found = crate::refused(&compiled(text));
+        let told: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+        let name = "nothing is `*.example.com` itself: write `in Host::\"*.example.com\"`";
+        assert_eq!(told == [name], is_told, "{text}: {told:?}");
+        assert_eq!(found.is_empty(), !is_told, "{text}: {told:?}");
+    };
+    let scope = |effect: &str, by: &str| {
+        format!(
+            "{effect}(principal, action == Action::\"connect\", resource {by} Host::\"*.example.com\");"
+        )
+    };
+    check(&scope("forbid", "=="), true);
+    check(&scope("permit", "=="), true);
+    check(&scope("forbid", "in"), false);
+    let condition = |condition: &str| {
+        format!(
+            "forbid(principal, action == Action::\"connect\", resource) unless {{ {condition} }};"
+        )
+    };
+    check(&condition("resource == Host::\"*.example.com\""), true);
+    check(
+        &condition("context.port == 1 || !(Host::\"*.example.com\" != resource)"),
+        true,
+    );
+    check(
+        &condition("[Host::\"*.example.com\"].contains(resource)"),
+        true,
+    );
+    check(&condition("resource in Host::\"*.example.com\""), false);
+    check(&condition("resource in [Host::\"*.example.com\"]"), false);
+    check(
+        &condition("resource is Host in Host::\"*.example.com\""),
+        false,
+    );
+    check(&condition("resource == Host::\"example.com\""), false);
+}
+
+/// The same program is called by many paths.
+#[test]
+fn a_program_that_is_meant_as_it_is_typed_is_told() {
+    let check = |action: &str, by: &str, is_told: bool| {
+        let text = format!("forbid(principal, action == Action::\"{action}\", resource {by});");
+        let found = remarks(&compiled(&text));
+        let told = found.iter().any(|one| {
+            one.what
+                .contains("only where a run's command is typed so: write `in Program::\"git\"`")
+        });
+        assert_eq!(told, is_told, "{text}: {found:?}");
+    };
+    check("run", "== Program::\"/usr/bin/git\"", true);
+    check("run", "in Program::\"/usr/bin/git\"", true);
+    check("run", "== Program::\"git\"", true);
+    check("run", "in Program::\"git\"", false);
+    check("exec", "== Program::\"git\"", false);
 }

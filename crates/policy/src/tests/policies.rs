@@ -47,6 +47,13 @@ fn a_policy_denies_what_the_rules_allow() {
         "action == Action::\"write\", resource == Path::\"/home/ann/src/app/a/b\"",
         &format!("changing /home/ann/src/app/a/b: {by}"),
     );
+    let within =
+        "forbid(principal, action == Action::\"read\", resource == Path::\"/home/ann/src/app/a\");";
+    let reasons = world().user_policies(within).reasons();
+    assert_eq!(
+        reasons[0].how_to_ask,
+        "a place in the workspace cannot be hidden: work elsewhere, or change the policy"
+    );
     let nowhere =
         "forbid(principal, action == Action::\"read\", resource in Path::\"/srv/other\");";
     let _ = world().user_policies(nowhere).grant();
@@ -77,7 +84,7 @@ fn every_layer_with_an_opinion_has_to_allow() {
     let all = world().user_policies(git).project_policies(ALL);
     assert_eq!(
         denied(&all),
-        "running true: no policy permits it [built in]"
+        "running true: no policy permits it: policy git-alone permits only others [user/own.cedar:1]"
     );
     let _ = all.clone().command("git").grant();
     let organisation = world()
@@ -86,7 +93,7 @@ fn every_layer_with_an_opinion_has_to_allow() {
         .project_policies(ALL);
     assert_eq!(
         denied(&organisation),
-        "running true: no policy permits it [built in]"
+        "running true: no policy permits it: policy git-alone permits only others [/etc/atoll/org.cedar:1]"
     );
     let _ = organisation.command("/usr/bin/git").grant();
 }
@@ -156,12 +163,17 @@ fn obligations_are_carried_out_or_deny() {
         timed.boundary().limits.wall_clock,
         Some(Duration::from_secs(1800))
     );
+    assert_eq!(
+        timed.grant().wall_clock_by(),
+        Some("policy p (user/own.cedar:1)")
+    );
     let mut tighter = timed.clone();
     tighter.requested.timeout = Some(Duration::from_secs(60));
     assert_eq!(
         tighter.boundary().limits.wall_clock,
         Some(Duration::from_secs(60))
     );
+    assert_eq!(tighter.grant().wall_clock_by(), None);
     let logged = world().user_policies(&permit("@log(\"It was started.\")", "run"));
     assert!(
         logged
@@ -172,9 +184,9 @@ fn obligations_are_carried_out_or_deny() {
         "@id(\"later\") @shadow forbid(principal, action == Action::\"run\", resource);",
     );
     assert!(
-        shadow
-            .notices()
-            .contains("running true: policy later does not count yet (@shadow)"),
+        shadow.notices().contains(
+            "policy later does not count yet (@shadow), and would have denied running true"
+        ),
         "{}",
         shadow.notices()
     );
@@ -311,7 +323,7 @@ fn promotion_is_asked_for_change_by_change() {
 #[test]
 fn every_shipped_profile_is_a_text_that_compiles() {
     for profile in crate::list(&NoProfiles).unwrap() {
-        let text = world().with(&profile.name).rules().show_cedar();
+        let text = world().with(&profile.name).rules().show_cedar(None);
         let file = PolicyFile {
             name: "shown.cedar".to_owned(),
             content: text.clone().into_bytes(),
@@ -327,19 +339,22 @@ fn every_shipped_profile_is_a_text_that_compiles() {
 #[test]
 fn a_shown_profile_as_a_layer_allows_its_own_run() {
     let mut world = world().with("rust");
-    let mut text = world.rules().show_cedar();
+    let here = std::path::Path::new("/home/ann/src/app");
+    let text = world.rules().show_cedar(Some(here));
+    let without = world.rules().show_cedar(None);
     let _ = world.grant();
-    // The workspace is not a profile's: its line is a comment to fill in.
-    for action in ["read", "write"] {
-        text += &format!(
-            "permit(principal, action == Action::\"{action}\", resource in Path::\"/home/ann/src/app\");\n"
-        );
-    }
+    // Without the lines of the workspace nothing runs there, and what is missing is told.
+    let closed = world.clone().user_policies(&without);
+    let advice = "add permit(principal, action == Action::\"read\", resource in \
+                  Path::\"/home/ann/src/app\"); to user/own.cedar, or ask who wrote it";
+    assert_eq!(closed.reasons()[0].how_to_ask, advice);
     world = world.user_policies(&text);
     let _ = world.grant();
     world.requested.read_only_dirs = vec!["/srv/other".into()];
-    assert_eq!(
-        denied(&world),
-        "showing /srv/other: no policy permits it [built in]"
+    let told = denied(&world);
+    assert!(
+        told.starts_with("showing /srv/other: no policy permits it: policy own.cedar:")
+            && told.contains(" permits only others [user/own.cedar:"),
+        "{told}"
     );
 }

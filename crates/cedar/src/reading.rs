@@ -1,0 +1,240 @@
+//! Files of policies on their way to a set: what is wrong with them, and what is kept of each.
+
+use std::collections::{BTreeMap, HashMap};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use cedar_policy::{
+    Effect as CedarEffect, Policy, PolicyId, PolicySet, ValidationError, ValidationMode, Validator,
+};
+use miette::Diagnostic;
+
+use crate::Action;
+use crate::decision::{Deciding, Effect};
+use crate::fault::{Fault, place};
+use crate::handed::base_name;
+use crate::ids;
+use crate::index::actions;
+use crate::layers::PolicyFile;
+use crate::obligation::Obligations;
+use crate::policies::{Meta, Needs};
+use crate::source::{self, POLICIES_MAX};
+use crate::vocabulary::Vocabulary;
+
+/// Annotations that say something and ask for nothing.
+const SAYING: [&str; 3] = ["id", "reason", "shadow"];
+/// The longest `@id`, bytes.
+const ID_BYTES_MAX: usize = 128;
+
+/// Files on their way to a set.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) all: PolicySet,
+    pub(crate) meta: HashMap<PolicyId, Meta>,
+    ids: HashMap<Arc<str>, String>,
+    pub(crate) needs: Needs,
+    pub(crate) faults: Vec<Fault>,
+}
+
+impl Reading {
+    pub(crate) fn file(&mut self, file: &PolicyFile, words: &Vocabulary) {
+        let text = match source::read(&file.name, &file.content) {
+            Ok(text) => text,
+            Err(fault) => return self.faults.push(fault),
+        };
+        let set = match PolicySet::from_str(text) {
+            Ok(set) => set,
+            Err(errors) => {
+                let all = errors
+                    .iter()
+                    .map(|error| located(&file.name, text, error, 0));
+                return self.faults.extend(all);
+            }
+        };
+        for template in set.templates() {
+            let what = format!("policy {} has a slot, and nobody fills it", template.id());
+            let hint = "name who or what is meant, or leave the scope open";
+            self.faults
+                .push(Fault::at(&file.name, text, 0, what).hint(hint));
+        }
+        self.needs = self.needs.or(Needs::of(text));
+        let name: Arc<str> = file.name.as_str().into();
+        let mut found: Vec<&Policy> = set.policies().collect();
+        found.sort_by_key(|policy| offset(policy));
+        for policy in found {
+            self.policy(&name, text, policy);
+        }
+        if self.meta.len() > POLICIES_MAX {
+            let what = format!("a layer has more than {POLICIES_MAX} policies");
+            self.faults.push(Fault::at(&file.name, text, 0, what));
+        }
+        let validator = Validator::new(words.schema.clone());
+        let result = validator.validate(&set, ValidationMode::Strict);
+        let errors: Vec<&ValidationError> = result.validation_errors().collect();
+        self.faults
+            .extend(mistyped(&file.name, text, &set, &errors));
+    }
+
+    fn policy(&mut self, name: &Arc<str>, text: &str, policy: &Policy) {
+        let at = offset(policy);
+        let (line, _) = place(text, at);
+        let mut wrong = |what: String| self.faults.push(Fault::at(name, text, at, what));
+        let own = PolicyId::new(format!("{name}:{line}:{}", policy.id()));
+        let id: Arc<str> = match policy.annotation("id") {
+            Some(id) if is_id(id) => id.into(),
+            Some(id) => {
+                wrong(format!(
+                    "{id:?} is no id: letters, digits and '-_.:/' of ASCII, at most {ID_BYTES_MAX}"
+                ));
+                return;
+            }
+            None => {
+                let file = base_name(name);
+                format!("{file}:{line}").into()
+            }
+        };
+        let is_shadow = policy.annotation("shadow");
+        if is_shadow.is_some_and(|value| !value.is_empty()) {
+            wrong("@shadow has no value".to_owned());
+        }
+        for one in policy.entity_literals() {
+            if let Some(right) = ids::wrong(one.type_name().basename(), one.id().unescaped()) {
+                wrong(format!("{one} stands for nothing: {right}"));
+            }
+        }
+        let mut obligations = Obligations::default();
+        let mut unknown = None;
+        for (key, value) in policy.annotations() {
+            match obligations.read(key, value) {
+                Ok(true) if policy.effect() == CedarEffect::Forbid && key != "log" => {
+                    wrong(format!("@{key} is for what is permitted, and this forbids"));
+                }
+                Ok(true) => {}
+                Ok(false) if SAYING.contains(&key) => {}
+                Ok(false) => unknown = Some(key.to_owned()),
+                Err(why) => wrong(format!("@{key}: {why}")),
+            }
+        }
+        let here = format!("{name}:{line}");
+        if let Some(before) = self.ids.insert(Arc::clone(&id), here.clone()) {
+            wrong(match policy.annotation("id") {
+                None if before == here => {
+                    format!(
+                        "two policies begin on line {line}: give them @id, or lines of their own"
+                    )
+                }
+                None | Some(_) => format!("@id {id:?} is that of {before} too"),
+            });
+        }
+        let told = Deciding {
+            id,
+            file: Arc::clone(name),
+            line,
+            reason: policy.annotation("reason").map(Into::into),
+            effect: match policy.effect() {
+                CedarEffect::Permit => Effect::Allow,
+                CedarEffect::Forbid => Effect::Deny,
+            },
+            timeout: obligations.timeout,
+        };
+        let meta = Meta {
+            told,
+            effect: policy.effect(),
+            actions: actions(policy),
+            obligations,
+            is_shadow: is_shadow.is_some(),
+            unknown,
+        };
+        self.meta.insert(own.clone(), meta);
+        if let Err(error) = self.all.add(policy.new_id(own)) {
+            let what = error.to_string();
+            self.faults.push(Fault::at(name, text, at, what));
+        }
+    }
+}
+
+/// What is wrong with types. Cedar tells of a member of the context once for each action that a
+/// policy can be about: here it is one mistake.
+fn mistyped(file: &str, text: &str, set: &PolicySet, errors: &[&ValidationError]) -> Vec<Fault> {
+    let mut found: BTreeMap<(u32, u32, String), Mistyped> = BTreeMap::new();
+    for error in errors {
+        let policy = set.policy(error.policy_id());
+        let mut fault = located(file, text, *error, policy.map_or(0, offset));
+        // Its own words begin with an id that is not the person's.
+        if let Some((_, rest)) = fault.what.split_once("`, ") {
+            fault.what = rest.to_owned();
+        }
+        let (member, action) = match fault.what.split_once(" in context for Action::\"") {
+            Some((member, rest)) => (member, rest.split('"').next().and_then(Action::named)),
+            None => (fault.what.as_str(), None),
+        };
+        let key = (fault.line, fault.column, member.to_owned());
+        let of = found.entry(key).or_insert_with(|| Mistyped {
+            fault,
+            actions: policy.map(actions).unwrap_or_default(),
+            without: Vec::new(),
+        });
+        of.without.extend(action);
+    }
+    let found = found.into_iter();
+    found.map(|((_, _, member), of)| of.told(&member)).collect()
+}
+
+/// A mistake of types on its way.
+struct Mistyped {
+    /// As Cedar tells it first.
+    fault: Fault,
+    /// What the policy can be about.
+    actions: Vec<Action>,
+    /// Those of them for which it is one.
+    without: Vec<Action>,
+}
+
+impl Mistyped {
+    fn told(mut self, member: &str) -> Fault {
+        self.without.sort();
+        self.without.dedup();
+        let Some(name) = member.split('`').nth(1).filter(|_| self.without.len() > 1) else {
+            return self.fault;
+        };
+        if member.contains("optional") {
+            self.fault.what = format!("`{name}` is not always known");
+            let hint = format!("ask for it first: context has {name} && ...");
+            return self.fault.hint(hint);
+        }
+        let with = self.actions.iter();
+        let with = with.filter(|action| !self.without.contains(action));
+        let with: Vec<String> = with
+            .map(|action| format!("Action::\"{}\"", action.name()))
+            .collect();
+        if with.is_empty() {
+            self.fault.what = format!("`{name}` is in the context of no action that is meant");
+            return self.fault;
+        }
+        self.fault.what = format!("`{name}` is not in the context of every action");
+        let hint = format!("name the actions, as action in [{}]", with.join(", "));
+        self.fault.hint(hint)
+    }
+}
+
+/// Ids are compared by people too: none looks like another.
+fn is_id(text: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_known)
+}
+
+/// Where a policy begins in its file, bytes.
+fn offset(policy: &Policy) -> usize {
+    policy.as_ref().loc().map_or(0, |loc| loc.start())
+}
+
+/// A mistake that Cedar has found; where it does not say where, at this byte.
+fn located(file: &str, text: &str, error: &(impl Diagnostic + ?Sized), otherwise: usize) -> Fault {
+    let label = error.labels().and_then(|mut labels| labels.next());
+    let at = label.map_or(otherwise, |label| label.offset());
+    let fault = Fault::at(file, text, at, error.to_string());
+    match error.help() {
+        Some(help) => fault.hint(help.to_string()),
+        None => fault,
+    }
+}

@@ -1,0 +1,111 @@
+//! Policies about changes that are to be written to the person's own files.
+
+use std::path::Path;
+
+use atoll_cedar::{Action, Asked, Facts as CedarFacts, Principal};
+use atoll_model::{Mode, Reason};
+
+use crate::digest::PolicyDigest;
+use crate::error::ProfileError;
+use crate::grant::Notice;
+use crate::origin::Origin;
+use crate::policies::{Answer, Asking, read};
+use crate::refusal::reason;
+use crate::source::Sources;
+
+/// One change that is to be written to the person's files.
+#[derive(Clone, Copy, Debug)]
+pub struct Promoted<'a> {
+    /// Where to, absolute.
+    pub path: &'a Path,
+    /// Whether other programs run it.
+    pub control: bool,
+    /// Whether it is a directory that was moved with all that is in it.
+    pub is_moved: bool,
+}
+
+/// Who takes changes over.
+#[derive(Clone, Copy, Debug)]
+pub struct Promoter<'a> {
+    /// The user's number.
+    pub user: u32,
+    /// The time, seconds since 1970.
+    pub time: u64,
+    /// The profile of the run that made them.
+    pub profile: &'a str,
+}
+
+/// That changes may be taken over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Promotion {
+    /// What the person should know.
+    pub notices: Vec<Notice>,
+    /// The version of the policies that decided: none where there are none.
+    pub policy_digest: Option<String>,
+}
+
+/// Why changes are not taken over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PromotionError {
+    /// A file of policies has mistakes.
+    #[error(transparent)]
+    Broken(#[from] ProfileError),
+    /// Policies refuse it; never empty.
+    #[error("policies refuse it")]
+    Refused(Vec<Reason>),
+}
+
+/// Whether policies let these changes be written to the person's files. Where nobody has written
+/// any, nothing is refused.
+///
+/// # Errors
+/// [`PromotionError`].
+pub fn promote(
+    sources: &Sources<'_>,
+    promoter: &Promoter<'_>,
+    changes: &[Promoted<'_>],
+) -> Result<Promotion, PromotionError> {
+    let mut version = PolicyDigest::new();
+    let read = read(sources, &mut version)?;
+    let mut notices: Vec<Notice> = read.notice.into_iter().collect();
+    let Some(policies) = read.policies else {
+        return Ok(Promotion {
+            notices,
+            policy_digest: None,
+        });
+    };
+    let facts = CedarFacts::new(promoter.time, Mode::Full, promoter.profile);
+    let mut asking = Asking {
+        layers: &policies.layers,
+        facts: &facts,
+        workspace: None,
+        answer: Answer::default(),
+    };
+    let person = Principal {
+        person: promoter.user,
+        session: None,
+    };
+    for change in changes {
+        let path = change.path;
+        if change.is_moved && policies.layers.are_about(&[Action::Promote]) {
+            asking.answer.reasons.push(reason(
+                format!("taking over {}", path.display()),
+                "a directory was moved as it is, so policies cannot be asked about what is in it",
+                &Origin::BuiltIn,
+                "name other paths after the run, or move it yourself",
+            ));
+            continue;
+        }
+        let what = format!("taking over {}", path.display());
+        let control = change.control;
+        asking.ask(&person, Asked::Promote { path, control }, what);
+    }
+    if !asking.answer.reasons.is_empty() {
+        return Err(PromotionError::Refused(asking.answer.reasons));
+    }
+    notices.extend(asking.answer.notices);
+    Ok(Promotion {
+        notices,
+        policy_digest: Some(version.finish()),
+    })
+}
