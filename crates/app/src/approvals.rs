@@ -16,7 +16,7 @@ use crate::arguments::{
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::ports::{directory, meant, none_goes_on, refused, unanswered};
+use crate::ports::{Named, directory, going_on, meant, none_goes_on, refused, unanswered};
 
 /// How long is waited for a run that has only just begun, before it is said to be gone.
 const BEGINNING: Duration = Duration::from_secs(2);
@@ -168,9 +168,10 @@ pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
         return stop_all(directory.as_ref(), output);
     };
     let directory = directory.ok_or_else(none_goes_on)?;
+    let named = Named::read(text)?;
     let until = Instant::now() + BEGINNING;
     loop {
-        let stopped = meant(&directory, text).and_then(|run| {
+        let stopped = going_on(&directory, &named).and_then(|run| {
             let answer = ask(&directory, &run, &Question::Stop {});
             done(&run, answer).map(|()| run)
         });
