@@ -147,6 +147,9 @@ fn deny(arguments: &DenyApprovalArguments, output: &Output) -> Result<u8, Failur
         },
     )?;
     output.say(&format!("Denied: {}\n", line(&pending.call)));
+    if arguments.stop {
+        output.say(&format!("Stopped {run}.\n"));
+    }
     Ok(0)
 }
 

@@ -119,6 +119,8 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
     let opened = events(&world, "flow.opened");
     let by = opened.iter().filter_map(|one| one["approval"].as_u64());
     assert_eq!(by.collect::<Vec<_>>(), [1, 3, 3, 3, 5], "{opened:?}");
+    // What was given up before an answer is told at the end too.
+    let _ = seen.outcome.says(["the program left before an answer"]);
     // The control: where nothing is asked the same arrives.
     let script = post("/denied", "second");
     let run = on_internet(
@@ -181,6 +183,16 @@ fn a_denial_can_end_the_run_and_its_record_says_who_did() {
     let closed = events(&world, "run.closed");
     let uid = &closed[0]["details"]["stopped"]["uid"];
     assert_eq!(*uid, u64::from(id().0), "{closed:?}");
+    let _ = seen.outcome.says(["stopped by "]);
+    let why = world.atoll(["why", "last"]).run().success();
+    for line in [
+        "asked each time: example.com",
+        "1 question: .1 (GET http://example.com/a) denied by ",
+        "stopped by ",
+    ] {
+        let folded = why.out().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(folded.contains(line), "{line}: {why}");
+    }
 }
 
 #[test]
