@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{AskedCall, Breadth, CallDigest, Scope};
+use atoll_model::network::{AskedCall, Breadth, CallDigest, LEASE_SECONDS_MAX, Scope};
 use atoll_model::{RunId, parse_duration};
 use atoll_sandbox::{Answer, ControlError, Decision, Lease, Pending, Question, ask, spoken_to};
 use serde_json::json;
@@ -168,7 +168,13 @@ fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Fa
 pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     let directory = directory()?;
     let Some(text) = &arguments.run else {
-        return stop_all(directory.as_ref(), output);
+        return match arguments.all {
+            true => stop_all(directory.as_ref(), output),
+            false => Err(Failure::new("no run is named")
+                .because("it is said which one is to stop")
+                .advise("atoll stop last ends the run started last")
+                .advise("atoll stop --all ends all that go on")),
+        };
     };
     let directory = directory.ok_or_else(none_goes_on)?;
     let named = Named::read(text)?;
@@ -258,7 +264,9 @@ fn question(directory: &OwnedFd, text: &str) -> Result<(RunId, u32), Failure> {
     all.retain(is_it);
     match <[Asking; 1]>::try_from(all) {
         Ok([one]) => Ok((one.run, number)),
-        Err(all) if all.is_empty() => Err(none()),
+        Err(all) if all.is_empty() => Err(Failure::new(format!("no question {number} is open"))
+            .because("it is answered already, or is over, or was never put")
+            .advise("atoll approvals list shows what waits, and what was granted for longer")),
         Err(_) => Err(
             Failure::new(format!("more than one run has a question {number}"))
                 .because("its number is each run's own")
@@ -308,6 +316,11 @@ fn scope(arguments: &GrantApprovalArguments) -> Result<Scope, Failure> {
     let time =
         time.map_err(|failure| failure.advise("atoll approvals grant QUESTION --for 15m"))?;
     let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+    if !(1..=LEASE_SECONDS_MAX).contains(&seconds) {
+        return Err(Failure::new(format!("--for {text} is not usable"))
+            .because("it is for a second at least and a day at most")
+            .advise("atoll approvals grant QUESTION --for 15m"));
+    }
     Ok(Scope::Seconds { seconds })
 }
 
@@ -434,6 +447,22 @@ mod tests {
     use atoll_model::network::{AskedBody, AskedRequest, FlowKind, Scheme};
 
     use super::*;
+
+    #[test]
+    fn a_lease_is_for_a_day_at_most() {
+        let for_time = |text: &str| {
+            scope(&GrantApprovalArguments {
+                time: Some(text.to_owned()),
+                ..GrantApprovalArguments::default()
+            })
+        };
+        for text in ["2d", "25h", "999d"] {
+            let refused = for_time(text).unwrap_err();
+            assert!(refused.what.contains("--for"), "{refused:?}");
+        }
+        let day = Scope::Seconds { seconds: 86_400 };
+        assert_eq!(for_time("24h").unwrap(), day);
+    }
 
     #[test]
     fn what_a_program_wrote_is_one_line_last_and_marked() {
