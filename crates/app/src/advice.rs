@@ -281,6 +281,10 @@ pub fn ledger(error: &LedgerError) -> String {
     }
 }
 
+/// What to do where the key that has signed the ledger is not there.
+pub const KEY_LOST: &str = "put the old ledger-key directory back; if it is lost for good: atoll ledger \
+                            key lost, which the ledger tells for ever";
+
 /// What to do next about the ledger's key and its checkpoints.
 pub fn signing(error: &SigningError) -> String {
     match error {
@@ -298,6 +302,7 @@ pub fn signing(error: &SigningError) -> String {
         SigningError::Ledger(error) => ledger(error),
         SigningError::Empty => "atoll run -- COMMAND starts a run".to_owned(),
         SigningError::NotLost => "atoll ledger key rotate puts another in its place".to_owned(),
+        SigningError::OtherKey => KEY_LOST.to_owned(),
         SigningError::Unfit(_) => "atoll ledger verify tells what is wrong".to_owned(),
     }
 }

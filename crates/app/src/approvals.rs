@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{AskedCall, Breadth, CallDigest, Scope};
+use atoll_model::network::{AskedCall, Breadth, CallDigest, LEASE_SECONDS_MAX, Scope};
 use atoll_model::{RunId, parse_duration};
 use atoll_sandbox::{Answer, ControlError, Decision, Lease, Pending, Question, ask, spoken_to};
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::arguments::{
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::ports::{directory, meant, none_goes_on, refused, unanswered};
+use crate::ports::{Named, directory, going_on, meant, none_goes_on, refused, unanswered};
 
 /// How long is waited for a run that has only just begun, before it is said to be gone.
 const BEGINNING: Duration = Duration::from_secs(2);
@@ -158,6 +158,9 @@ fn deny(arguments: &DenyApprovalArguments, output: &Output) -> Result<u8, Failur
         },
     )?;
     output.say(&format!("Denied: {}\n", line(&pending.call)));
+    if arguments.stop {
+        output.say(&format!("Stopped {run}.\n"));
+    }
     Ok(0)
 }
 
@@ -176,12 +179,19 @@ fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Fa
 pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     let directory = directory()?;
     let Some(text) = &arguments.run else {
-        return stop_all(directory.as_ref(), output);
+        return match arguments.all {
+            true => stop_all(directory.as_ref(), output),
+            false => Err(Failure::new("no run is named")
+                .because("it is said which one is to stop")
+                .advise("atoll stop last ends the run started last")
+                .advise("atoll stop --all ends all that go on")),
+        };
     };
     let directory = directory.ok_or_else(none_goes_on)?;
+    let named = Named::read(text)?;
     let until = Instant::now() + BEGINNING;
     loop {
-        let stopped = meant(&directory, text).and_then(|run| {
+        let stopped = going_on(&directory, &named).and_then(|run| {
             let answer = ask(&directory, &run, &Question::Stop {});
             done(&run, answer).map(|()| run)
         });
@@ -270,7 +280,9 @@ fn question(directory: &OwnedFd, text: &str) -> Result<(RunId, u32), Failure> {
     all.retain(is_it);
     match <[Asking; 1]>::try_from(all) {
         Ok([one]) => Ok((one.run, number)),
-        Err(all) if all.is_empty() => Err(none()),
+        Err(all) if all.is_empty() => Err(Failure::new(format!("no question {number} is open"))
+            .because("it is answered already, or is over, or was never put")
+            .advise("atoll approvals list shows what waits, and what was granted for longer")),
         Err(_) => Err(
             Failure::new(format!("more than one run has a question {number}"))
                 .because("its number is each run's own")
@@ -320,6 +332,11 @@ fn scope(arguments: &GrantApprovalArguments) -> Result<Scope, Failure> {
     let time =
         time.map_err(|failure| failure.advise("atoll approvals grant QUESTION --for 15m"))?;
     let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+    if !(1..=LEASE_SECONDS_MAX).contains(&seconds) {
+        return Err(Failure::new(format!("--for {text} is not usable"))
+            .because("it is for a second at least and a day at most")
+            .advise("atoll approvals grant QUESTION --for 15m"));
+    }
     Ok(Scope::Seconds { seconds })
 }
 

@@ -6,15 +6,15 @@ use std::io::Write;
 use std::path::Path;
 
 use atoll_gateway::Called;
-use atoll_layer::{Change, Class};
 use atoll_model::network::Meant;
-use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome, WorkspaceMode};
+use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
 use atoll_policy::{Credential, Rules};
 use atoll_sandbox::Flows;
 use atoll_store::{Event, Ledger, RunRecord, RunState, StateDir};
 use rustix::fs::OFlags;
 use serde_json::json;
 
+use crate::answered;
 use crate::arguments::{RunArguments, STATUS_OWN_ERROR};
 use crate::changes::{self, LayerChanges};
 use crate::console::Console;
@@ -27,6 +27,7 @@ use crate::learnt;
 use crate::live;
 use crate::not_started;
 use crate::output::{Output, json_text};
+use crate::planted::{planted, planted_warning};
 use crate::question;
 use crate::reached::{alert, network_json, signed, traffic, unreached};
 use crate::render::{self, Afterwards, Denied};
@@ -64,8 +65,7 @@ pub struct Conclusion<'a> {
 /// What no list of denials covers: the kernel refuses these without telling. With nesting
 /// attempts are among them.
 const DENIALS_NOT_SEEN: [&str; 4] = ["network", "files", "other-system-calls", "attempts"];
-/// Names in the warning about control files.
-const PLANTED_SHOWN_MAX: usize = 8;
+const UNREAD: &str = "what a person was asked cannot be read from the ledger";
 /// Denials that the ledger names; the rest are counted there.
 const DENIALS_RECORDED_MAX: usize = 64;
 
@@ -92,6 +92,8 @@ struct Went {
     flows: Flows,
     /// The rules that would allow what was learnt of.
     learnt: Option<Vec<Meant>>,
+    /// What a person was asked, and what they said.
+    approvals: Vec<serde_json::Value>,
 }
 
 impl Conclusion<'_> {
@@ -124,6 +126,8 @@ impl Conclusion<'_> {
         let mut denied = denied(&outcome, &all);
         denied.append(&mut cut);
         denied.extend(flows.refused.iter().map(unreached));
+        let asked = self.asked(&record)?;
+        denied.extend(answered::given_up(asked.iter()));
         let went = Went {
             denied,
             refused_files: changes::refusals(&all).count() as u64,
@@ -133,6 +137,7 @@ impl Conclusion<'_> {
             removed_sequences,
             flows,
             learnt: self.learnt(&record)?,
+            approvals: answered::json(asked.iter()),
         };
         self.record_denials(&record, &went.denied)?;
         let asks = self.asks(&went);
@@ -164,6 +169,17 @@ impl Conclusion<'_> {
         } else {
             status
         })
+    }
+
+    /// What tells of questions to a person, where there could be any.
+    fn asked(&self, record: &RunRecord) -> Result<Vec<Event>, Failure> {
+        if self.rules.network().ask.is_empty() {
+            return Ok(Vec::new());
+        }
+        let is_of_it = |event: &Event| event.kind.starts_with("approval.");
+        let events = Ledger::show(self.state, &record.run).doing(UNREAD)?;
+        let events = events.filter(|event| event.as_ref().map_or(true, is_of_it));
+        events.collect::<Result<_, _>>().doing(UNREAD)
     }
 
     /// The rules that would allow what was let pass to learn of it.
@@ -267,9 +283,7 @@ impl Conclusion<'_> {
             ));
         }
         if let Some(by) = &went.flows.stopped {
-            let (uid, pid) = (by.uid, by.pid);
-            self.output
-                .warn(&format!("user {uid} stopped it (process {pid})"));
+            self.output.warn(&answered::stopped(*by));
         }
         if let Some(why) = &went.flows.failure {
             let why = printable(why.as_bytes());
@@ -415,35 +429,6 @@ fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
         .doing(&format!("--json {} cannot be written", path.display()))
 }
 
-/// Control files that a live run has put into the workspace or changed there.
-fn planted(record: &RunRecord, all: &[LayerChanges]) -> Vec<Vec<u8>> {
-    if record.mode != WorkspaceMode::Live {
-        return Vec::new();
-    }
-    let changed = |one: &LayerChanges, change: &Change| {
-        (change.class == Class::Control).then(|| changes::shown_path(one, change.path.as_bytes()))
-    };
-    all.iter()
-        .flat_map(|one| one.set.changes.iter().filter_map(|it| changed(one, it)))
-        .collect()
-}
-
-fn planted_warning(record: &RunRecord, planted: &[Vec<u8>]) -> String {
-    let shown = planted.iter().take(PLANTED_SHOWN_MAX);
-    let names: Vec<String> = shown.map(|path| printable(path)).collect();
-    let more = match planted.len().saturating_sub(PLANTED_SHOWN_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!(
-        "in the workspace already, and run or trusted by programs outside: {}{more}.\n\
-         Look at them before you use anything there: atoll diff {run}; \
-         atoll undo {run} takes them back with the rest",
-        names.join(", "),
-        run = record.run
-    )
-}
-
 /// How a run went, for machines.
 fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json::Value {
     let (outcome, groups) = (&went.outcome, &went.groups);
@@ -489,6 +474,8 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
             "ignored": group(&groups.ignored),
         },
         "denied": denied,
+        "approvals": went.approvals,
+        "stopped": went.flows.stopped,
         "attempts": attempts,
         "network": network_json(&run.rules.network(), &went.flows, went.learnt.as_deref()),
         "denials-not-seen": denials_not_seen(run.rules.nesting()),

@@ -365,7 +365,7 @@ pub fn principal() -> Principal {
 }
 
 /// The user's name in the host's user database, or the number.
-fn user_name(uid: u32) -> String {
+pub(crate) fn user_name(uid: u32) -> String {
     let named = || -> Option<String> {
         let users = std::fs::read_to_string("/etc/passwd").ok()?;
         users.lines().find_map(|line| {

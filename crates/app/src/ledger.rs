@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_store::{
-    Against, Event, Filter, Ledger, SigningError, StateDir, Verified, VerifierKey, VerifyError,
-    WitnessFile, export_tiles,
+    Against, Damage, Event, Filter, Ledger, Severity, SigningError, StateDir, Verified,
+    VerifierKey, VerifyError, VerifyReport, WitnessFile, export_tiles,
 };
 
 use crate::advice;
@@ -32,7 +32,15 @@ const NAMED_MAX: usize = 8;
 
 /// Carries out one of its commands.
 pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure> {
-    let state = || Places::read()?.read_state();
+    let state = || {
+        let places = Places::read()?;
+        match places.state.exists() {
+            true => places.read_state(),
+            false => Err(Failure::new("there is no ledger yet")
+                .because(format!("{} does not exist", places.state.display()))
+                .advise("atoll run -- COMMAND starts a run, and the ledger with it")),
+        }
+    };
     match arguments.action {
         LedgerAction::Verify(arguments) => verify(&state()?, &arguments, output),
         LedgerAction::Tail(arguments) => tail(&state()?, &arguments, output),
@@ -137,25 +145,41 @@ fn verify(
             for damage in &report.damage {
                 output.result(&format!("{}\n", printable(damage.to_string().as_bytes())));
             }
-            let more = match report.more {
-                0 => String::new(),
-                more => format!(" and {} more", render::grouped(more)),
-            };
-            let found = report.damage.len() as u64;
-            let found = render::counted(found, "place is named above", "places are named above");
-            Err(Failure::new("the ledger is damaged")
-                .because(format!("{found}{more}"))
-                .advise(format!(
-                    "keep a copy of {}/ledger; it is evidence",
-                    state.path().display()
-                ))
-                .advise("atoll ledger show prints what can still be read")
-                .with_status(1))
+            Err(not_whole(state, &report, &against).with_status(1))
         }
         Err(VerifyError::Unreadable(error)) => {
             Err(Failure::new("the ledger cannot be read").because(error))
         }
     }
+}
+
+/// A ledger that is not whole, or not signed by the key that it was checked with.
+fn not_whole(state: &StateDir, report: &VerifyReport, against: &Against) -> Failure {
+    let is_foreign = |one: &Damage| one.severity == Severity::Foreign;
+    if report.more == 0 && report.damage.iter().all(is_foreign) {
+        let failure = Failure::new("what was signed is not signed by this key").because(
+            "its key was lost or replaced, or somebody else has made this ledger; nothing in \
+             it contradicts itself",
+        );
+        let is_own = |one: &Damage| one.place.line.is_none();
+        return match against.key.is_none() && report.damage.iter().any(is_own) {
+            true => failure.advise(advice::KEY_LOST),
+            false => failure.advise("atoll ledger key, where the ledger is, prints its key now"),
+        };
+    }
+    let more = match report.more {
+        0 => String::new(),
+        more => format!(" and {} more", render::grouped(more)),
+    };
+    let found = report.damage.len() as u64;
+    let found = render::counted(found, "place is named above", "places are named above");
+    Failure::new("the ledger is damaged")
+        .because(format!("{found}{more}"))
+        .advise(format!(
+            "keep a copy of {}/ledger; it is evidence",
+            state.path().display()
+        ))
+        .advise("atoll ledger show prints what can still be read")
 }
 
 /// A key as `atoll ledger key` prints it.
@@ -238,6 +262,7 @@ fn exchange(read: &StateDir, action: KeyAction, output: &Output) -> Result<u8, F
     };
     let key = exchanged.map_err(|error| failed(&error))?;
     output.result(&format!("{key}\n"));
+    output.say("This is the new key: give it to whoever checks the ledger.\n");
     let checkpoint = ledger.checkpoint(&state).map_err(|error| failed(&error))?;
     witness::give_each(&state, &checkpoint, When::Asked).map(|()| 0)
 }

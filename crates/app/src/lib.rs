@@ -6,6 +6,7 @@
 //! [`escape`]. System calls are made elsewhere. Start reading at [`main`].
 
 mod advice;
+mod answered;
 mod approvals;
 pub mod arguments;
 mod authority;
@@ -27,6 +28,7 @@ mod ledger;
 mod live;
 mod not_started;
 mod output;
+mod planted;
 mod policy;
 mod ports;
 mod promotion;

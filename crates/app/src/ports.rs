@@ -5,19 +5,25 @@ use std::os::fd::OwnedFd;
 use atoll_model::RunId;
 use atoll_model::network::{Listener, ListensAt, Network, Published, PublishedPort};
 use atoll_sandbox::{Answer, ControlError, Declined, Flows, Question, ask, spoken_to};
-use atoll_store::control_directory;
+use atoll_store::{Ledger, StateDir, control_directory};
 use serde_json::{Value, json};
 
 use crate::arguments::{PortsArguments, PublishArguments, RUN_LAST};
 use crate::configuration::Places;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
+use crate::finding::find_in_ledger;
 use crate::output::Output;
+use crate::render::shortened;
 
 /// How many ports the end of a run names.
 const SHOWN_MAX: usize = 5;
 /// From this port on the kernel hands out those that nobody has asked for (ip(7)).
 const HANDED_OUT: u16 = 32_768;
+/// How much of a command is shown beside a run's id, characters.
+const COMMAND_CHARACTERS_MAX: usize = 40;
+/// The events that end a run.
+const ENDS: [&str; 4] = ["run.closed", "run.denied", "run.failed", "run.interrupted"];
 
 /// Shows what listens inside of runs that go on.
 ///
@@ -210,31 +216,54 @@ pub(crate) fn directory() -> Result<Option<OwnedFd>, Failure> {
     control_directory(&state, false).doing("runs cannot be spoken to")
 }
 
+/// A run as somebody named it, with `last` settled: while it is looked for again another one
+/// may start.
+#[derive(Debug)]
+pub(crate) struct Named {
+    wanted: String,
+    is_last: bool,
+}
+
+impl Named {
+    /// Reads what was typed.
+    ///
+    /// # Errors
+    /// `last` is meant, and the ledger cannot be read or has none.
+    pub(crate) fn read(text: &str) -> Result<Self, Failure> {
+        let wanted = text.trim().to_ascii_lowercase();
+        let is_last = wanted == RUN_LAST;
+        let wanted = match is_last {
+            true => find_in_ledger(&Places::read()?.read_state()?, RUN_LAST)?.to_string(),
+            false => wanted,
+        };
+        Ok(Self { wanted, is_last })
+    }
+}
+
 /// The run that is meant, of those that go on.
 pub(crate) fn meant(directory: &OwnedFd, text: &str) -> Result<RunId, Failure> {
-    let mut runs = spoken_to(directory).doing("the runs cannot be listed")?;
-    let wanted = text.trim().to_ascii_lowercase();
-    if wanted == RUN_LAST {
-        // What a run that was killed has left is removed by asking it.
-        runs.retain(|run| {
-            !matches!(
-                ask(directory, run, &Question::Ports {}),
-                Err(ControlError::Gone)
-            )
-        });
-        return runs.into_iter().next().ok_or_else(none_goes_on);
-    }
-    runs.retain(|run| {
+    going_on(directory, &Named::read(text)?)
+}
+
+/// The same of one that was read already. `last` is the run started last, as everywhere, and
+/// never an older one that still goes on: what is done to a run is not taken back.
+pub(crate) fn going_on(directory: &OwnedFd, named: &Named) -> Result<RunId, Failure> {
+    let wanted = &named.wanted;
+    let all = spoken_to(directory).doing("the runs cannot be listed")?;
+    let is_meant = |run: &&RunId| {
         let name = run.as_str();
-        !wanted.is_empty() && (name.starts_with(&wanted) || name.ends_with(&wanted))
-    });
+        !wanted.is_empty() && (name.starts_with(wanted) || name.ends_with(wanted))
+    };
+    let runs: Vec<RunId> = all.iter().filter(is_meant).cloned().collect();
     match <[RunId; 1]>::try_from(runs) {
-        Ok([run]) => Ok(run),
-        Err(runs) if runs.is_empty() => Err(none_goes_on()),
+        // What a run that was killed has left is removed by asking it.
+        Ok([run]) if !named.is_last || is_there(directory, &run) => Ok(run),
+        Ok(_) => Err(absent(directory, named, &all)),
+        Err(runs) if runs.is_empty() => Err(absent(directory, named, &all)),
         Err(runs) => {
             let names: Vec<&str> = runs.iter().map(RunId::as_str).collect();
             Err(
-                Failure::new(format!("{text:?} can be any of {} runs", names.len()))
+                Failure::new(format!("{wanted:?} can be any of {} runs", names.len()))
                     .because(names.join(", "))
                     .advise("name more of its id"),
             )
@@ -242,13 +271,76 @@ pub(crate) fn meant(directory: &OwnedFd, text: &str) -> Result<RunId, Failure> {
     }
 }
 
+fn is_there(directory: &OwnedFd, run: &RunId) -> bool {
+    !matches!(
+        ask(directory, run, &Question::Ports {}),
+        Err(ControlError::Gone)
+    )
+}
+
+/// Why a run that is named cannot be asked, with those that can.
+fn absent(directory: &OwnedFd, named: &Named, all: &[RunId]) -> Failure {
+    let shown = printable(named.wanted.as_bytes());
+    let state = || Places::read().ok()?.read_state().ok();
+    let (Ok(run), Some(state)) = (RunId::parse(&named.wanted), state()) else {
+        return Failure::new(format!("no run {shown} goes on"))
+            .because("no run that goes on has such an id")
+            .advise("atoll runs lists them");
+    };
+    let shown = match named.is_last {
+        true => format!("the last run, {run},"),
+        false => format!("run {run}"),
+    };
+    let kinds: Vec<String> = Ledger::show(&state, &run)
+        .into_iter()
+        .flatten()
+        .filter_map(|event| Some(event.ok()?.kind))
+        .collect();
+    let has = |wanted: &[&str]| kinds.iter().any(|kind| wanted.contains(&kind.as_str()));
+    if has(&["run.opened"]) && !has(&ENDS) {
+        return Failure::new(format!("{shown} cannot be spoken to yet"))
+            .because("it began a moment ago, or is in a fence that has no network to watch")
+            .advise("try again in half a second");
+    }
+    let going: Vec<&RunId> = all
+        .iter()
+        .filter(|other| **other != run && is_there(directory, other))
+        .collect();
+    let failure = match has(&ENDS) {
+        true => Failure::new(format!("{shown} has ended")),
+        false => Failure::new(format!("no {shown} goes on")),
+    };
+    let Some(first) = going.first() else {
+        return failure
+            .because("no run goes on")
+            .advise("atoll runs lists them");
+    };
+    let going: Vec<String> = going.iter().map(|run| with_command(&state, run)).collect();
+    failure
+        .because(format!("still going: {}", going.join(", ")))
+        .advise(format!("name the one that is meant, such as {first}"))
+}
+
+/// A run's id, and what it runs where that is known.
+fn with_command(state: &StateDir, run: &RunId) -> String {
+    let opened = Ledger::show(state, run)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .find(|event| event.kind == "run.opened");
+    let Some(command) = opened.and_then(|event| event.body.get("command").cloned()) else {
+        return run.to_string();
+    };
+    let words = command.as_array().into_iter().flatten();
+    let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+    let shown = shortened(&words.join(" "), COMMAND_CHARACTERS_MAX);
+    format!("{run} ({})", printable(shown.as_bytes()))
+}
+
 pub(crate) fn none_goes_on() -> Failure {
-    Failure::new("no such run goes on")
-        .because(
-            "a run can be asked from a second after its start to its end; one in a fence has \
-             nothing to publish",
-        )
-        .advise("atoll ports lists those that can be asked")
+    Failure::new("no run goes on")
+        .because("none was started yet, or none that can be spoken to")
+        .advise("atoll runs lists them")
 }
 
 pub(crate) fn unanswered(run: &RunId, error: &ControlError) -> Failure {

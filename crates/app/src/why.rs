@@ -16,6 +16,7 @@ use atoll_model::{Ending, RunId};
 use atoll_store::{Event, Ledger, read_host_text};
 use serde_json::{Value, json};
 
+use crate::answered;
 use crate::arguments::WhyArguments;
 use crate::conclusion::denials_not_seen;
 use crate::configuration::Places;
@@ -145,6 +146,9 @@ impl Story<'_> {
             for line in self.boundary() {
                 report.line("boundary", &line);
             }
+            if let Some(asked) = answered::line(self.events.iter()) {
+                report.line("asked", &asked);
+            }
             report.styled("outcome", &self.ended(), self.ended_style());
             for used in used::of_events(self.events) {
                 report.line("used", &used);
@@ -243,6 +247,9 @@ impl Story<'_> {
     }
 
     fn ended(&self) -> String {
+        if let Some(stopped) = answered::stopped_of_event(self.said("run.closed", "/details")) {
+            return stopped;
+        }
         if let Some(ending) = self.ending() {
             return render::describe_ending(ending);
         }

@@ -119,6 +119,8 @@ fn what_is_asked_about_goes_out_when_a_person_says_so_and_as_it_was_shown() {
     let opened = events(&world, "flow.opened");
     let by = opened.iter().filter_map(|one| one["approval"].as_u64());
     assert_eq!(by.collect::<Vec<_>>(), [1, 3, 3, 3, 5], "{opened:?}");
+    // What was given up before an answer is told at the end too.
+    let _ = seen.outcome.says(["the program left before an answer"]);
     // The control: where nothing is asked the same arrives.
     let script = post("/denied", "second");
     let run = on_internet(
@@ -298,6 +300,16 @@ fn a_denial_can_end_the_run_and_its_record_says_who_did() {
     let closed = events(&world, "run.closed");
     let uid = &closed[0]["details"]["stopped"]["uid"];
     assert_eq!(*uid, u64::from(id().0), "{closed:?}");
+    let _ = seen.outcome.says(["stopped by "]);
+    let why = world.atoll(["why", "last"]).run().success();
+    for line in [
+        "asked each time: example.com",
+        "1 question: .1 (GET http://example.com/a) denied by ",
+        "stopped by ",
+    ] {
+        let folded = why.out().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(folded.contains(line), "{line}: {why}");
+    }
 }
 
 #[test]
@@ -327,6 +339,43 @@ fn stop_ends_a_run_at_once_with_all_that_it_started() {
     let _ = world.atoll(["stop", "last"]).run().expect_status(125);
 }
 
+/// Who says `last` means the run started last, whether or not it can be spoken to by now.
+#[test]
+fn last_is_never_an_older_run_that_still_goes_on() {
+    let world = World::new("last_is_never_an_older_run_that_still_goes_on");
+    let started = |script: &str| {
+        let run = world.run(["--discard"], script).start();
+        run.until_stdout("begun");
+        run
+    };
+    let mut older = started("echo begun; read x; echo unharmed");
+    let is_spoken_to = || {
+        let mut sockets = fs::read_dir(world.state().join("atoll/control")).ok()?;
+        sockets.next().map(drop)
+    };
+    wait_until("the older one can be stopped", BOUND, is_spoken_to);
+    let newer = started("echo begun; sleep 1000");
+    let _ = world.atoll(["stop", "last"]).run().success();
+    let outcome = newer.wait();
+    assert_eq!(outcome.code(), 137, "{outcome}");
+    for command in [
+        &["stop", "last"][..],
+        &["publish", "last", "3000"],
+        &["ports", "last"],
+    ] {
+        let refused = world.atoll(command).run().expect_status(125);
+        let _ = refused.is_clear_error(["the last run, ", "has ended", "still going: ", "read x"]);
+    }
+    let _ = world
+        .atoll(["stop", "zzz"])
+        .run()
+        .expect_status(125)
+        .is_clear_error(["no run zzz goes on", "atoll runs"]);
+    older.send("on\n");
+    let outcome = older.wait().success();
+    assert!(outcome.out().contains("unharmed"), "{outcome}");
+}
+
 #[test]
 fn the_commands_of_the_page_on_approvals_are_understood() {
     let world = World::new("the_commands_of_the_page_on_approvals_are_understood");
@@ -346,7 +395,7 @@ fn the_commands_of_the_page_on_approvals_are_understood() {
         if outcome.code() != 0 {
             let _ = outcome
                 .expect_status(125)
-                .is_clear_error(["no such run goes on"]);
+                .is_clear_error(["no run goes on"]);
         }
     }
     // The control: a mistake is another error.

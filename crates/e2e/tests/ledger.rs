@@ -432,7 +432,7 @@ fn what_is_asked_for_is_found_in_the_ledger() {
 fn a_key_of_the_ledger_is_exchanged() {
     let world = World::new("a_key_of_the_ledger_is_exchanged");
     let nothing = world.atoll(["ledger", "key", "rotate"]).run();
-    nothing.expect_status(125).is_clear_error(["no runs yet"]);
+    nothing.expect_status(125).is_clear_error(["no ledger yet"]);
     let _ = world.run(["--discard"], "true").run().success();
     let witness = world.top().join("witness");
     let _ = fine(&world, &["ledger", "witness", text(&witness), "--always"]);
@@ -465,8 +465,27 @@ fn a_key_of_the_ledger_is_exchanged() {
         .is_clear_error(["is signed by the key", "key rotate"]);
     fs::remove_dir_all(world.state().join("atoll/ledger-key")).unwrap();
     let run = world.run(["--discard"], "true").run().success();
-    run.says(["warning: the ledger's end could not be signed"]);
-    let _ = fine(&world, &["ledger", "key", "lost"]);
+    run.says([
+        "warning: the ledger's end could not be signed",
+        "by a key that is not here",
+        "atoll ledger key lost",
+    ]);
+    // Neither is it called damaged, nor is another key given out as the one that signed.
+    for command in ["verify", "key"] {
+        let told = world.atoll(["ledger", command]).run();
+        assert_ne!(told.code(), 0, "{told}");
+        assert!(!format!("{told}").contains("damaged"), "{told}");
+        assert!(!told.out().contains("\natoll-ledger/"), "{told}");
+        told.is_clear_error(["key", "atoll ledger key lost"]);
+    }
+    let _ = fine(&world, &["ledger", "key", "lost"]).says(["the new key: give it to whoever"]);
+    let verify = ["ledger", "verify", "--witness", text(&witness)];
+    let old = world.atoll(verify).run().expect_status(1);
+    assert!(old.out().contains("begin a new witness file"), "{old}");
+    assert!(!format!("{old}").contains("damaged"), "{old}");
+    let verify = ["ledger", "verify", "--key", &second];
+    let old = world.atoll(verify).run().expect_status(1);
+    assert!(old.out().contains("the key was lost (event "), "{old}");
     let run = world.run(["--discard"], "true").run().success();
     assert!(!run.err().contains("warning"), "{run}");
     let verified = fine(&world, &["ledger", "verify"]).out();

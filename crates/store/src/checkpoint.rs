@@ -63,6 +63,9 @@ pub enum SigningError {
     /// No key was lost.
     #[error("the ledger's last checkpoint is signed by the key that there is")]
     NotLost,
+    /// The key that has signed is gone, or another is in its place.
+    #[error("the ledger's last checkpoint is signed by a key that is not here")]
+    OtherKey,
     /// The ledger is not what was signed before, or not whole.
     #[error("no checkpoint is made, since the ledger is damaged: {0}")]
     Unfit(String),
@@ -78,12 +81,28 @@ pub(crate) fn read_key(state: &StateDir) -> Result<Option<VerifierKey>, SigningE
 
 /// The same, made where there is none.
 pub(crate) fn open_key(state: &StateDir) -> Result<VerifierKey, SigningError> {
-    if let Some(found) = read_key(state)? {
+    let found = read_key(state)?;
+    // A key of another's place is not given out as the one that has signed.
+    if let Some(note) = last_note(state)? {
+        let signed = found.as_ref().map(|key| open_note(&note, key));
+        if matches!(signed, None | Some(Err(NoteFault::OtherKey(_)))) {
+            return Err(SigningError::OtherKey);
+        }
+    }
+    if let Some(found) = found {
         return Ok(found);
     }
     let directory = key_directory(state)?;
     let _lock = directory.lock()?;
     Ok(own_key(state, &directory)?.verifier().clone())
+}
+
+fn last_note(state: &StateDir) -> Result<Option<Vec<u8>>, SigningError> {
+    match state.subdirectory(LEDGER, false) {
+        Ok(directory) => Ok(read_note(&directory, &state.path().join(LEDGER))?),
+        Err(fault) if fault.is_not_found() => Ok(None),
+        Err(fault) => Err(fault.into()),
+    }
 }
 
 pub(crate) fn key_directory(state: &StateDir) -> Result<PrivateDirectory, SigningError> {
@@ -176,10 +195,22 @@ pub(crate) fn newest(
     key: &VerifierKey,
 ) -> Result<Option<Checkpoint>, SigningError> {
     let directory = state.subdirectory(LEDGER, false)?;
-    let unfit = |why| SigningError::Unfit(format!("its checkpoint cannot be relied on: {why}"));
     match read_note(&directory, &state.path().join(LEDGER))? {
-        Some(bytes) => open_note(&bytes, key).map(Some).map_err(unfit),
+        Some(bytes) => open_note(&bytes, key).map(Some).map_err(unreliable),
         None => Ok(None),
+    }
+}
+
+/// Why what is on top of a checkpoint is not signed.
+fn unreliable(why: NoteFault) -> SigningError {
+    match why {
+        NoteFault::OtherKey(_) => SigningError::OtherKey,
+        NoteFault::NoKey(_)
+        | NoteFault::NoCheckpoint(_)
+        | NoteFault::BadSignature(_)
+        | NoteFault::OtherOrigin(_) => {
+            SigningError::Unfit(format!("its checkpoint cannot be relied on: {why}"))
+        }
     }
 }
 
@@ -237,10 +268,7 @@ pub(crate) fn make_with(
     let (directory, path) = (journal.directory(), journal.path());
     let unfit = |what: String| SigningError::Unfit(what);
     let last = match read_note(directory, path)? {
-        Some(bytes) => Some(
-            open_note(&bytes, signers.key.verifier())
-                .map_err(|why| unfit(format!("its checkpoint cannot be relied on: {why}")))?,
-        ),
+        Some(bytes) => Some(open_note(&bytes, signers.key.verifier()).map_err(unreliable)?),
         None => None,
     };
     let head = match Head::read(directory, path)? {

@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -332,6 +333,9 @@ impl Check {
         }
         let beyond = self.wanted.beyond(self.next_seq);
         self.found_all(beyond);
+        if let Some(seq) = self.keys_lost.last() {
+            tell_of_lost_key(&mut self.damage, *seq);
+        }
         if !self.damage.is_empty() {
             return Err(VerifyError::Damaged(VerifyReport {
                 damage: self.damage,
@@ -363,6 +367,21 @@ impl Check {
         } else {
             self.more += 1;
         }
+    }
+}
+
+/// What another key has signed may be of before the key was lost: that is said, and excuses
+/// nothing, since whoever has rewritten a ledger can say so too.
+fn tell_of_lost_key(damage: &mut [Damage], seq: u64) {
+    let foreign = damage
+        .iter_mut()
+        .filter(|one| one.severity == Severity::Foreign);
+    for one in foreign {
+        let advice = match one.place.line {
+            Some(_) => "this is of before: begin a new witness file",
+            None => "check with the key that signs since then",
+        };
+        let _ = write!(one.what, "; the key was lost (event {seq}): {advice}");
     }
 }
 

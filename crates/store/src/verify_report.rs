@@ -82,6 +82,9 @@ pub enum Severity {
     Altered,
     /// It cannot be said any more whether something is missing at the end.
     Unprovable,
+    /// What was signed was signed by a key that is not the one that it is checked with: that
+    /// one was lost or replaced, or this is a ledger that somebody else has made.
+    Foreign,
     /// An append found damage earlier, recorded it and went on.
     Recorded,
 }
@@ -115,6 +118,7 @@ impl fmt::Display for Severity {
             Self::Lost => "lost",
             Self::Altered => "altered",
             Self::Unprovable => "unprovable",
+            Self::Foreign => "signed by another key",
             Self::Recorded => "recorded",
         })
     }

@@ -116,13 +116,17 @@ impl Wanted {
                 Some(size)
             }
             Err(why) => {
-                let what = match why {
-                    NoteFault::OtherOrigin(_) | NoteFault::OtherKey(_) | NoteFault::NoKey(_) => {
-                        format!("no checkpoint of this ledger: {why}")
+                let (what, severity) = match why {
+                    NoteFault::OtherKey(_) => (why.to_string(), Severity::Foreign),
+                    NoteFault::OtherOrigin(_) | NoteFault::NoKey(_) => (
+                        format!("no checkpoint of this ledger: {why}"),
+                        Severity::Altered,
+                    ),
+                    NoteFault::NoCheckpoint(_) | NoteFault::BadSignature(_) => {
+                        (why.to_string(), Severity::Altered)
                     }
-                    NoteFault::NoCheckpoint(_) | NoteFault::BadSignature(_) => why.to_string(),
                 };
-                self.found(place, what, Severity::Altered);
+                self.found(place, what, severity);
                 None
             }
         }

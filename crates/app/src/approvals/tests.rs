@@ -5,6 +5,22 @@ use atoll_model::network::{AskedBody, AskedHeader, AskedRequest, FlowKind, Schem
 use super::*;
 
 #[test]
+fn a_lease_is_for_a_day_at_most() {
+    let for_time = |text: &str| {
+        scope(&GrantApprovalArguments {
+            time: Some(text.to_owned()),
+            ..GrantApprovalArguments::default()
+        })
+    };
+    for text in ["2d", "25h", "999d"] {
+        let refused = for_time(text).unwrap_err();
+        assert!(refused.what.contains("--for"), "{refused:?}");
+    }
+    let day = Scope::Seconds { seconds: 86_400 };
+    assert_eq!(for_time("24h").unwrap(), day);
+}
+
+#[test]
 fn what_a_program_wrote_is_one_line_last_and_marked() {
     let digest = CallDigest::new([0; 32]);
     let evil = "\u{1b}[2J\u{202e}ok\nhost: harmless.example\r";

@@ -7,8 +7,9 @@ Examples:
   atoll approvals list                 what waits for an answer
   atoll approvals show k7qd.1          one question, whole
   atoll approvals grant k7qd.1         this call, once
-  atoll approvals grant 1 --for 15m    the same again for 15 minutes
-  atoll approvals deny 1 --stop        no, and the run ends
+  atoll approvals grant 1              the same, where one run asks
+  atoll approvals grant k7qd.1 --for 15m   the same again for 15 minutes
+  atoll approvals deny k7qd.1 --stop   no, and the run ends
   atoll approvals revoke k7qd.1        a lease ends now";
 
 const STOP_EXAMPLES: &str = "\
@@ -125,7 +126,7 @@ pub struct RevokeApprovalArguments {
 #[command(verbatim_doc_comment, after_help = STOP_EXAMPLES)]
 pub struct StopArguments {
     /// The run: its id, its beginning or end, or `last`.
-    #[arg(value_name = "RUN", required_unless_present = "all")]
+    #[arg(value_name = "RUN")]
     pub run: Option<String>,
 
     /// All that go on.

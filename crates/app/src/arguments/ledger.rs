@@ -45,9 +45,18 @@ pub struct KeyLedgerArguments {
 /// What to do with the ledger's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
 pub enum KeyAction {
-    /// Put another key in its place, by a hand-over that the ledger records and verify follows.
+    /// Put another key in its place, by a hand-over that the ledger records
+    ///
+    /// Both keys sign it, so that `verify` follows from either: whoever has the old one, and
+    /// what witnesses were given, goes on to count. The old one signs nothing more.
+    #[command(verbatim_doc_comment)]
     Rotate,
-    /// Sign with a new key because the one that has signed is lost; the ledger tells for ever.
+    /// Sign with a new key because the one that has signed is lost
+    ///
+    /// What the old key has signed cannot be checked any more: whoever checks the ledger needs
+    /// the new key, and witnesses a new file. The ledger tells for ever that it was so. First
+    /// look for a copy of the directory ledger-key: putting it back costs nothing of this.
+    #[command(verbatim_doc_comment)]
     Lost,
 }
 

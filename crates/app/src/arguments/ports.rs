@@ -1,6 +1,6 @@
 //! The definitions of the commands that speak to a run while it goes on.
 
-use clap::{Args, value_parser};
+use clap::Args;
 
 const PORTS_EXAMPLES: &str = "\
 Examples:
@@ -40,14 +40,41 @@ pub struct PublishArguments {
     pub run: String,
 
     /// The port that a program inside listens at.
-    #[arg(value_name = "PORT", value_parser = value_parser!(u16).range(1..))]
+    #[arg(value_name = "PORT", value_parser = port)]
     pub port: u16,
 
     /// The port of this host. Default: the same number.
-    #[arg(long, value_name = "HOSTPORT", value_parser = value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "HOSTPORT", value_parser = port)]
     pub to: Option<u16>,
 
     /// Print JSON: one object. Default: text.
     #[arg(long)]
     pub json: bool,
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    match (text.parse(), text.split_once(':')) {
+        (Ok(port @ 1..), _) => Ok(port),
+        (_, Some((outside, inside))) => Err(format!(
+            "one port is named here, that inside; for another one of this host: {inside} --to \
+             {outside}"
+        )),
+        (Ok(0) | Err(_), None) => Err("a port is a number from 1 to 65535".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::port;
+
+    #[test]
+    fn a_port_is_a_number_and_what_is_none_is_told_in_words() {
+        assert_eq!(port("3000"), Ok(3000));
+        for wrong in ["0", "65536", "x", "", "-1"] {
+            let told = port(wrong);
+            assert_eq!(told, Err("a port is a number from 1 to 65535".to_owned()));
+        }
+        let told = port("3001:90");
+        assert!(told.is_err_and(|told| told.ends_with("90 --to 3001")));
+    }
 }

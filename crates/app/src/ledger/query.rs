@@ -30,6 +30,17 @@ pub fn query(
                 .advise(format!("atoll ledger query {option} 2026-11-21")));
         }
     }
+    if let (Some(since), Some(until)) = (&arguments.since, &arguments.until)
+        && is_after(since, until)
+    {
+        return Err(
+            Failure::new(format!("--since {since} is after --until {until}"))
+                .because("no event is in between")
+                .advise(format!(
+                    "atoll ledger query --since {until} --until {since}"
+                )),
+        );
+    }
     let run = match &arguments.run {
         None => None,
         Some(text) => Some(crate::finding::find_in_ledger(state, text)?),
@@ -61,6 +72,12 @@ pub fn query(
         output.say("No event of the ledger fits.\n");
     }
     Ok(0)
+}
+
+/// Whether one time, perhaps cut short, is after all of another.
+fn is_after(since: &str, until: &str) -> bool {
+    let least = since.len().min(until.len());
+    since.get(..least) > until.get(..least)
 }
 
 fn begins_a_time(text: &str) -> bool {
@@ -157,7 +174,7 @@ fn word(value: &Value) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::{begins_a_time, said};
+    use super::{begins_a_time, is_after, said};
 
     #[test]
     fn an_event_is_a_line_of_words() {
@@ -175,6 +192,19 @@ mod tests {
             "{long}"
         );
         assert_eq!(said(&json!({})), "");
+    }
+
+    #[test]
+    fn what_begins_after_its_end_is_told() {
+        assert!(is_after("2026-11-22", "2026-11-21T10"));
+        assert!(is_after("2026-12", "2026-11-21"));
+        for (since, until) in [
+            ("2026-11-21", "2026-11"),
+            ("2026", "2026-11"),
+            ("2026-11-21", "2026-11-21"),
+        ] {
+            assert!(!is_after(since, until), "{since} {until}");
+        }
     }
 
     #[test]

@@ -176,6 +176,10 @@ fn network(said: &Value) -> String {
         (_, true) => allow.join(", "),
         (_, false) => format!("{}; not {}", allow.join(", "), deny.join(", ")),
     };
+    let ask = list("ask");
+    if !ask.is_empty() {
+        said.push_str(&format!("; asked each time: {}", ask.join(", ")));
+    }
     if !published.is_empty() {
         said.push_str(&format!("; published: {}", published.join(", ")));
     }

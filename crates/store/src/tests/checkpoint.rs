@@ -238,19 +238,20 @@ fn a_checkpoint_of_another_key_is_damage_and_is_not_replaced() {
     let foreign = std::fs::read(other.file("checkpoint")).unwrap();
     std::fs::write(place.file("checkpoint"), &foreign).unwrap();
     let damage = place.damage();
-    assert_eq!(severities(&damage), [Severity::Altered]);
+    assert_eq!(severities(&damage), [Severity::Foreign]);
     assert!(damage[0].what.contains("by another key"), "{damage:?}");
     add(&place, 1);
     let why = refused(&place);
-    assert!(why.contains("by another key"), "{why}");
+    assert!(why.contains("by a key that is not here"), "{why}");
     assert_eq!(std::fs::read(place.file("checkpoint")).unwrap(), foreign);
     // The same where the key was taken away, and another one made instead.
     let key = other.state.path().join("ledger-key");
     std::fs::remove_dir_all(&key).unwrap();
     assert_eq!(severities(&other.damage()), [Severity::Unprovable]);
-    Ledger::key(&other.state).unwrap();
-    assert_eq!(severities(&other.damage()), [Severity::Altered]);
-    assert!(refused(&other).contains("by another key"));
+    let key = Ledger::key(&other.state);
+    assert!(matches!(key, Err(SigningError::OtherKey)), "{key:?}");
+    assert!(refused(&other).contains("by a key that is not here"));
+    assert_eq!(severities(&other.damage()), [Severity::Foreign]);
 }
 
 /// One key, two ledgers: a name tells them apart.
@@ -406,7 +407,7 @@ fn what_a_witness_has_is_held_against_the_ledger() {
     let foreign = witness(&[&made[0], &checkpoint(&other)]);
     assert_eq!(
         severities(&damage_by(&place, vec![foreign])),
-        [Severity::Altered]
+        [Severity::Foreign]
     );
     for wrong in [
         "words\n",

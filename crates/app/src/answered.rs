@@ -1,0 +1,217 @@
+//! What a run has asked a person, what they said, and who ended it, from the ledger's events.
+
+use atoll_sandbox::Who;
+use atoll_store::Event;
+use serde_json::{Value, json};
+
+use crate::configuration::user_name;
+use crate::escape::printable;
+use crate::render::Denied;
+
+/// How many answers a line names; the rest are counted.
+const NAMED_MAX: usize = 8;
+
+/// That a person has ended a run.
+pub fn stopped(by: Who) -> String {
+    stopped_by(by.uid)
+}
+
+/// The same of what a run's last event says, if somebody has.
+pub fn stopped_of_event(details: Option<&Value>) -> Option<String> {
+    let uid = details?.pointer("/stopped/uid")?.as_u64()?;
+    Some(stopped_by(u32::try_from(uid).ok()?))
+}
+
+fn stopped_by(uid: u32) -> String {
+    format!("stopped by {} (atoll stop)", user_name(uid))
+}
+
+/// Questions and their answers in one line; nothing where none was put.
+pub fn line<'a>(events: impl Iterator<Item = &'a Event>) -> Option<String> {
+    let all = questions(events);
+    let told: Vec<String> = all.iter().take(NAMED_MAX).map(Question::told).collect();
+    let more = match all.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let count = all.len() as u64;
+    let counted = crate::render::counted(count, "question", "questions");
+    (count > 0).then(|| format!("{counted}: {}{more}", told.join(", ")))
+}
+
+/// The same for machines.
+pub fn json<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Value> {
+    questions(events).iter().map(Question::json).collect()
+}
+
+/// The requests that were given up before anybody answered: no program was told of these.
+pub fn given_up<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Denied> {
+    let left = questions(events).into_iter().filter(|one| {
+        let why = one.answer.and_then(|answer| answer.body.get("why"));
+        why.and_then(Value::as_str) == Some("left") && one.said("method").is_some()
+    });
+    let denied = left.map(|one| Denied {
+        what: format!(
+            "{}: a person was asked, and the program left before an answer",
+            one.call()
+        ),
+        times: 1,
+        limit: None,
+    });
+    denied.collect()
+}
+
+/// A question with its answer, if it has one.
+struct Question<'a> {
+    asked: &'a Event,
+    answer: Option<&'a Event>,
+}
+
+fn number(event: &Event) -> Option<u64> {
+    event.body.get("approval")?.as_u64()
+}
+
+fn questions<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Question<'a>> {
+    let mut all: Vec<Question<'a>> = Vec::new();
+    for event in events {
+        match event.kind.as_str() {
+            "approval.asked" => all.push(Question {
+                asked: event,
+                answer: None,
+            }),
+            "approval.granted" | "approval.denied" => {
+                let is_meant = |one: &&mut Question<'_>| number(one.asked) == number(event);
+                if let Some(one) = all.iter_mut().find(is_meant) {
+                    one.answer = Some(event);
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+impl Question<'_> {
+    fn said(&self, member: &str) -> Option<&str> {
+        self.asked.body.get(member)?.as_str()
+    }
+
+    /// What was asked about.
+    fn call(&self) -> String {
+        let word = |member| self.said(member).unwrap_or_default();
+        let port = self.asked.body.get("port").and_then(Value::as_u64);
+        let text = match (self.said("method"), word("scheme"), port) {
+            (Some(method), "https", Some(443)) | (Some(method), "http", Some(80)) => {
+                format!(
+                    "{method} {}://{}{}",
+                    word("scheme"),
+                    word("host"),
+                    word("path")
+                )
+            }
+            (Some(method), scheme, port) => {
+                let port = port.unwrap_or_default();
+                format!(
+                    "{method} {scheme}://{}:{port}{}",
+                    word("host"),
+                    word("path")
+                )
+            }
+            (None, _, port) => format!("{} port {}", word("host"), port.unwrap_or_default()),
+        };
+        printable(text.as_bytes())
+    }
+
+    /// What became of it, in words.
+    fn told(&self) -> String {
+        let number = number(self.asked).unwrap_or_default();
+        let of = |member: &str| self.answer.and_then(|answer| answer.body.get(member));
+        let text = |member: &str| of(member).and_then(Value::as_str);
+        let uid = of("uid").and_then(Value::as_u64);
+        let by = match uid.and_then(|uid| u32::try_from(uid).ok()) {
+            Some(uid) => format!(" by {}", user_name(uid)),
+            None => String::new(),
+        };
+        let seconds = of("seconds").and_then(Value::as_u64).unwrap_or_default();
+        let what = match (text("for"), text("why")) {
+            (Some("once"), _) => "granted once".to_owned(),
+            (Some("run"), _) => "granted until the run ended".to_owned(),
+            (Some(_), _) => format!("granted for {seconds} s"),
+            (None, Some("person")) => "denied".to_owned(),
+            (None, Some("left")) => "given up before an answer".to_owned(),
+            (None, Some("late")) => "not answered in time".to_owned(),
+            (None, Some("ended")) => "open when the run ended".to_owned(),
+            (None, Some(_)) => "denied without an answer".to_owned(),
+            (None, None) => "covered by another answer, or open".to_owned(),
+        };
+        format!(".{number} ({}) {what}{by}", self.call())
+    }
+
+    fn json(&self) -> Value {
+        let asked = |member: &str| self.asked.body.get(member);
+        let of = |member: &str| self.answer.and_then(|answer| answer.body.get(member));
+        let kind = self.answer.map(|answer| answer.kind.as_str());
+        json!({
+            "approval": asked("approval"),
+            "host": asked("host"),
+            "port": asked("port"),
+            "method": asked("method"),
+            "path": asked("path"),
+            "answer": kind.and_then(|kind| kind.strip_prefix("approval.")),
+            "for": of("for"),
+            "why": of("why"),
+            "uid": of("uid"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::why::event;
+
+    #[test]
+    fn every_question_is_told_with_its_answer() {
+        let asked = |number: u64, path: &str| {
+            event(
+                "approval.asked",
+                json!({ "approval": number, "host": "api.example.com", "port": 443,
+                        "method": "POST", "path": path, "scheme": "https" }),
+            )
+        };
+        let events = [
+            asked(1, "/v1/a"),
+            asked(2, "/v1/b"),
+            asked(3, "/v1/c"),
+            event(
+                "approval.granted",
+                json!({ "approval": 1, "for": "once", "uid": 0 }),
+            ),
+            event(
+                "approval.denied",
+                json!({ "approval": 2, "why": "person", "uid": 0 }),
+            ),
+            event("approval.denied", json!({ "approval": 3, "why": "left" })),
+        ];
+        assert_eq!(
+            line(events.iter()).as_deref(),
+            Some(
+                "3 questions: .1 (POST https://api.example.com/v1/a) granted once by root, \
+                 .2 (POST https://api.example.com/v1/b) denied by root, \
+                 .3 (POST https://api.example.com/v1/c) given up before an answer"
+            )
+        );
+        let left = given_up(events.iter());
+        assert_eq!(left.len(), 1);
+        assert_eq!(
+            left.first().map(|one| one.what.as_str()),
+            Some(
+                "POST https://api.example.com/v1/c: a person was asked, and the program left \
+                 before an answer"
+            )
+        );
+        let told = Value::from(json(events.iter()));
+        assert_eq!(told.pointer("/1/answer"), Some(&json!("denied")));
+        assert_eq!(line([].iter()), None);
+    }
+}
