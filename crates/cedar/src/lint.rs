@@ -133,7 +133,7 @@ fn wildcards(policy: &Policy, meta: &Meta) -> Vec<Remark> {
         names.push(one.id().unescaped().to_owned());
     }
     match policy.to_json() {
-        Ok(read) => compared(&read["conditions"], false, &mut names),
+        Ok(read) => compared(&read, false, &mut names),
         Err(error) => {
             let what = format!("its conditions cannot be read: {error}");
             return vec![remark(meta, what, Standing::Refused)];
