@@ -127,13 +127,10 @@ impl Case {
                 facts: &facts,
             }))
         };
-        if self.action.is_empty() || self.resource.is_empty() {
-            let missing = if self.action.is_empty() {
-                "action"
-            } else {
-                "resource"
-            };
-            return Err(format!("{missing} is missing"));
+        for (what, said) in [("action", &self.action), ("resource", &self.resource)] {
+            if said.is_empty() {
+                return Err(format!("{what} is missing"));
+            }
         }
         let action = Action::named(&self.action).filter(|action| action.is_asked());
         if let Some(action) = action {
@@ -179,15 +176,16 @@ impl Case {
                 put(Asked::Publish(port))
             }
             Some(Action::Exec | Action::Call | Action::Escalate | Action::Administer) | None => {
-                let all = Action::ALL.iter().filter(|one| one.is_asked());
-                let all: Vec<&str> = all.map(|one| one.name()).collect();
-                Err(format!(
-                    "{:?} is nothing that is asked for; {} are",
-                    self.action,
-                    all.join(", ")
-                ))
+                Err(self.unasked())
             }
         }
+    }
+
+    fn unasked(&self) -> String {
+        let all = Action::ALL.iter().filter(|one| one.is_asked());
+        let all: Vec<&str> = all.map(|one| one.name()).collect();
+        let (action, all) = (&self.action, all.join(", "));
+        format!("{action:?} is nothing that is asked for; {all} are")
     }
 
     /// What is not as a test expects, in words.

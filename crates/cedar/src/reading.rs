@@ -117,14 +117,8 @@ impl Reading {
         }
         let here = format!("{name}:{line}");
         if let Some(before) = self.ids.insert(Arc::clone(&id), here.clone()) {
-            wrong(match policy.annotation("id") {
-                None if before == here => {
-                    format!(
-                        "two policies begin on line {line}: give them @id, or lines of their own"
-                    )
-                }
-                None | Some(_) => format!("@id {id:?} is that of {before} too"),
-            });
+            let is_beside = before == here && policy.annotation("id").is_none();
+            wrong(twice(&id, &before, is_beside.then_some(line)));
         }
         let told = Deciding {
             id,
@@ -150,6 +144,16 @@ impl Reading {
             let what = error.to_string();
             self.faults.push(Fault::at(name, text, at, what));
         }
+    }
+}
+
+/// That two policies have one id, which is their line's where nobody has given them any.
+fn twice(id: &str, before: &str, line: Option<u32>) -> String {
+    match line {
+        Some(line) => {
+            format!("two policies begin on line {line}: give them @id, or lines of their own")
+        }
+        None => format!("@id {id:?} is that of {before} too"),
     }
 }
 

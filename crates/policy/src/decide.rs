@@ -55,16 +55,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     };
     reasons.extend(network::refusals(rules, &boundary.network, facts.mode));
     reasons.extend(of_credentials(rules, call, facts));
-    let refused = rules.login_refusals().into_iter();
-    reasons.extend(refused.map(|(what, why, origin)| {
-        let instead = "leave it out, or name another one";
-        reason(what, why, &origin, instead)
-    }));
-    let refused = rules.ssh_refusals(&call.workspace).into_iter();
-    reasons.extend(refused.map(|(what, why, origin)| {
-        let instead = "leave it out, or keep its key in your agent or in the vault";
-        reason(what, why, &origin, instead)
-    }));
+    reasons.extend(of_keys(rules, call));
     reasons.extend(of_root(rules, facts.mode));
     reasons.extend(of_nesting(rules, facts.mode));
     let mut fenced = Vec::new();
@@ -96,6 +87,21 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         asked.for_flows,
         asked.wall_clock_by,
     ))
+}
+
+/// Login files and keys of SSH that cannot be what they are written as.
+fn of_keys(rules: &Rules, call: &Call) -> Vec<Reason> {
+    let logins = rules.login_refusals().into_iter();
+    let logins = logins.map(|(what, why, origin)| {
+        let instead = "leave it out, or name another one";
+        reason(what, why, &origin, instead)
+    });
+    let keys = rules.ssh_refusals(&call.workspace).into_iter();
+    let keys = keys.map(|(what, why, origin)| {
+        let instead = "leave it out, or keep its key in your agent or in the vault";
+        reason(what, why, &origin, instead)
+    });
+    logins.chain(keys).collect()
 }
 
 /// Without namespaces there are no layers: the workspace is written directly, or

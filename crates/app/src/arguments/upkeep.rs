@@ -104,9 +104,9 @@ pub struct CheckProfileArguments {
     pub file: PathBuf,
 }
 
-/// Let a project's own `atoll.toml` and `atoll.cedar` count, for their present content
+/// Let a project's own rules count, for their present content
 ///
-/// They are shown first. The first can name a profile, show further places and set
+/// They are its `atoll.toml` and `atoll.cedar`, and shown first. The first can name a profile, show further places and set
 /// variables, as you could; all else only tightens, and the organisation's file
 /// stands above it. The other only takes away. What changes has to be trusted again.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
