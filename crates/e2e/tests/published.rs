@@ -307,13 +307,17 @@ fn a_fence_publishes_nothing_and_says_why() {
     let told = run.without_namespaces().run().expect_status(126);
     let _ = told.says(["publishing port 3000", "on this host's loopback already"]);
     assert_eq!(told.out(), "");
-    // Nor later: there is nowhere to ask for it.
-    let fenced = world.run(["--keep"], "sleep 3").without_namespaces();
-    let _ = fenced.run().success();
-    assert!(!world.state().join("atoll").join("control").exists());
-    let _ = world.run(["--keep"], "sleep 3").run().success();
-    assert!(
-        world.state().join("atoll").join("control").exists(),
-        "the control"
-    );
+    // Nor later, when it is asked for.
+    let fenced = world.run(["--discard"], "echo begun; sleep 1000");
+    let fenced = fenced.without_namespaces().start();
+    fenced.until_stdout("begun");
+    let directory = world.state().join("atoll").join("control");
+    let is_there = || fs::read_dir(&directory).ok()?.next().map(drop);
+    wait_until("it can be spoken to", BOUND, is_there);
+    let told = world.atoll(["publish", "last", "3000"]).run();
+    let _ = told
+        .expect_status(126)
+        .says(["on this host's loopback already"]);
+    let _ = world.atoll(["stop", "last"]).run().success();
+    let _ = fenced.wait();
 }
