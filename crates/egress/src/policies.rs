@@ -1,12 +1,11 @@
 //! Policies that people have written: asked after the rules have allowed something.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
     Asked, Decision, Effect, Facts, Layers, Look as Carried, Principal, Question, carried, take,
 };
-use atoll_model::network::{CredentialName, HostName, HostPart, Look, Request};
+use atoll_model::network::{CredentialName, HostName, HostPart, Look, Request, within};
 
 /// What is asked besides the rules; nothing where nobody has written any policy about
 /// connections.
@@ -114,18 +113,12 @@ impl Policies {
     }
 }
 
-/// The address of IPv4 that one of IPv6 leads to, where a network translates them (RFC 6052, section
-/// 2.1, the well-known prefix): what policies say of either holds.
+/// The address that one of IPv6 leads to where a network translates it: what policies say of either
+/// holds.
 fn translated(host: &HostPart) -> Option<HostPart> {
-    let HostPart::Address(IpAddr::V6(address)) = host else {
-        return None;
-    };
-    match address.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            let within = Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
-            Some(HostPart::Address(IpAddr::V4(within)))
-        }
-        _ => None,
+    match host {
+        HostPart::Address(address) => within(*address).map(HostPart::Address),
+        HostPart::Name(_) => None,
     }
 }
 

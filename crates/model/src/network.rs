@@ -35,7 +35,7 @@ pub use asking::{
     AskedBody, AskedCall, AskedHeader, AskedRequest, Breadth, CallDigest, Consent, InvalidDigest,
     LEASE_SECONDS_MAX, NoConsent, Scope,
 };
-pub use block::{Block, Special, special};
+pub use block::{Block, Special, special, within};
 pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
     Part, Place, Placeholder, PostgresAccess, Reach, SignatureScope,

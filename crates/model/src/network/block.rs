@@ -215,8 +215,10 @@ fn special_4(address: Ipv4Addr) -> Option<&'static str> {
     within.map(|(_, _, name)| *name)
 }
 
-/// The address of IPv4 that one of IPv6 stands for, where a network translates (RFC 6052).
-pub(super) fn within(address: IpAddr) -> Option<IpAddr> {
+/// The address of IPv4 that one of IPv6 stands for, where a network translates (RFC 6052, section
+/// 2.1, the well-known prefix).
+#[must_use]
+pub fn within(address: IpAddr) -> Option<IpAddr> {
     match address {
         IpAddr::V4(_) => None,
         IpAddr::V6(address) => translated(address).map(IpAddr::V4),
