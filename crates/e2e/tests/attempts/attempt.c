@@ -50,6 +50,8 @@ static int flood(int threads, double seconds) {
   pthread_t all[256];
   until = seconds == 0 ? 0 : now() + seconds;
   for (int i = 0; i < threads && i < 256; i++) pthread_create(&all[i], NULL, mount_for_ever, NULL);
+  // Only then is there anything to be seen of it, however busy the machine is.
+  while (__sync_fetch_and_add(&made, 0) == 0) usleep(100);
   puts("begun");
   fflush(stdout);
   for (int i = 0; i < threads && i < 256; i++) pthread_join(all[i], NULL);
