@@ -5,6 +5,7 @@ mod answer;
 mod app;
 mod command;
 pub(crate) mod fetch;
+mod login;
 mod oauth;
 mod own;
 
@@ -15,7 +16,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use atoll_model::network::{
-    Binding, CREDENTIAL_BYTES_MAX, CredentialName, Fetched, HostPart, Network, Part, Place,
+    Binding, CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, HostPart, Network, Part, Place,
     Placeholder, Request as Judged,
 };
 use atoll_sys::socket;
@@ -106,7 +107,15 @@ impl Held {
         matches!(self.binding.place, Place::Body(_)) && self.binding.holds(judged)
     }
 
-    /// What it is, where that is known from the beginning.
+    /// What it is at the beginning, where that is known then.
+    fn known(&self) -> Option<&Arc<Secret>> {
+        match &self.value {
+            Value::Given(secret) => Some(secret),
+            Value::Fetched(source) => source.first(),
+        }
+    }
+
+    /// What it is, where that is known from the beginning and stays so.
     pub(crate) fn given(&self) -> Option<&Arc<Secret>> {
         match &self.value {
             Value::Given(secret) => Some(secret),
@@ -144,6 +153,13 @@ impl Credentials {
             let mut bindings = network.credentials.iter();
             let binding = bindings.find(|one| one.name == placeholder.name);
             let value = match fetched.iter().find(|one| one.name == placeholder.name) {
+                Some(Fetched {
+                    by: by @ Fetch::Login { ends_s, .. },
+                    ..
+                }) => {
+                    let source = Source::new(by.clone(), network, Ingredients::new());
+                    Value::Fetched(Box::new(source.with(Arc::new(next()?), *ends_s)))
+                }
                 Some(Fetched { by, .. }) => {
                     let mut ingredients = Ingredients::new();
                     for which in by.ingredients() {
@@ -179,7 +195,7 @@ impl Credentials {
         let given = held.iter().enumerate().filter_map(|(index, one)| {
             Some(MaskedValue {
                 index,
-                secret: Arc::clone(one.given()?),
+                secret: Arc::clone(one.known()?),
                 role: Role::Value,
                 standing: one.placeholder.as_bytes().to_vec(),
                 ends: None,

@@ -76,6 +76,8 @@ pub(crate) enum Heard {
     Running([OwnedFd; 2]),
     /// It has ended.
     Ran(CommandEnd),
+    /// A login's file is there to be renewed: what who keeps it is spoken to by.
+    Renewing(Option<OwnedFd>),
 }
 
 /// A flow that is told of: it may go on. Its end is told by [`Line::close`].
@@ -350,6 +352,9 @@ impl Line {
                     Err(_) => break,
                 },
                 Ok(FlowOrder::Ran { id, end }) => self.heard(id, Heard::Ran(end)),
+                Ok(FlowOrder::Renewing { id }) => {
+                    self.heard(id, Heard::Renewing(given.into_iter().next()));
+                }
                 Ok(FlowOrder::Said {
                     id,
                     digest,
@@ -380,6 +385,22 @@ impl Line {
         let credential = credential.clone();
         lock(&self.commands).insert(id, heard);
         let told = self.tell(&FlowReport::Command { id, credential }, true);
+        if told.is_err() {
+            lock(&self.commands).remove(&id);
+        }
+        told.map(|()| hears)
+    }
+
+    /// Has a login's file there to be renewed.
+    ///
+    /// # Errors
+    /// When nobody could do so any more.
+    pub(crate) fn renewal(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (heard, hears) = mpsc::channel(1);
+        let credential = credential.clone();
+        lock(&self.commands).insert(id, heard);
+        let told = self.tell(&FlowReport::Renew { id, credential }, true);
         if told.is_err() {
             lock(&self.commands).remove(&id);
         }
@@ -429,7 +450,7 @@ impl Line {
     /// Passes on what is heard of a command, as long as somebody waits for it.
     fn heard(&self, id: u64, heard: Heard) {
         let mut commands = lock(&self.commands);
-        let is_last = matches!(heard, Heard::Ran(_));
+        let is_last = matches!(heard, Heard::Ran(_) | Heard::Renewing(_));
         let sent = commands.get(&id).map(|to| to.try_send(heard));
         if is_last || !matches!(sent, Some(Ok(()))) {
             commands.remove(&id);

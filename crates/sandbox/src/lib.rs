@@ -30,6 +30,8 @@ mod launcher;
 mod leftovers;
 mod listening;
 mod locks;
+mod login_file;
+mod login_renewal;
 mod mountinfo;
 mod native;
 mod outside;
@@ -69,6 +71,8 @@ pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
+pub use login_file::{FieldError, LoginFileError, LoginLock, LoginText, read_login_file};
+pub use login_renewal::LoginRenewal;
 pub use outside::{FlowNews, Issuer, Live, OUTSIDE, Outside, Publisher, Recorder};
 pub use owners::unmapped_mounts;
 pub use placement::{

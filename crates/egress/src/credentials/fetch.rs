@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::{app, command, oauth};
+use super::login::Login;
+use super::{app, command, login, oauth};
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -83,6 +84,9 @@ pub(crate) struct Source {
     /// By what requests of Atoll's own for it are judged.
     pub(super) network: Network,
     ingredients: std::sync::Mutex<Ingredients>,
+    /// What a login was from the beginning.
+    first: Option<Arc<Secret>>,
+    unwritten: std::sync::Mutex<Option<login::Unwritten>>,
     state: Arc<Mutex<State>>,
 }
 
@@ -191,8 +195,62 @@ impl Source {
             },
             by,
             ingredients: std::sync::Mutex::new(ingredients),
+            first: None,
+            unwritten: std::sync::Mutex::default(),
             state: Arc::default(),
         }
+    }
+
+    /// The same with a token that is there from the beginning, nobody knows how old.
+    pub(super) fn with(self, secret: Arc<Secret>, ends_s: Option<u64>) -> Self {
+        let text = std::str::from_utf8(secret.expose()).unwrap_or_default();
+        let token = Token {
+            ends: login::end_of(text, ends_s),
+            since: SystemTime::UNIX_EPOCH,
+            secret: Arc::clone(&secret),
+            is_doubted: false,
+        };
+        let state = State {
+            token: Some(token),
+            ..State::default()
+        };
+        Self {
+            first: Some(secret),
+            state: Arc::new(Mutex::new(state)),
+            ..self
+        }
+    }
+
+    /// What it was from the beginning.
+    pub(super) fn first(&self) -> Option<&Arc<Secret>> {
+        self.first.as_ref()
+    }
+
+    /// The credential by which a login is renewed.
+    pub(super) fn renewed_by(&self) -> Option<&CredentialName> {
+        match &self.by {
+            Fetch::Login { by, .. } => Some(by),
+            Fetch::Command { .. } | Fetch::Token(_) => None,
+        }
+    }
+
+    /// What a login is asked to be good for.
+    pub(crate) fn scope(&self) -> &[String] {
+        match &self.by {
+            Fetch::Login { request, .. } => &request.scope,
+            Fetch::Command { .. } | Fetch::Token(_) => &[],
+        }
+    }
+
+    /// What was given for a login and could not be written, once.
+    pub(super) fn unwritten(&self) -> Option<login::Unwritten> {
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        unwritten.take()
+    }
+
+    pub(super) fn keep_unwritten(&self, given: login::Unwritten) {
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        *unwritten = Some(given);
     }
 
     fn ingredients(&self) -> std::sync::MutexGuard<'_, Ingredients> {
@@ -225,7 +283,7 @@ impl Source {
     /// its flow.
     async fn take_back(&self, egress: &Arc<Egress>, name: &CredentialName, one: &Token) {
         let _ = match &self.by {
-            Fetch::Command { .. } => Ok(()),
+            Fetch::Command { .. } | Fetch::Login { .. } => Ok(()),
             Fetch::Token(request) => match &**request {
                 TokenRequest::OAuth(request) => {
                     let what = (request, &*one.secret);
@@ -266,7 +324,8 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secr
     let (done, waits) = oneshot::channel();
     let (asking, asked) = (Arc::clone(egress), name.clone());
     egress.upstream.tasks.spawn(async move {
-        let got = fetch(&asking, index).await;
+        let current = state.token.as_ref().map(|token| Arc::clone(&token.secret));
+        let got = fetch(&asking, index, current).await;
         let got = got.map_err(|unfetched| Unfetched {
             why: format!("credential {asked} cannot be fetched: {}", unfetched.why),
             ..unfetched
@@ -287,16 +346,28 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secr
     waits.await.map_err(|_| over())?
 }
 
+/// How long the value still holds that is there, or a new one; nothing where nobody knows.
+pub(crate) async fn life(egress: &Arc<Egress>, index: usize) -> Result<Option<Duration>, Unfetched> {
+    value(egress, index).await?;
+    let Some((_, source)) = egress.credentials.source(index) else {
+        return Ok(None);
+    };
+    let state = source.state.lock().await;
+    let ends = state.token.as_ref().and_then(|token| token.ends);
+    Ok(ends.map(|ends| ends.duration_since(SystemTime::now()).unwrap_or_default()))
+}
+
 /// Gets a new one. Boxed, since it can be a request like the one that waits for it.
 fn fetch(
     egress: &Arc<Egress>,
     index: usize,
+    current: Option<Arc<Secret>>,
 ) -> Pin<Box<dyn Future<Output = Result<Token, Unfetched>> + Send + '_>> {
     Box::pin(async move {
         let Some((name, source)) = egress.credentials.source(index) else {
             return Err("there is none".to_owned().into());
         };
-        let fresh = ask(egress, (index, name), source).await?;
+        let fresh = ask(egress, (index, name), source, current).await?;
         let since = SystemTime::now();
         if fresh.ends.is_some_and(|ends| ends <= since) {
             return Err("what it gives has expired".to_owned().into());
@@ -315,8 +386,18 @@ async fn ask(
     egress: &Arc<Egress>,
     (index, name): (usize, &CredentialName),
     source: &Source,
+    current: Option<Arc<Secret>>,
 ) -> Result<Fresh, Unfetched> {
     match &source.by {
+        Fetch::Login { request, by, .. } => {
+            let login = Login {
+                index,
+                name,
+                request,
+                by,
+            };
+            Ok(login::fetch(egress, login, source, current).await?)
+        }
         Fetch::Command { patience_s } => {
             command::fetch(egress, name, Duration::from_secs(*patience_s)).await
         }
