@@ -20,7 +20,7 @@ use atoll_sys::{environment, memory, socket};
 use rustix::fs::OFlags;
 
 use crate::commands::CredentialCommand;
-use crate::login_renewal::LoginRenewal;
+use crate::login_renewal::{LoginFacts, LoginRenewal};
 
 /// Makes what stands inside for a value, or says why nothing can.
 pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, String>;
@@ -208,8 +208,7 @@ impl Handover {
     }
 
     /// Takes the access token of a login that is renewed: by the refresh token that `by` is,
-    /// where the first does not hold any more. When it ends, where the login's file says that:
-    /// seconds since 1970.
+    /// where the first does not hold any more.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -217,7 +216,7 @@ impl Handover {
         &mut self,
         name: &CredentialName,
         value: &[u8],
-        (login, by, ends_s): (LoginRenewal, &CredentialName, Option<u64>),
+        (login, by, facts): (LoginRenewal, &CredentialName, LoginFacts),
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
         self.take_value(name, value, disguise)?;
@@ -228,7 +227,8 @@ impl Handover {
             by: Fetch::Login {
                 request,
                 by,
-                ends_s,
+                ends_s: facts.ends_s,
+                scope: facts.scope,
             },
         });
         self.renewals.push((name.clone(), login));

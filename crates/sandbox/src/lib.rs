@@ -72,7 +72,7 @@ pub use leftovers::{RunGroup, run_groups};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
 pub use login_file::{FieldError, LoginFileError, LoginLock, LoginText, read_login_file};
-pub use login_renewal::LoginRenewal;
+pub use login_renewal::{LoginFacts, LoginRenewal};
 pub use outside::{FlowNews, Issuer, Live, OUTSIDE, Outside, Publisher, Recorder};
 pub use owners::unmapped_mounts;
 pub use placement::{

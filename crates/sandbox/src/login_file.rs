@@ -24,7 +24,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
-pub use fields::{FieldError, renewed, tokens};
+pub use fields::FieldError;
+pub(crate) use fields::{renewed, scope, tokens};
 
 /// Bits of a file's mode by which others than its owner read it, and write it.
 const OTHERS_READ: u32 = 0o044;

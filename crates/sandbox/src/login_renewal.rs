@@ -18,7 +18,7 @@ use atoll_sys::{descriptor, socket};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use crate::login_file::{LoginFileError, LoginLock, LoginText, renewed, tokens};
+use crate::login_file::{LoginFileError, LoginLock, LoginText, renewed, scope, tokens};
 
 /// How many go on at once.
 const RENEWALS_MAX: usize = 32;
@@ -48,13 +48,25 @@ pub struct LoginRenewal {
 }
 
 impl LoginRenewal {
-    /// When the access token ends that is in the file, where the file says that: seconds since
-    /// 1970. None at all where there is nothing by which it is renewed.
+    /// What the file says of its access token. None where there is nothing by which it is
+    /// renewed.
     #[must_use]
-    pub fn ends_s(&self, text: &LoginText) -> Option<Option<u64>> {
+    pub fn facts(&self, text: &LoginText) -> Option<LoginFacts> {
         let there = tokens(text.text(), &self.access, &self.renewal).ok()?;
-        Some(there.ends_s)
+        Some(LoginFacts {
+            ends_s: there.ends_s,
+            scope: scope(text.text(), &self.renewal),
+        })
     }
+}
+
+/// What a login's file says of its access token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginFacts {
+    /// When it ends, seconds since 1970.
+    pub ends_s: Option<u64>,
+    /// What it is good for.
+    pub scope: Option<String>,
 }
 
 /// Those that go on.
@@ -223,6 +235,7 @@ mod tests {
                 },
                 refresh: "refresh".parse().unwrap(),
                 id: None,
+                scopes: None,
                 expires: None,
                 noted: None,
             },

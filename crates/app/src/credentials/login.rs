@@ -7,7 +7,7 @@ use atoll_egress::secret::{LoginUnfit, stand_in};
 use atoll_model::network::{CredentialName, Part};
 use atoll_policy::{Credential, CredentialSource, Login, LoginSource, Rules};
 use atoll_sandbox::{
-    Handover, LoginFileError, LoginRenewal, LoginText, SourceError, read_login_file,
+    Handover, LoginFacts, LoginFileError, LoginRenewal, LoginText, SourceError, read_login_file,
 };
 
 use crate::configuration::Places;
@@ -91,9 +91,9 @@ fn take(
     Ok(())
 }
 
-/// How a login is renewed, by which credential, and when it ends, where its file says all that
-/// this takes.
-type Renews<'a> = Option<(LoginRenewal, &'a CredentialName, Option<u64>)>;
+/// How a login is renewed, by which credential, and what its file says of it, where that has
+/// all that this takes.
+type Renews<'a> = Option<(LoginRenewal, &'a CredentialName, LoginFacts)>;
 
 fn renewal<'a>(
     rules: &'a Rules,
@@ -109,8 +109,8 @@ fn renewal<'a>(
         renewal: (**source.renew.as_ref()?).clone(),
     };
     // Without a refresh token it is a login until it ends.
-    let ends_s = renewal.ends_s(text)?;
-    Some((renewal, by, ends_s))
+    let facts = renewal.facts(text)?;
+    Some((renewal, by, facts))
 }
 
 /// The credential that a field is the source of.

@@ -234,11 +234,11 @@ impl Source {
         }
     }
 
-    /// What a login is asked to be good for.
-    pub(crate) fn scope(&self) -> &[String] {
+    /// What a login is good for, where its file says that.
+    pub(crate) fn scope(&self) -> Option<&str> {
         match &self.by {
-            Fetch::Login { request, .. } => &request.scope,
-            Fetch::Command { .. } | Fetch::Token(_) => &[],
+            Fetch::Login { scope, .. } => scope.as_deref(),
+            Fetch::Command { .. } | Fetch::Token(_) => None,
         }
     }
 

@@ -52,6 +52,9 @@ pub enum Fetch {
         /// When what is handed over ends, where that is known: seconds since 1970.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ends_s: Option<u64>,
+        /// What it is good for, as its file says that: for a program that asks for another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<String>,
     },
 }
 

@@ -18,6 +18,8 @@ pub struct Renewal {
     /// Where the time is at which the access token ends: since 1970, in seconds, or from
     /// 100,000,000,000 on in milliseconds.
     pub expires: Option<FieldPath>,
+    /// Where it says what the tokens are good for: a text, or a list of them.
+    pub scopes: Option<FieldPath>,
     /// Where the time is at which it was renewed last, as RFC 3339 writes it.
     pub noted: Option<FieldPath>,
 }

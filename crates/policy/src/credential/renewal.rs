@@ -11,7 +11,7 @@ use crate::show::quoted;
 
 /// The table of one.
 const TABLE: &str = "credential.NAME.source.renew";
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "token",
     "client",
     "published",
@@ -20,6 +20,7 @@ const KEYS: [&str; 9] = [
     "refresh",
     "id",
     "expires",
+    "scopes",
     "noted",
 ];
 
@@ -32,8 +33,8 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
     let form = document.text(&mut section, "form", parse_form);
     let scope = texts(document, &mut section, "scope", &at, parse_scope).unwrap_or_default();
     let refresh = document.text(&mut section, "refresh", parse_one);
-    let [id, expires, noted] =
-        ["id", "expires", "noted"].map(|key| document.text(&mut section, key, parse_one));
+    let [id, expires, scopes, noted] =
+        ["id", "expires", "scopes", "noted"].map(|key| document.text(&mut section, key, parse_one));
     document.end(section, &KEYS);
     if scope.len() > NAMES_MAX {
         let what = format!("`scope` has {NAMES_MAX} entries at most");
@@ -60,6 +61,7 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
         refresh: refresh.value,
         id: id.map(|one| one.value),
         expires: expires.map(|one| one.value),
+        scopes: scopes.map(|one| one.value),
         noted: noted.map(|one| one.value),
     })
 }
@@ -98,6 +100,7 @@ pub(super) fn text(renewal: &Renewal) -> String {
         refresh,
         id,
         expires,
+        scopes,
         noted,
     } = renewal;
     let mut parts = vec![
@@ -114,7 +117,12 @@ pub(super) fn text(renewal: &Renewal) -> String {
         parts.push(format!("scope = [{}]", scope.join(", ")));
     }
     parts.push(format!("refresh = {}", quoted(&refresh.to_string())));
-    for (key, field) in [("id", id), ("expires", expires), ("noted", noted)] {
+    for (key, field) in [
+        ("id", id),
+        ("expires", expires),
+        ("scopes", scopes),
+        ("noted", noted),
+    ] {
         let field = field.as_ref();
         parts.extend(field.map(|field| format!("{key} = {}", quoted(&field.to_string()))));
     }

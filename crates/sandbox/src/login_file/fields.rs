@@ -56,6 +56,12 @@ pub fn tokens(
     })
 }
 
+/// What a login's tokens are good for, where its file says that.
+pub fn scope(text: &[u8], renewal: &Renewal) -> Option<String> {
+    let spans = Spans::of(text).ok()?;
+    spans.words(renewal.scopes.as_ref()?)
+}
+
 /// A time without what is of its fraction: some write one.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole(time: f64) -> Option<u64> {
@@ -178,6 +184,17 @@ impl<'a> Spans<'a> {
         Ok(Some(read))
     }
 
+    /// All texts that are there, with a space between them.
+    fn words(&self, field: &FieldPath) -> Option<String> {
+        let all = self.all.iter();
+        let spans = all.filter(|(names, _)| field.leads_along(names));
+        let texts = spans.filter_map(|(_, span)| {
+            serde_json::from_slice::<String>(self.text.get(span.clone())?).ok()
+        });
+        let texts: Vec<String> = texts.collect();
+        (!texts.is_empty()).then(|| texts.join(" "))
+    }
+
     fn text(&self, field: &FieldPath) -> Result<String, FieldError> {
         match self.read(field)? {
             Some(Value::String(text)) if !text.is_empty() => Ok(text),
@@ -284,6 +301,7 @@ mod tests {
             refresh: path("tokens.refresh"),
             id: Some(path("tokens.id")),
             expires: Some(path("tokens.expires")),
+            scopes: Some(path("scopes")),
             noted: Some(path("last")),
         }
     }
@@ -331,6 +349,20 @@ mod tests {
             &made[..],
             b"{\"tokens\":{\"refresh\":\"r\",\"expires\":1800000000,\"access\":\"new\"}}"
         );
+    }
+
+    #[test]
+    fn what_a_login_is_good_for_is_a_text_or_a_list() {
+        for (text, expected) in [
+            ("{\"scopes\":\"one two\"}", Some("one two")),
+            ("{\"scopes\":[\"one\",\"two\"]}", Some("one two")),
+            ("{\"scopes\":[]}", None),
+            ("{\"scopes\":7}", None),
+            ("{}", None),
+        ] {
+            let said = scope(text.as_bytes(), &renewal());
+            assert_eq!(said.as_deref(), expected, "{text}");
+        }
     }
 
     #[test]

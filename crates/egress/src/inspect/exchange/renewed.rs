@@ -32,7 +32,7 @@ struct Granted<'a> {
     token_type: &'static str,
     expires_in: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<String>,
+    scope: Option<&'a str>,
 }
 
 /// Answers a request that carries what renews a login, by its place among all credentials.
@@ -73,13 +73,12 @@ async fn of(egress: &Arc<Egress>, by: usize) -> Result<Vec<u8>, fetch::Unfetched
     let life = fetch::life(egress, index).await?;
     let held = credentials.get(index).ok_or_else(gone)?;
     let scope = credentials.source(index);
-    let scope = scope.map(|(_, source)| source.scope().join(" "));
     let granted = Granted {
         access_token: &held.placeholder,
         refresh_token: &by.placeholder,
         token_type: "Bearer",
         expires_in: life.unwrap_or(LIFE).max(LIFE_MIN).as_secs(),
-        scope: scope.filter(|scope| !scope.is_empty()),
+        scope: scope.and_then(|(_, source)| source.scope()),
     };
     let written = serde_json::to_vec(&granted);
     written.map_err(|error| fetch::Unfetched::from(error.to_string()))
