@@ -10,27 +10,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use atoll_model::network::{Flow, Place, Request as Judged};
+use atoll_model::network::Request as Judged;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answers::{self, Denial};
-use super::body::{Broken, Received};
+use super::body::Broken;
 use super::expectation;
-use super::injection::{self, Injection, Misuse};
+use super::injection::Injection;
 use super::upload;
 use crate::Egress;
-use crate::credentials::Credentials;
-use crate::secret::{Coding, Failed, Found, Placeholders, SearchedBody, longer};
+use crate::secret::{Coding, Failed, Placeholders, SearchedBody, longer};
 
 mod fields;
 mod untaken;
+
+pub(crate) use untaken::Untaken;
 
 /// Up to here a body is read as a whole before anything of its request is sent, bytes.
 const WHOLE_BYTES_MAX: u64 = 64 << 10;

@@ -36,7 +36,7 @@ struct Granted<'a> {
 }
 
 /// Answers a request that carries what renews a login, by its place among all credentials.
-pub(super) async fn answered(
+pub(in crate::inspect) async fn answered(
     egress: &Arc<Egress>,
     by: usize,
     (flow, what): (Flow, Denial),
