@@ -109,7 +109,10 @@ fn unfit(why: impl std::fmt::Display) -> RenewalSaid {
 fn renew(login: &LoginRenewal, line: &OwnedFd) {
     let (lock, before, there) = match begun(login, line) {
         Ok(begun) => begun,
-        Err(said) => return drop(say(line, &said)),
+        Err(said) => {
+            let _ = say(line, &said);
+            return;
+        }
     };
     if say(line, &RenewalSaid::There(there)).is_err() {
         return;
@@ -286,7 +289,9 @@ mod tests {
         assert_eq!(fs::read_to_string(&login.file).unwrap(), NEW);
         assert_eq!(there(&hear(&second)), ("new-a", "new-r"));
         // What was said is written, though nobody listens any more.
-        say(&second, &Renewed { refresh: Some("third".to_owned()), ..by() }).unwrap();
+        let mut third = by();
+        third.refresh = Some("third".to_owned());
+        say(&second, &third).unwrap();
         drop(second);
         other.finish();
         let text = fs::read_to_string(&login.file).unwrap();

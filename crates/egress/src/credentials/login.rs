@@ -331,6 +331,9 @@ impl Keeper {
         let late = |_| "its login file: it took too long".to_owned();
         let gone = |_| "nobody keeps its login file any more".to_owned();
         let (got, _) = received.map_err(late)?.map_err(gone)?;
+        if got == 0 {
+            return Err("nobody keeps its login file any more".to_owned());
+        }
         let said = message.get(..got).unwrap_or_default();
         serde_json::from_slice(said).map_err(|_| unclear())
     }

@@ -48,11 +48,7 @@ pub fn tokens(
     Ok(LoginTokens {
         access: spans.text(access)?,
         refresh: spans.text(&renewal.refresh)?,
-        ends_s: ends
-            .as_ref()
-            .and_then(Value::as_f64)
-            .and_then(whole)
-            .map(seconds),
+        ends_s: ends.as_ref().and_then(whole).map(seconds),
     })
 }
 
@@ -63,9 +59,9 @@ pub fn scope(text: &[u8], renewal: &Renewal) -> Option<String> {
 }
 
 /// A time without what is of its fraction: some write one.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn whole(time: f64) -> Option<u64> {
-    (0.0..1e15).contains(&time).then_some(time as u64)
+fn whole(time: &Value) -> Option<u64> {
+    let text = time.as_number()?.to_string();
+    text.split('.').next()?.parse().ok()
 }
 
 /// The same file with those that an issuer has given. A field that is not there is not added.
@@ -82,7 +78,7 @@ pub fn renewed(
     let spans = Spans::of(text)?;
     let quoted = |value: &str| Zeroizing::new(Value::from(value).to_string());
     let mut changes: Vec<(Range<usize>, Zeroizing<String>)> = Vec::new();
-    let mut change = |field: &FieldPath, value: &str| {
+    let mut change = |field: &FieldPath, value: &str| -> Result<(), FieldError> {
         let span = spans.one(field)?;
         changes.push((
             span.ok_or_else(|| FieldError::Missing(field.clone()))?,
@@ -107,10 +103,7 @@ pub fn renewed(
     if let (Some(field), Some(ends)) = (&renewal.expires, by.ends_s)
         && let (Some(span), Some(before)) = (spans.one(field)?, spans.read(field)?)
     {
-        let in_ms = before
-            .as_f64()
-            .and_then(whole)
-            .is_none_or(|time| time >= MILLISECONDS_FROM);
+        let in_ms = whole(&before).is_none_or(|time| time >= MILLISECONDS_FROM);
         let ends = if in_ms {
             ends.saturating_mul(1000)
         } else {
