@@ -17,7 +17,7 @@ use e2e::{Outcome, World};
 use serde_json::Value;
 
 const SERVERS: &str = include_str!("renewals/servers.py");
-const NAMES: &[&str] = &["example.com", "other.example", "login.example"];
+const NAMES: &[&str] = &["example.com", "other.example", "another.example"];
 const CURL: &str = "curl -sS -m 90 --noproxy '*'";
 const AUTH: &str = "-H \"Authorization: Bearer $(field access)\"";
 /// What is in the file at the beginning.
@@ -59,14 +59,14 @@ fn to_go(world: &World, how: &str) {
     world.profile(
         "agent",
         &format!(
-            "[network]\nallow = ['example.com', 'other.example', 'login.example']\n[home]\nlayer = ['.agent']\n\
+            "[network]\nallow = ['example.com', 'other.example', 'another.example']\n[home]\nlayer = ['.agent']\n\
              [login.agent]\nfile = '~/.agent/auth.json'\n[credential.agent]\n\
              source = {{ login = 'agent', field = 'tokens.access', renew = {{ \
-             token = 'https://login.example/token/{how}', client = 'a client', form = '{form}', \
+             token = 'https://another.example/token/{how}', client = 'a client', form = '{form}', \
              refresh = 'tokens.refresh', id = 'tokens.id', expires = 'tokens.expires', noted = 'last' }} }}\n\
              to = 'example.com'\npaths = ['/v1/**']\nplace = {{ header = 'authorization', form = 'Bearer {{}}' }}\n\
              [credential.agent-renewal]\nsource = {{ login = 'agent', field = 'tokens.refresh' }}\n\
-             to = 'login.example'\npaths = ['/token/**']\nplace = {{ refresh = 'refresh_token' }}\n\
+             to = 'another.example'\npaths = ['/token/**']\nplace = {{ refresh = 'refresh_token' }}\n\
              [credential.given]\nsource = {{ environment = 'GIVEN' }}\nto = 'other.example'\n\
              place = {{ header = 'x-key' }}\n"
         ),
@@ -157,9 +157,9 @@ fn a_login_that_has_ended_is_renewed_and_written_back() {
         "cat ~/.agent/auth.json; echo; {CURL} -i {AUTH} https://example.com/v1/one; {CURL} {AUTH} https://example.com/v1/two; \
          R=$(field refresh); echo \"inside $(field access) $R\"; \
          {CURL} -H 'Content-Type: application/json' -d \"{{\\\"grant_type\\\":\\\"refresh_token\\\",\\\"refresh_token\\\":\\\"$R\\\"}}\" \
-         https://login.example/token/good; echo; \
+         https://another.example/token/good; echo; \
          {CURL} -d \"refresh_token=$R\" https://other.example/token/good; \
-         {CURL} -H \"X-Refresh: $R\" https://login.example/token/good; \
+         {CURL} -H \"X-Refresh: $R\" https://another.example/token/good; \
          ls -A ~/.agent; cat /proc/[0-9]*/environ | tr '\\0' '\\n'"
     );
     let outcome = online(&world, &script);
@@ -198,7 +198,7 @@ fn a_login_that_has_ended_is_renewed_and_written_back() {
     assert_eq!(alerts.count(), 2, "{refused:?}");
     let fetched = events(&world, "flow.opened");
     let fetched = fetched.iter().find(|one| one["kind"] == "fetch");
-    assert!(fetched.is_some_and(|one| one["host"] == "login.example"), "{what}");
+    assert!(fetched.is_some_and(|one| one["host"] == "another.example"), "{what}");
     is_nowhere(&world, &outcome);
     // The next run begins with it, and asks nobody.
     let again = online(&world, &format!("{CURL} {AUTH} https://example.com/v1/three; true"));
@@ -215,7 +215,7 @@ fn a_login_that_its_host_refuses_is_renewed_though_nobody_knows_its_end() {
     };
     let script = format!(
         "for one in 1 2 3; do {CURL} {AUTH} https://example.com/v1/$one; done; \
-         {CURL} -d \"refresh_token=$(field refresh)\" https://login.example/token/kept"
+         {CURL} -d \"refresh_token=$(field refresh)\" https://another.example/token/kept"
     );
     let outcome = online(&world, &script);
     assert_eq!(outcome.out().matches("who are you").count(), 1, "{outcome}");
@@ -240,7 +240,7 @@ fn many_that_want_a_login_at_once_have_it_renewed_once_in_two_runs_too() {
     let script = format!(
         "R=$(field refresh); A=$(field access); for one in $(seq 25); do \
          {CURL} -H \"Authorization: Bearer $A\" https://example.com/v1/$one & \
-         {CURL} -d \"refresh_token=$R\" https://login.example/token/slow & done; wait"
+         {CURL} -d \"refresh_token=$R\" https://another.example/token/slow & done; wait"
     );
     let both = "sh -c '\"$ATOLL\" run --discard \"$@\" & \"$ATOLL\" run --discard \"$@\" & wait' sh \"$@\"";
     let outcome = online_as(&world, both, &script);
@@ -268,7 +268,7 @@ fn an_issuer_that_answers_otherwise_changes_no_login() {
         };
         let script = format!(
             "{CURL} {AUTH} https://example.com/v1/one; echo; \
-             {CURL} -d \"refresh_token=$(field refresh)\" https://login.example/token/{how}; true"
+             {CURL} -d \"refresh_token=$(field refresh)\" https://another.example/token/{how}; true"
         );
         let outcome = online(&world, &script);
         assert_eq!(outcome.out().matches(said).count(), 2, "{how}: {outcome}");

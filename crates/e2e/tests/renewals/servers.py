@@ -1,4 +1,4 @@
-"""An issuer (login.example) that renews a login in the way that the path of the request
+"""An issuer (another.example) that renews a login in the way that the path of the request
 names, each refresh token once, and an origin (example.com, other.example) that demands a
 token which was handed out. Both write down what they are asked.
 Arguments: the directory, then the command to run while they are there. Beside that directory
@@ -60,7 +60,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def answer(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-        if self.headers["Host"].startswith("login.example"):
+        if self.headers["Host"].startswith("another.example"):
             return self.renew(body)
         said = self.headers.get("Authorization", "")
         note("requests", f"{self.command} {self.headers['Host']} {self.path} {said} {body!r}")
@@ -129,7 +129,7 @@ class Many(http.server.ThreadingHTTPServer):
         pass
 
 
-NAMES = ["example.com", "other.example", "login.example"]
+NAMES = ["example.com", "other.example", "another.example"]
 contexts = {}
 for name in NAMES:
     contexts[name] = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
