@@ -111,7 +111,9 @@ fn is_nowhere(world: &World, said: &Outcome) {
     let top = world.top().display().to_string();
     let own = |line: &&str| {
         let is_of_test = ["refresh", "given", "internet/issued", "internet/refreshed"];
-        let is_of_test = is_of_test.iter().any(|name| *line == format!("{top}/{name}"));
+        let is_of_test = is_of_test
+            .iter()
+            .any(|name| *line == format!("{top}/{name}"));
         let noted = ["internet/requests", "internet/asked-for"];
         let is_noted = noted.iter().any(|name| *line == format!("{top}/{name}"));
         is_of_test || is_noted || auth(world).to_str() == Some(line)
@@ -138,7 +140,10 @@ fn renewed(world: &World, expires: bool) -> Value {
     assert_eq!(value["tokens"]["refresh"], refresh, "{text}");
     // All else as it was written.
     assert!(text.contains("\"other\" : [1, 2.50]\n}"), "{text}");
-    assert!(text.starts_with("{\n  \"mode\": \"chat\",\n  \"tokens\": {"), "{text}");
+    assert!(
+        text.starts_with("{\n  \"mode\": \"chat\",\n  \"tokens\": {"),
+        "{text}"
+    );
     assert_eq!(text.contains("expires"), expires, "{text}");
     let mode = fs::metadata(auth(world)).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
@@ -163,7 +168,11 @@ fn a_login_that_has_ended_is_renewed_and_written_back() {
          ls -A ~/.agent; cat /proc/[0-9]*/environ | tr '\\0' '\\n'"
     );
     let outcome = online(&world, &script);
-    let what = format!("{outcome}\n{:?}\n{:?}", noted(&world, "requests"), asked_for(&world));
+    let what = format!(
+        "{outcome}\n{:?}\n{:?}",
+        noted(&world, "requests"),
+        asked_for(&world)
+    );
     assert_eq!(outcome.out().matches("welcome").count(), 2, "{what}");
     // It was asked once, as the agent itself asks, and what the program sent went nowhere.
     let asked = asked_for(&world);
@@ -174,7 +183,10 @@ fn a_login_that_has_ended_is_renewed_and_written_back() {
     let requests = noted(&world, "requests");
     assert_eq!(requests.len(), 2, "{what}");
     let issued = noted(&world, "issued");
-    assert!(requests.iter().all(|one| one.contains(&issued[0])), "{what}");
+    assert!(
+        requests.iter().all(|one| one.contains(&issued[0])),
+        "{what}"
+    );
     let value = renewed(&world, true);
     let expires = value["tokens"]["expires"].as_u64().unwrap();
     assert!(expires > 1_700_000_000_000, "{value}");
@@ -184,7 +196,10 @@ fn a_login_that_has_ended_is_renewed_and_written_back() {
     let line = |begins: &str| -> String {
         let out = outcome.out();
         let mut lines = out.lines().filter(|line| line.starts_with(begins));
-        lines.next().unwrap_or_else(|| panic!("{begins}: {what}")).to_owned()
+        lines
+            .next()
+            .unwrap_or_else(|| panic!("{begins}: {what}"))
+            .to_owned()
     };
     let answer: Value = serde_json::from_str(&line("{\"access_token\"")).unwrap();
     let inside = line("inside ");
@@ -198,10 +213,16 @@ fn a_login_that_has_ended_is_renewed_and_written_back() {
     assert_eq!(alerts.count(), 2, "{refused:?}");
     let fetched = events(&world, "flow.opened");
     let fetched = fetched.iter().find(|one| one["kind"] == "fetch");
-    assert!(fetched.is_some_and(|one| one["host"] == "another.example"), "{what}");
+    assert!(
+        fetched.is_some_and(|one| one["host"] == "another.example"),
+        "{what}"
+    );
     is_nowhere(&world, &outcome);
     // The next run begins with it, and asks nobody.
-    let again = online(&world, &format!("{CURL} {AUTH} https://example.com/v1/three; true"));
+    let again = online(
+        &world,
+        &format!("{CURL} {AUTH} https://example.com/v1/three; true"),
+    );
     assert!(asked_for(&world).is_empty(), "{again}");
     assert!(again.out().contains("who are you"), "{again}");
     is_nowhere(&world, &again);
@@ -246,7 +267,11 @@ fn many_that_want_a_login_at_once_have_it_renewed_once_in_two_runs_too() {
     let outcome = online_as(&world, both, &script);
     let what = format!("{outcome}\n{:?}", asked_for(&world));
     assert_eq!(outcome.out().matches("welcome").count(), 50, "{what}");
-    assert_eq!(outcome.out().matches("\"access_token\"").count(), 50, "{what}");
+    assert_eq!(
+        outcome.out().matches("\"access_token\"").count(),
+        50,
+        "{what}"
+    );
     assert_eq!(asked_for(&world).len(), 1, "{what}");
     let _ = renewed(&world, true);
     is_nowhere(&world, &outcome);
@@ -274,7 +299,11 @@ fn an_issuer_that_answers_otherwise_changes_no_login() {
         assert_eq!(outcome.out().matches(said).count(), 2, "{how}: {outcome}");
         assert!(noted(&world, "requests").is_empty(), "{how}: {outcome}");
         assert_eq!(asked_for(&world).len(), 1, "{how}: {outcome}");
-        assert_eq!(fs::read_to_string(auth(&world)).unwrap(), login(ENDED), "{how}");
+        assert_eq!(
+            fs::read_to_string(auth(&world)).unwrap(),
+            login(ENDED),
+            "{how}"
+        );
         is_nowhere(&world, &outcome);
     }
 }
@@ -285,7 +314,8 @@ fn a_login_that_somebody_has_changed_meanwhile_stays_theirs() {
     let Some(world) = world(name, "theirs", ENDED) else {
         return;
     };
-    let script = format!("{CURL} {AUTH} https://example.com/v1/one; ls -A ~/.agent; cat ~/.agent/*");
+    let script =
+        format!("{CURL} {AUTH} https://example.com/v1/one; ls -A ~/.agent; cat ~/.agent/*");
     let outcome = online(&world, &script);
     assert!(outcome.out().contains("welcome"), "{outcome}");
     let text = fs::read_to_string(auth(&world)).unwrap();
@@ -311,7 +341,10 @@ fn a_login_that_cannot_be_written_back_is_kept_until_it_can_be() {
     let requests = noted(&world, "requests");
     let what = format!("{outcome} {requests:?}");
     // Nothing is written through the link, and the token is not used before it is on disk.
-    assert!(outcome.out().contains("could not be written back"), "{what}");
+    assert!(
+        outcome.out().contains("could not be written back"),
+        "{what}"
+    );
     assert!(outcome.out().contains("symbolic link"), "{what}");
     assert_eq!(requests.len(), 2, "{what}");
     assert!(outcome.out().contains("welcome"), "{what}");

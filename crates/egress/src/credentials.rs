@@ -504,5 +504,15 @@ pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
     secret::placeholder(real, &random).map_err(|unfit| unfit.to_string())
 }
 
+/// The same for a token that is renewed where it ends: inside, a web token says that it is valid
+/// for long. One that an agent takes for ended it would not use.
+///
+/// # Errors
+/// Why nothing can, in words.
+pub fn disguise_renewed(real: &[u8]) -> Result<Vec<u8>, String> {
+    let lasting = login::lasting(real);
+    disguise(lasting.as_ref().map_or(real, |lasting| lasting))
+}
+
 #[cfg(test)]
 mod tests;

@@ -145,9 +145,8 @@ impl Rules {
         let refresh = &source.renew.as_ref()?.refresh;
         let mut all = self.credentials().filter(|one| {
             let is_for = matches!(one.binding.place, Spot::Refresh(_));
-            let is_it = |other: &LoginSource| {
-                other.login == source.login && other.field == *refresh
-            };
+            let is_it =
+                |other: &LoginSource| other.login == source.login && other.field == *refresh;
             is_for && matches!(&one.source, CredentialSource::Login(other) if is_it(other))
         });
         all.next().map(|one| &one.binding.name)

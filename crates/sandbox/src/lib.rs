@@ -69,10 +69,10 @@ pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
-pub use mountinfo::{MountPoint, parse_mounts};
-pub use native::{Native, assemble};
 pub use login_file::{FieldError, LoginFileError, LoginLock, LoginText, read_login_file};
 pub use login_renewal::{LoginFacts, LoginRenewal};
+pub use mountinfo::{MountPoint, parse_mounts};
+pub use native::{Native, assemble};
 pub use outside::{FlowNews, Issuer, Live, OUTSIDE, Outside, Publisher, Recorder};
 pub use owners::unmapped_mounts;
 pub use placement::{

@@ -304,7 +304,10 @@ mod tests {
         let login = login(top.path());
         let mut renewals = Renewals::default();
         for (theirs, stays) in [
-            (OLD.replace("old-r", "their-r").replace("old-a", "their-a"), true),
+            (
+                OLD.replace("old-r", "their-r").replace("old-a", "their-a"),
+                true,
+            ),
             (OLD.replace(":1", ":2"), false),
         ] {
             fs::write(&login.file, OLD).unwrap();

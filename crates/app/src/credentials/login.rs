@@ -147,7 +147,7 @@ fn hand_on(
         ));
     }
     let taken = match renewal {
-        Some(renewal) => handover.take_login(name, value, renewal, &atoll_egress::disguise),
+        Some(renewal) => handover.take_login(name, value, renewal, &atoll_egress::disguise_renewed),
         None => handover.take_value(name, value, &atoll_egress::disguise),
     };
     match taken {
@@ -193,13 +193,15 @@ fn warn_of_open(output: &Output, login: &Login) {
 fn refused(login: &Login, error: &LoginError) -> Failure {
     let text = login.file.display();
     let advice = match error {
-        LoginError::File(LoginFileError::Kernel(_)) => "atoll profile show NAME shows where it is looked for".to_owned(),
-        LoginError::File(
-            LoginFileError::Link | LoginFileError::Kind | LoginFileError::Names,
-        ) => {
+        LoginError::File(LoginFileError::Kernel(_)) => {
+            "atoll profile show NAME shows where it is looked for".to_owned()
+        }
+        LoginError::File(LoginFileError::Link | LoginFileError::Kind | LoginFileError::Names) => {
             format!("put a file of its own there: cp {text} {text}.new && mv {text}.new {text}")
         }
-        LoginError::File(LoginFileError::Owner(_)) => format!("log in as who starts Atoll, or chown it: {text}"),
+        LoginError::File(LoginFileError::Owner(_)) => {
+            format!("log in as who starts Atoll, or chown it: {text}")
+        }
         LoginError::File(LoginFileError::Writable(_)) => format!("chmod go-w {text}"),
         LoginError::File(
             LoginFileError::Long

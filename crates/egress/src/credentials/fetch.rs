@@ -244,12 +244,18 @@ impl Source {
 
     /// What was given for a login and could not be written, once.
     pub(super) fn unwritten(&self) -> Option<login::Unwritten> {
-        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unwritten = self
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         unwritten.take()
     }
 
     pub(super) fn keep_unwritten(&self, given: login::Unwritten) {
-        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unwritten = self
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *unwritten = Some(given);
     }
 
@@ -347,7 +353,10 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secr
 }
 
 /// How long the value still holds that is there, or a new one; nothing where nobody knows.
-pub(crate) async fn life(egress: &Arc<Egress>, index: usize) -> Result<Option<Duration>, Unfetched> {
+pub(crate) async fn life(
+    egress: &Arc<Egress>,
+    index: usize,
+) -> Result<Option<Duration>, Unfetched> {
     value(egress, index).await?;
     let Some((_, source)) = egress.credentials.source(index) else {
         return Ok(None);

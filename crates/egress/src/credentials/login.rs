@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atoll_model::network::{
-    CREDENTIAL_BYTES_MAX, CredentialName, FlowKind, LOGIN_FILE_BYTES_MAX, LoginTokens,
-    RenewalForm, RenewalRequest, RenewalSaid, Renewed, TOKEN_PATIENCE_S,
+    CREDENTIAL_BYTES_MAX, CredentialName, FlowKind, LOGIN_FILE_BYTES_MAX, LoginTokens, RenewalForm,
+    RenewalRequest, RenewalSaid, Renewed, TOKEN_PATIENCE_S,
 };
 use atoll_sys::socket;
 use base64::Engine;
@@ -43,6 +43,9 @@ const ASKING: Duration = Duration::from_secs(TOKEN_PATIENCE_S);
 const MARGIN: Duration = Duration::from_secs(60);
 /// The longest message, bytes: a file's tokens with each letter escaped.
 const MESSAGE_BYTES_MAX: usize = 2 * LOGIN_FILE_BYTES_MAX;
+
+/// When a token ends, as it stands inside: in the year 2126, seconds since 1970.
+const ENDS_S: u64 = 4_940_000_000;
 
 /// What an issuer gave that is not written yet, and by what it was asked.
 pub(super) struct Unwritten {
@@ -103,7 +106,9 @@ pub(super) async fn fetch(
         Ok(RenewalSaid::Unfit(why)) | Err(why) => why,
     };
     source.keep_unwritten(given);
-    Err(format!("it was renewed, and could not be written back: {why}"))
+    Err(format!(
+        "it was renewed, and could not be written back: {why}"
+    ))
 }
 
 /// Uses what is in the file.
@@ -156,7 +161,9 @@ async fn asked(
     let access = text(&read.fresh.value)?;
     let ends = read.fresh.ends.or_else(|| end_of(&access, None));
     // Nothing is written back that could not be used.
-    let accepted = egress.credentials.accept(login.index, read.fresh.value, ends);
+    let accepted = egress
+        .credentials
+        .accept(login.index, read.fresh.value, ends);
     accepted.map_err(|why| format!("{host}: {why}"))?;
     let refresh = match read.refresh {
         Some(refresh) => {
@@ -247,6 +254,29 @@ pub(super) fn end_of(access: &str, ends_s: Option<u64>) -> Option<SystemTime> {
     };
     let ends = ends_s.or_else(of_token)?;
     UNIX_EPOCH.checked_add(Duration::from_secs(ends))
+}
+
+/// The same web token with another end, in so many digits; none where it has no end.
+pub(super) fn lasting(real: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let text = std::str::from_utf8(real).ok()?;
+    let ends = end_of(text, None)?.duration_since(UNIX_EPOCH).ok()?;
+    let mut parts = text.split('.');
+    let (header, body, signature) = (parts.next()?, parts.next()?, parts.next()?);
+    let decoded = Zeroizing::new(URL_SAFE_NO_PAD.decode(body).ok()?);
+    let claims = Zeroizing::new(std::str::from_utf8(&decoded).ok()?.to_owned());
+    let (before, after) = (ends.as_secs().to_string(), ENDS_S.to_string());
+    let (name, rest) = claims.split_once("\"exp\"")?;
+    let at = rest.find(&before)?;
+    // Nothing but the colon is between them.
+    let is_its = rest.get(..at)?.trim().trim_end() == ":";
+    if !is_its || before.len() != after.len() || parts.next().is_some() {
+        return None;
+    }
+    let rest = Zeroizing::new(rest.replacen(&before, &after, 1));
+    let changed = Zeroizing::new(format!("{name}\"exp\"{}", *rest));
+    let changed = Zeroizing::new(URL_SAFE_NO_PAD.encode(changed.as_bytes()));
+    let made = format!("{header}.{}.{signature}", *changed);
+    Some(Zeroizing::new(made.into_bytes()))
 }
 
 impl Credentials {
@@ -365,6 +395,23 @@ mod tests {
         assert_eq!(end_of(&token("{\"exp\":9}"), Some(7)), at(7));
         assert_eq!(end_of(&token("{\"exp\":\"9\"}"), None), None);
         assert_eq!(end_of("a.!.c", None), None);
+    }
+
+    #[test]
+    fn what_stands_for_a_token_that_is_renewed_does_not_end() {
+        let token = |claims: &str| {
+            let parts = ["{\"alg\":\"RS256\"}", claims].map(|part| URL_SAFE_NO_PAD.encode(part));
+            format!("{}.{}.{}", parts[0], parts[1], "c2lnbmF0dXJl".repeat(8))
+        };
+        let real = token("{\"sub\":\"somebody\",\"exp\":1700000000,\"email\":\"ann@example.com\"}");
+        let made = super::super::disguise_renewed(real.as_bytes()).unwrap();
+        let made = String::from_utf8(made).unwrap();
+        assert_eq!(end_of(&made, None), end_of("", Some(ENDS_S)), "{made}");
+        assert_eq!(made.len(), real.len());
+        assert!(!made.contains("c2lnbmF0dXJl"), "{made}");
+        for other in ["opaque", &token("{\"sub\":1}"), &token("{\"exp\":9}")] {
+            assert!(lasting(other.as_bytes()).is_none(), "{other}");
+        }
     }
 
     #[test]

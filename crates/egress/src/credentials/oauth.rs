@@ -92,7 +92,8 @@ pub(super) async fn fetch(
     let asked_at = SystemTime::now();
     let answer = own::ask(egress, &source.network, name, asking, patience).await?;
     let host = &request.token.host;
-    let read = read(&answer, asked_at, Unsaid::IsRefused).map_err(|why| format!("{host}: {why}"))?;
+    let read =
+        read(&answer, asked_at, Unsaid::IsRefused).map_err(|why| format!("{host}: {why}"))?;
     let Some((renewed, before)) = read.refresh.zip(asked_by) else {
         return Ok(read.fresh);
     };
@@ -265,11 +266,7 @@ struct Refusal {
 }
 
 /// Reads an answer.
-pub(super) fn read(
-    answer: &Answer,
-    asked_at: SystemTime,
-    unsaid: Unsaid,
-) -> Result<Read, String> {
+pub(super) fn read(answer: &Answer, asked_at: SystemTime, unsaid: Unsaid) -> Result<Read, String> {
     if answer.status != StatusCode::OK {
         return Err(refused(answer));
     }
@@ -427,7 +424,10 @@ mod tests {
         page.is_json = false;
         let said = read(&page, now, Unsaid::IsBearer).map(drop).unwrap_err();
         assert!(said.contains("not of the type"), "{said}");
-        let unsaid = answer(200, "{\"access_token\":\"one-of-them\",\"id_token\":\"who\"}");
+        let unsaid = answer(
+            200,
+            "{\"access_token\":\"one-of-them\",\"id_token\":\"who\"}",
+        );
         let read = read(&unsaid, now, Unsaid::IsBearer).unwrap();
         assert_eq!(read.id.as_deref().map(Vec::as_slice), Some(&b"who"[..]));
     }

@@ -332,7 +332,7 @@ impl Outside {
                     | FlowReport::Ask { .. }
                     | FlowReport::Left { .. }
                     | FlowReport::Renew { .. }
-            | FlowReport::Command { .. } => None,
+                    | FlowReport::Command { .. } => None,
                 };
                 let ends: Vec<_> = self.told.lock().unwrap().iter().filter_map(of).collect();
                 if ends.len() >= count {

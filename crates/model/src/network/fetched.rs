@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CREDENTIAL_BYTES_MAX, CredentialName, Endpoint, Ingredient, RenewalRequest, TokenRequest};
+use super::{
+    CREDENTIAL_BYTES_MAX, CredentialName, Endpoint, Ingredient, RenewalRequest, TokenRequest,
+};
 
 /// How long a command may take by default.
 pub const COMMAND_PATIENCE: Duration = Duration::from_secs(30);

@@ -44,7 +44,8 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
         return None;
     }
     let (Some(token), Some(client), Some(refresh)) = (token, client, refresh) else {
-        let what = "`renew` needs `token`, `client` and `refresh`: whom to ask, as whom, and by what";
+        let what =
+            "`renew` needs `token`, `client` and `refresh`: whom to ask, as whom, and by what";
         let hint = "as { token = \"https://login.example.com/oauth/token\", client = \"ID\", \
                     refresh = \"tokens.refresh_token\" }";
         document.report(&at, what.to_owned(), Some(hint.to_owned()));

@@ -178,17 +178,33 @@ fn how_a_login_is_renewed_is_read_and_shown_as_it_is_written() {
     let by = rules.renewed_by(source).unwrap();
     assert_eq!(by.as_str(), "renewal");
     for (wrong, said) in [
-        (with("renew = { client = \"a\" }"), "needs `token`, `client` and `refresh`"),
+        (
+            with("renew = { client = \"a\" }"),
+            "needs `token`, `client` and `refresh`",
+        ),
         (with(&renew.replace("https:", "http:")), "https://"),
-        (with(&renew.replace("\"json\"", "\"xml\"")), "no way in which a token is asked for"),
-        (with(&renew.replace("tokens.expires", "*.expires")), "many fields"),
+        (
+            with(&renew.replace("\"json\"", "\"xml\"")),
+            "no way in which a token is asked for",
+        ),
+        (
+            with(&renew.replace("tokens.expires", "*.expires")),
+            "many fields",
+        ),
         (with(&renew.replace("noted", "notes")), "notes"),
         (
-            LOGIN.replace("field = \"tokens.refresh\"", &format!("field = \"tokens.refresh\", {renew}")),
+            LOGIN.replace(
+                "field = \"tokens.refresh\"",
+                &format!("field = \"tokens.refresh\", {renew}"),
+            ),
             "not for what it is renewed by",
         ),
         (
-            with(renew).replacen("place = { header = \"authorization\", form = \"Bearer {}\" }", "place = { body = \"token\" }", 1),
+            with(renew).replacen(
+                "place = { header = \"authorization\", form = \"Bearer {}\" }",
+                "place = { body = \"token\" }",
+                1,
+            ),
             "a login that is renewed",
         ),
     ] {
@@ -200,7 +216,9 @@ fn how_a_login_is_renewed_is_read_and_shown_as_it_is_written() {
     let rules = world().profile("p", &other).with("p").rules();
     let refused = rules.login_refusals();
     assert!(
-        refused.iter().any(|(_, why, _)| why.contains("of the `refresh` field")),
+        refused
+            .iter()
+            .any(|(_, why, _)| why.contains("of the `refresh` field")),
         "{refused:?}"
     );
 }

@@ -386,6 +386,9 @@ mod tests {
         }
         let text = b"{\"tokens\":{\"access\":\"a\"}}";
         let made = renewed(text, &access, &renewal(), &by(), SystemTime::now());
-        assert_eq!(made.err(), Some(FieldError::Missing(path("tokens.refresh"))));
+        assert_eq!(
+            made.err(),
+            Some(FieldError::Missing(path("tokens.refresh")))
+        );
     }
 }

@@ -98,4 +98,3 @@ impl From<&'static str> for Untaken {
         Self::Broken(why.to_owned())
     }
 }
-
