@@ -510,8 +510,10 @@ pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
 /// # Errors
 /// Why nothing can, in words.
 pub fn disguise_renewed(real: &[u8]) -> Result<Vec<u8>, String> {
-    let lasting = login::lasting(real);
-    disguise(lasting.as_ref().map_or(real, |lasting| lasting))
+    match login::lasting(real) {
+        Some(lasting) => disguise(&lasting),
+        None => disguise(real),
+    }
 }
 
 #[cfg(test)]
