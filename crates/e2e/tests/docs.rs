@@ -290,7 +290,10 @@ fn the_commands_about_credentials_work() {
         ),
         (
             "of-a-renewal",
-            ["renew = { token = \"https://login", "[credential.agent-renewal]"],
+            [
+                "renew = { token = \"https://login",
+                "[credential.agent-renewal]",
+            ],
         ),
     ];
     let mut blocks = text.split("```toml").skip(2);

@@ -4,6 +4,7 @@
 mod answer;
 mod app;
 mod command;
+mod disguised;
 pub(crate) mod fetch;
 mod login;
 mod oauth;
@@ -24,6 +25,8 @@ use hyper::HeaderMap;
 use zeroize::Zeroizing;
 
 pub use self::app::check_app_key;
+use self::disguised::standing_for;
+pub use self::disguised::{disguise, disguise_renewed};
 use self::fetch::{Ingredients, Source};
 use crate::secret::{self, Masks, Placeholders, Secret};
 
@@ -448,17 +451,6 @@ impl Masked {
     }
 }
 
-/// What is shown in the place of a value: its placeholder where that is alike, or else
-/// another text, as long as the value.
-fn standing_for(value: &[u8], placeholder: &[u8]) -> Result<Vec<u8>, String> {
-    let other = disguise(value)?;
-    let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
-    match Masks::new(vec![(secret, placeholder.to_vec())]) {
-        Ok(_) => Ok(placeholder.to_vec()),
-        Err(_) => Ok(other),
-    }
-}
-
 /// The next value that waits on a socket.
 fn taken(values: &OwnedFd) -> io::Result<Secret> {
     let mut real = vec![0_u8; CREDENTIAL_BYTES_MAX];
@@ -491,29 +483,6 @@ pub(crate) fn holds(text: &[u8], part: &[u8]) -> bool {
         }
     }
     false
-}
-
-/// What stands inside for a value, by random numbers that nobody can guess.
-///
-/// # Errors
-/// Why nothing can, in words.
-pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
-    let mut random = [0; 32];
-    aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| "there are no random numbers to make its placeholder of".to_owned())?;
-    secret::placeholder(real, &random).map_err(|unfit| unfit.to_string())
-}
-
-/// The same for a token that is renewed where it ends: inside, a web token says that it is valid
-/// for long. One that an agent takes for ended it would not use.
-///
-/// # Errors
-/// Why nothing can, in words.
-pub fn disguise_renewed(real: &[u8]) -> Result<Vec<u8>, String> {
-    match login::lasting(real) {
-        Some(lasting) => disguise(&lasting),
-        None => disguise(real),
-    }
 }
 
 #[cfg(test)]
