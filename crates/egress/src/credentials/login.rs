@@ -6,7 +6,7 @@
 //! gave is kept, and written the next time: the token that it was asked by may be worth
 //! nothing any more.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -346,7 +346,6 @@ impl Keeper {
         let mut heard = egress.line.renewal(name).map_err(|_| nobody())?;
         match heard.recv().await {
             Some(Heard::Renewing(Some(line))) => {
-                let line: OwnedFd = line;
                 let line = UnixDatagram::from_std(line.into()).map_err(|_| nobody())?;
                 Ok(Self { line })
             }

@@ -182,7 +182,10 @@ fn how_a_login_is_renewed_is_read_and_shown_as_it_is_written() {
             with("renew = { client = \"a\" }"),
             "needs `token`, `client` and `refresh`",
         ),
-        (with(&renew.replace("https:", "http:")), "begins with https://"),
+        (
+            with(&renew.replace("https:", "http:")),
+            "begins with https://",
+        ),
         (
             with(&renew.replace("\"json\"", "\"xml\"")),
             "no way in which a token is asked for",
