@@ -353,3 +353,31 @@ fn a_login_that_cannot_be_written_back_is_kept_until_it_can_be() {
     let _ = renewed(&world, true);
     is_nowhere(&world, &outcome);
 }
+
+#[test]
+fn a_run_that_is_killed_while_it_renews_leaves_a_whole_login_and_no_lock() {
+    let name = "a_run_that_is_killed_while_it_renews_leaves_a_whole_login_and_no_lock";
+    let Some(world) = world(name, "slow", ENDED) else {
+        return;
+    };
+    let asked = world.top().join("internet/asked-for");
+    let killed = format!(
+        "sh -c '\"$ATOLL\" run --discard \"$@\" & until grep -q slow \"{}\" 2>/dev/null; do sleep 0.05; done; \
+         kill -9 $!; wait; \"$ATOLL\" run --discard \"$@\"' sh \"$@\"",
+        asked.display()
+    );
+    let script = format!("{CURL} {AUTH} https://example.com/v1/one; true");
+    let outcome = online_as(&world, &killed, &script);
+    let what = format!("{outcome}\n{:?}", asked_for(&world));
+    // The issuer has given what nobody has got: so it does not know the old one any more.
+    assert_eq!(asked_for(&world).len(), 2, "{what}");
+    assert!(
+        outcome
+            .out()
+            .contains("invalid_grant: log in again outside"),
+        "{what}"
+    );
+    assert_eq!(fs::read_to_string(auth(&world)).unwrap(), login(ENDED));
+    assert!(noted(&world, "requests").is_empty(), "{what}");
+    is_nowhere(&world, &outcome);
+}
