@@ -84,7 +84,7 @@ pub fn read(
         read.or_else(|error| left_out(rules, credential, error, output))?;
     }
     refuse_halves(&handover, rules)?;
-    login::read(&mut handover, rules, workspace, output)?;
+    login::read(&mut handover, rules, (places, workspace), output)?;
     Ok((!handover.is_empty()).then_some(handover))
 }
 

@@ -24,6 +24,7 @@ const NAMES: &[&str] = &[
     "api.openai.com",
     "api.anthropic.com",
     "generativelanguage.googleapis.com",
+    "auth.openai.com",
     "example.com",
     "other.example",
 ];
@@ -576,6 +577,7 @@ fn nowhere(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
 }
 
 const RENEWAL: &str = "rt-an0th3rS3cr3tOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
+const RENEWED: &str = "rt-th1rdS3cr3tOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0r";
 const SIGNATURE: &str = "s1gn4tur3OfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
 
 /// Codex, with such a login; none where it is not installed.
@@ -642,22 +644,40 @@ fn codex_works_by_a_login_with_chatgpt_that_is_not_inside() {
 }
 
 #[test]
-fn codex_is_told_that_its_login_is_renewed_outside() {
-    let world = World::new("codex_is_told_that_its_login_is_renewed_outside");
-    let (text, access) = with_chatgpt(1_700_000_000, "2023-11-14T00:00:00Z");
-    let Some((login, script)) = codex_login(&world, &text, &access) else {
+fn codex_works_by_a_login_that_is_renewed_outside_and_written_back() {
+    let world = World::new("codex_works_by_a_login_that_is_renewed_outside_and_written_back");
+    let (text, _) = with_chatgpt(1_700_000_000, "2023-11-14T00:00:00Z");
+    let (new, access) = with_chatgpt(4_900_000_000, "");
+    // The model demands what the issuer gives.
+    let Some((mut login, script)) = codex_login(&world, &text, &access) else {
         return;
     };
+    let given = serde_json::json!({
+        "id_token": new["tokens"]["id_token"], "access_token": access, "refresh_token": RENEWED,
+    });
+    world.write(world.top().join("renewal"), given.to_string());
     let outcome = run_logged_in(&world, &login, &["--profile", "codex"], &script);
-    let refused = events(&world, "flow.refused");
-    let renewal = refused.iter().find(|one| one["host"] == "auth.openai.com");
-    let renewal = renewal.unwrap_or_else(|| panic!("{refused:?} {outcome}"));
-    assert!(
-        renewal["why"].to_string().contains("would renew its login"),
-        "{renewal}"
-    );
-    assert!(renewal.get("credential").is_none(), "{renewal}");
+    let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
+    let what = format!("{outcome}\n{requests}");
+    assert!(outcome.out().contains("ALL IS DONE"), "{what}");
+    let asked: Vec<&str> = requests
+        .lines()
+        .filter_map(|line| line.strip_prefix("RENEWAL "))
+        .collect();
+    assert_eq!(asked.len(), 1, "{what}");
+    let asked: serde_json::Value = serde_json::from_str(asked[0]).unwrap();
+    assert_eq!(asked["refresh_token"], RENEWAL, "{what}");
+    let file = world.home().join(login.file);
+    let written = fs::read_to_string(&file).unwrap();
+    let now: serde_json::Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(now["tokens"]["access_token"], access, "{what}");
+    assert_eq!(now["tokens"]["refresh_token"], RENEWED, "{what}");
+    assert_eq!(now["tokens"]["account_id"], "account-1", "{what}");
+    assert_ne!(now["last_refresh"], "2023-11-14T00:00:00Z", "{what}");
     assert!(!outcome.err().contains("alert"), "{outcome}");
+    fs::remove_file(world.top().join("renewal")).unwrap();
+    login.secrets.push(RENEWED.to_owned());
+    login.text = written;
     nowhere(&world, &login, &outcome);
 }
 

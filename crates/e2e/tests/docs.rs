@@ -288,6 +288,13 @@ fn the_commands_about_credentials_work() {
             "of-a-login",
             ["[login.agent]", "source = { login = \"agent\", field ="],
         ),
+        (
+            "of-a-renewal",
+            [
+                "renew = { token = \"https://login",
+                "[credential.agent-renewal]",
+            ],
+        ),
     ];
     let mut blocks = text.split("```toml").skip(2);
     for (name, lines) in others {

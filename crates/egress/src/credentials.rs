@@ -4,7 +4,9 @@
 mod answer;
 mod app;
 mod command;
+mod disguised;
 pub(crate) mod fetch;
+mod login;
 mod oauth;
 mod own;
 
@@ -15,7 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use atoll_model::network::{
-    Binding, CREDENTIAL_BYTES_MAX, CredentialName, Fetched, HostPart, Network, Part, Place,
+    Binding, CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, HostPart, Network, Part, Place,
     Placeholder, Request as Judged,
 };
 use atoll_sys::socket;
@@ -23,6 +25,8 @@ use hyper::HeaderMap;
 use zeroize::Zeroizing;
 
 pub use self::app::check_app_key;
+use self::disguised::standing_for;
+pub use self::disguised::{disguise, disguise_renewed};
 use self::fetch::{Ingredients, Source};
 use crate::secret::{self, Masks, Placeholders, Secret};
 
@@ -106,7 +110,15 @@ impl Held {
         matches!(self.binding.place, Place::Body(_)) && self.binding.holds(judged)
     }
 
-    /// What it is, where that is known from the beginning.
+    /// What it is at the beginning, where that is known then.
+    fn known(&self) -> Option<&Arc<Secret>> {
+        match &self.value {
+            Value::Given(secret) => Some(secret),
+            Value::Fetched(source) => source.first(),
+        }
+    }
+
+    /// What it is, where that is known from the beginning and stays so.
     pub(crate) fn given(&self) -> Option<&Arc<Secret>> {
         match &self.value {
             Value::Given(secret) => Some(secret),
@@ -144,6 +156,13 @@ impl Credentials {
             let mut bindings = network.credentials.iter();
             let binding = bindings.find(|one| one.name == placeholder.name);
             let value = match fetched.iter().find(|one| one.name == placeholder.name) {
+                Some(Fetched {
+                    by: by @ Fetch::Login { ends_s, .. },
+                    ..
+                }) => {
+                    let source = Source::new(by.clone(), network, Ingredients::new());
+                    Value::Fetched(Box::new(source.with(Arc::new(next()?), *ends_s)))
+                }
                 Some(Fetched { by, .. }) => {
                     let mut ingredients = Ingredients::new();
                     for which in by.ingredients() {
@@ -179,7 +198,7 @@ impl Credentials {
         let given = held.iter().enumerate().filter_map(|(index, one)| {
             Some(MaskedValue {
                 index,
-                secret: Arc::clone(one.given()?),
+                secret: Arc::clone(one.known()?),
                 role: Role::Value,
                 standing: one.placeholder.as_bytes().to_vec(),
                 ends: None,
@@ -432,17 +451,6 @@ impl Masked {
     }
 }
 
-/// What is shown in the place of a value: its placeholder where that is alike, or else
-/// another text, as long as the value.
-fn standing_for(value: &[u8], placeholder: &[u8]) -> Result<Vec<u8>, String> {
-    let other = disguise(value)?;
-    let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
-    match Masks::new(vec![(secret, placeholder.to_vec())]) {
-        Ok(_) => Ok(placeholder.to_vec()),
-        Err(_) => Ok(other),
-    }
-}
-
 /// The next value that waits on a socket.
 fn taken(values: &OwnedFd) -> io::Result<Secret> {
     let mut real = vec![0_u8; CREDENTIAL_BYTES_MAX];
@@ -475,17 +483,6 @@ pub(crate) fn holds(text: &[u8], part: &[u8]) -> bool {
         }
     }
     false
-}
-
-/// What stands inside for a value, by random numbers that nobody can guess.
-///
-/// # Errors
-/// Why nothing can, in words.
-pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
-    let mut random = [0; 32];
-    aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| "there are no random numbers to make its placeholder of".to_owned())?;
-    secret::placeholder(real, &random).map_err(|unfit| unfit.to_string())
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ mod tunnel;
 mod vault;
 mod visitors;
 
-pub use credentials::{check_app_key, disguise};
+pub use credentials::{check_app_key, disguise, disguise_renewed};
 pub use secret::text_of as placeholder_of;
 pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
 

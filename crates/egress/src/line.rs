@@ -1,6 +1,8 @@
 //! The line to who records: nothing is sent on before it says so, but what changes
 //! nothing where it goes; that is told of soon after.
 
+mod carried;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use atoll_model::network::{
     ASKING_MAX, AskedCall, CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX,
-    Flow, FlowEnd, FlowOrder, FlowReport, Limit, NoConsent, Published,
+    Flow, FlowEnd, FlowOrder, FlowReport, NoConsent, Published,
 };
 use atoll_sys::socket;
 use tokio::io::Interest;
@@ -21,6 +23,7 @@ use tokio::time::timeout_at;
 
 use crate::limits::Excess;
 use crate::refusals::{Refusals, shown};
+pub(crate) use carried::Carried;
 
 /// How long reports that nobody waits for are gathered: with what the other side takes
 /// over them they are written down within 50 ms.
@@ -76,6 +79,8 @@ pub(crate) enum Heard {
     Running([OwnedFd; 2]),
     /// It has ended.
     Ran(CommandEnd),
+    /// A login's file is there to be renewed: what who keeps it is spoken to by.
+    Renewing(Option<OwnedFd>),
 }
 
 /// A flow that is told of: it may go on. Its end is told by [`Line::close`].
@@ -83,53 +88,6 @@ pub(crate) enum Heard {
 pub(crate) struct Opened {
     id: u64,
     since: Instant,
-}
-
-/// What a flow has carried, and what came of it.
-#[derive(Debug, Default)]
-pub(crate) struct Carried {
-    /// From the program and to it, bytes.
-    pub(crate) bytes: [u64; 2],
-    /// The status of the answer.
-    pub(crate) status: Option<u16>,
-    /// What went wrong.
-    pub(crate) failure: Option<String>,
-    /// Whether nothing came back because of that, nor was tried in another way.
-    pub(crate) is_unreached: bool,
-    /// The limit of its rule that ended it.
-    pub(crate) limit: Option<Limit>,
-}
-
-impl Carried {
-    /// Nothing, for this reason.
-    pub(crate) fn nothing(failure: String) -> Self {
-        Self {
-            failure: Some(failure),
-            ..Self::default()
-        }
-    }
-
-    /// The same, and whether it was the last that was tried.
-    pub(crate) fn at_last(self, is_unreached: bool) -> Self {
-        Self {
-            is_unreached,
-            ..self
-        }
-    }
-
-    /// The same, where that limit has ended it.
-    pub(crate) fn ended_by(self, excess: Option<&Excess>) -> Self {
-        match excess {
-            Some(excess) => Self {
-                failure: Some(excess.why()),
-                limit: Some(excess.limit),
-                // That is told as what was refused.
-                is_unreached: false,
-                ..self
-            },
-            None => self,
-        }
-    }
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -350,6 +308,9 @@ impl Line {
                     Err(_) => break,
                 },
                 Ok(FlowOrder::Ran { id, end }) => self.heard(id, Heard::Ran(end)),
+                Ok(FlowOrder::Renewing { id }) => {
+                    self.heard(id, Heard::Renewing(given.into_iter().next()));
+                }
                 Ok(FlowOrder::Said {
                     id,
                     digest,
@@ -375,11 +336,24 @@ impl Line {
     /// # Errors
     /// When nobody could run it any more.
     pub(crate) fn command(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
+        let credential = credential.clone();
+        self.hear_of(|id| FlowReport::Command { id, credential })
+    }
+
+    /// Has a login's file there to be renewed.
+    ///
+    /// # Errors
+    /// When nobody could do so any more.
+    pub(crate) fn renewal(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
+        let credential = credential.clone();
+        self.hear_of(|id| FlowReport::Renew { id, credential })
+    }
+
+    fn hear_of(&self, report: impl FnOnce(u64) -> FlowReport) -> io::Result<mpsc::Receiver<Heard>> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (heard, hears) = mpsc::channel(2);
-        let credential = credential.clone();
         lock(&self.commands).insert(id, heard);
-        let told = self.tell(&FlowReport::Command { id, credential }, true);
+        let told = self.tell(&report(id), true);
         if told.is_err() {
             lock(&self.commands).remove(&id);
         }
@@ -429,7 +403,7 @@ impl Line {
     /// Passes on what is heard of a command, as long as somebody waits for it.
     fn heard(&self, id: u64, heard: Heard) {
         let mut commands = lock(&self.commands);
-        let is_last = matches!(heard, Heard::Ran(_));
+        let is_last = matches!(heard, Heard::Ran(_) | Heard::Renewing(_));
         let sent = commands.get(&id).map(|to| to.try_send(heard));
         if is_last || !matches!(sent, Some(Ok(()))) {
             commands.remove(&id);

@@ -353,6 +353,7 @@ fn a_new_host_is_told_of_after_many_refusals_of_another() {
             | FlowReport::Closed { .. }
             | FlowReport::Ask { .. }
             | FlowReport::Left { .. }
+            | FlowReport::Renew { .. }
             | FlowReport::Command { .. } => {
                 panic!("{report:?}")
             }

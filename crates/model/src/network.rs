@@ -21,6 +21,7 @@ mod package;
 mod pattern;
 mod publish;
 mod release;
+mod renewal;
 mod rules;
 mod ssh;
 mod target;
@@ -58,12 +59,13 @@ pub use lock::{
     InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,
     Unlocked, normal_version,
 };
-pub use login::{FieldPath, InvalidFieldPath};
+pub use login::{FieldPath, InvalidFieldPath, LOGIN_FILE_BYTES_MAX};
 pub use meant::{Denying, InvalidRule, Meant, Sense};
 pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern, Reading, Segment};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
 pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words, audit_variable};
+pub use renewal::{LoginTokens, Renewal, RenewalForm, RenewalRequest, RenewalSaid, Renewed};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
 };

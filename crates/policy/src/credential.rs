@@ -5,6 +5,7 @@ mod command;
 mod lines;
 mod login;
 mod postgres;
+mod renewal;
 mod signing;
 mod token;
 
@@ -360,12 +361,22 @@ fn complete(
     let fetched = match &source {
         WrittenSource::Command(_) => Some("a command"),
         WrittenSource::Token(_) => Some("a token"),
+        WrittenSource::Login(login) if login.renew.is_some() => Some("a login that is renewed"),
         WrittenSource::Variable(_)
         | WrittenSource::File(_)
         | WrittenSource::Vault(_)
         | WrittenSource::Login(_)
         | WrittenSource::Key(_) => None,
     };
+    if let (WrittenSource::Login(login), Spot::Refresh(_)) = (&source, &place)
+        && login.renew.is_some()
+    {
+        let what = format!(
+            "[credential.{name}]: `renew` is for the access token of a login, not for what it is renewed by"
+        );
+        document.report(at, what, None);
+        return None;
+    }
     // A body is looked through before it is decided, and what is fetched is after that.
     if let (Some(fetched), Spot::Body(_)) = (fetched, &place) {
         let what = format!(
@@ -480,6 +491,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
             "github-app",
             "login",
             "field",
+            "renew",
         ],
     );
     let all = [

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use atoll_model::ViewKind;
-use atoll_model::network::{CredentialName, FieldPath};
+use atoll_model::network::{CredentialName, FieldPath, Place as Spot};
 
-use crate::credential::CredentialSource;
+use crate::credential::{CredentialSource, LoginSource};
 use crate::document::{Complaint, Document, Section};
 use crate::named::Tables;
 use crate::network::rule::said;
@@ -139,6 +139,19 @@ impl Rules {
         self.logins.values().map(|one| &one.value)
     }
 
+    /// The credential that a login's access token is renewed by.
+    #[must_use]
+    pub fn renewed_by(&self, source: &LoginSource) -> Option<&CredentialName> {
+        let refresh = &source.renew.as_ref()?.refresh;
+        let mut all = self.credentials().filter(|one| {
+            let is_for = matches!(one.binding.place, Spot::Refresh(_));
+            let is_it =
+                |other: &LoginSource| other.login == source.login && other.field == *refresh;
+            is_for && matches!(&one.source, CredentialSource::Login(other) if is_it(other))
+        });
+        all.next().map(|one| &one.binding.name)
+    }
+
     /// Whether a file lies where programs inside read it, and nothing else can stand in its
     /// place: in the workspace, in the system, or in what somebody has named as an input.
     #[must_use]
@@ -188,8 +201,11 @@ impl Rules {
             };
             let why = if !self.logins.contains_key(&source.login) {
                 format!("there is no [login.{}]", source.login)
-            } else if !fields.insert(source) {
+            } else if !fields.insert((&source.login, source.field.clone())) {
                 "another one has the same field of that login, and one text cannot stand for both"
+                    .to_owned()
+            } else if source.renew.is_some() && self.renewed_by(source).is_none() {
+                "no credential with a place of { refresh = … } is of the `refresh` field of its `renew`"
                     .to_owned()
             } else {
                 continue;

@@ -20,6 +20,7 @@ use atoll_sys::{environment, memory, socket};
 use rustix::fs::OFlags;
 
 use crate::commands::CredentialCommand;
+use crate::login_renewal::{LoginFacts, LoginRenewal};
 
 /// Makes what stands inside for a value, or says why nothing can.
 pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, String>;
@@ -35,6 +36,7 @@ pub struct Handover {
     placeholders: Vec<Placeholder>,
     fetched: Vec<Fetched>,
     commands: Vec<(CredentialName, CredentialCommand)>,
+    renewals: Vec<(CredentialName, LoginRenewal)>,
     logins: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -85,6 +87,7 @@ impl Handover {
             placeholders: Vec::new(),
             fetched: Vec::new(),
             commands: Vec::new(),
+            renewals: Vec::new(),
             logins: Vec::new(),
         })
     }
@@ -204,6 +207,34 @@ impl Handover {
         Ok(())
     }
 
+    /// Takes the access token of a login that is renewed: by the refresh token that `by` is,
+    /// where the first does not hold any more.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn take_login(
+        &mut self,
+        name: &CredentialName,
+        value: &[u8],
+        (login, by, facts): (LoginRenewal, &CredentialName, LoginFacts),
+        disguise: Disguise<'_>,
+    ) -> Result<(), SourceError> {
+        self.take_value(name, value, disguise)?;
+        let request = Box::new(login.renewal.request.clone());
+        let by = by.clone();
+        self.fetched.push(Fetched {
+            name: name.clone(),
+            by: Fetch::Login {
+                request,
+                by,
+                ends_s: facts.ends_s,
+                scope: facts.scope,
+            },
+        });
+        self.renewals.push((name.clone(), login));
+        Ok(())
+    }
+
     /// The same as [`Self::take_value`] for one value of several.
     ///
     /// # Errors
@@ -270,6 +301,12 @@ impl Handover {
     pub(crate) fn command(&self, name: &CredentialName) -> Option<&CredentialCommand> {
         let mut all = self.commands.iter();
         all.find(|(one, _)| one == name).map(|(_, command)| command)
+    }
+
+    /// The login that is renewed for a credential.
+    pub(crate) fn renewal(&self, name: &CredentialName) -> Option<&LoginRenewal> {
+        let mut all = self.renewals.iter();
+        all.find(|(one, _)| one == name).map(|(_, login)| login)
     }
 
     /// Whether something of them is to be taken back at the end.

@@ -23,6 +23,7 @@ use crate::doors::{Doors, tells_of_comers};
 use crate::flows::{Flows, Refused};
 use crate::handover::Handover;
 use crate::listening::Listening;
+use crate::login_renewal::Renewals;
 use crate::signing::SshHandover;
 use atoll_model::network::{
     AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
@@ -120,6 +121,11 @@ enum Told {
         id: u64,
         credential: CredentialName,
     },
+    /// What is asked for it is recorded by itself.
+    Renewing {
+        id: u64,
+        credential: CredentialName,
+    },
     /// A person is to be asked, which is recorded when they are.
     Asked {
         id: u64,
@@ -147,7 +153,10 @@ impl Told {
             }),
             Self::Closed { id, end, .. } => Some(FlowNews::Closed { id: *id, end }),
             Self::Refused(refused) => Some(FlowNews::Refused(refused)),
-            Self::Needed { .. } | Self::Asked { .. } | Self::Left { .. } => None,
+            Self::Needed { .. }
+            | Self::Renewing { .. }
+            | Self::Asked { .. }
+            | Self::Left { .. } => None,
         }
     }
 }
@@ -161,6 +170,7 @@ pub struct Outside<'a> {
     handover: Option<&'a Handover>,
     signing: Option<(&'a SshHandover, OwnedFd)>,
     commands: Commands,
+    renewals: Renewals,
     state: State,
     /// What is published by now.
     published: Vec<Published>,
@@ -213,6 +223,7 @@ impl<'a> Outside<'a> {
             handover: None,
             signing: None,
             commands: Commands::default(),
+            renewals: Renewals::default(),
             state: State::None,
             published: network.publish.clone(),
             live: None,
@@ -336,6 +347,9 @@ impl<'a> Outside<'a> {
                 Ok(FlowReport::Command { id, credential }) => {
                     reports.push(Told::Needed { id, credential });
                 }
+                Ok(FlowReport::Renew { id, credential }) => {
+                    reports.push(Told::Renewing { id, credential });
+                }
                 Ok(FlowReport::Ask { id, call }) => reports.push(Told::Asked { id, call }),
                 Ok(FlowReport::Left { id }) => reports.push(Told::Left { id }),
                 Err(_) => self.fail("what carried them said something unknown".to_owned()),
@@ -362,6 +376,7 @@ impl<'a> Outside<'a> {
                 Told::Closed { flow, end, .. } => self.flows.closed(flow, end),
                 Told::Refused(refused) => self.flows.refuse(refused),
                 Told::Needed { id, credential } => self.begin_command(id, &credential),
+                Told::Renewing { id, credential } => self.begin_renewal(id, &credential),
                 Told::Asked { id, call } => self.ask_person(id, *call),
                 Told::Left { id } => self.leave(id),
             }
@@ -379,6 +394,13 @@ impl<'a> Outside<'a> {
             Ok(outputs) => self.tell(FlowOrder::Running { id }, &outputs),
             Err(end) => self.tell(FlowOrder::Ran { id, end }, &[]),
         }
+    }
+
+    /// Has a login's file there for who renews it.
+    fn begin_renewal(&mut self, id: u64, credential: &CredentialName) {
+        let known = self.handover.and_then(|one| one.renewal(credential));
+        let begun = known.and_then(|login| self.renewals.begin(login).ok());
+        self.tell(FlowOrder::Renewing { id }, begun.as_slice());
     }
 
     fn tell_of_commands(&mut self) {
@@ -499,7 +521,9 @@ impl<'a> Outside<'a> {
         // Nobody waits for what they print any more.
         self.commands = Commands::default();
         signer.and_then(end);
-        end(pid)
+        let ended = end(pid);
+        self.renewals.finish();
+        ended
     }
 }
 

@@ -1,41 +1,27 @@
 //! Login files of agents: read outside, once, and something else made for their places inside.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use atoll_egress::secret::{LOGIN_BYTES_MAX, LoginUnfit, stand_in};
-use atoll_model::network::Part;
-use atoll_policy::{Credential, CredentialSource, Login, Rules};
-use atoll_sandbox::{Handover, SourceError};
-use rustix::fs::OFlags;
-use zeroize::Zeroizing;
+use atoll_egress::secret::{LoginUnfit, stand_in};
+use atoll_model::network::{CredentialName, Part};
+use atoll_policy::{Credential, CredentialSource, Login, LoginSource, Rules};
+use atoll_sandbox::{
+    Handover, LoginFacts, LoginFileError, LoginRenewal, LoginText, SourceError, read_login_file,
+};
 
+use crate::configuration::Places;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Bits of a file's mode by which others than its owner read it, and write it.
-const OTHERS_READ: u32 = 0o044;
-const OTHERS_WRITE: u32 = 0o022;
+/// What of Atoll's own state holds the text of a login file while that is replaced.
+const OWN: &str = "renewals";
 
 /// Why a login file is not used. Nothing of it is in the words.
 #[derive(Debug, thiserror::Error)]
 enum LoginError {
     #[error(transparent)]
-    Read(#[from] io::Error),
-    #[error("it is a symbolic link")]
-    Link,
-    #[error("it is no regular file")]
-    Kind,
-    #[error("it has further names (hard links), by which it could be read inside")]
-    Names,
-    #[error("it belongs to user id {0}")]
-    Owner(u32),
-    #[error("others than its owner can write to it (mode {0:04o})")]
-    Writable(u32),
-    #[error("it is longer than {} KiB", LOGIN_BYTES_MAX / 1024)]
-    Long,
+    File(#[from] LoginFileError),
     #[error(transparent)]
     Unfit(#[from] LoginUnfit),
 }
@@ -44,20 +30,21 @@ enum LoginError {
 pub(super) fn read(
     handover: &mut Handover,
     rules: &Rules,
-    workspace: &Path,
+    (places, workspace): (&Places, &Path),
     output: &Output,
 ) -> Result<(), Failure> {
+    let own = places.state.join(OWN);
     for login in rules.logins() {
-        let read = match open(&login.file) {
-            Ok((file, is_open)) => {
+        let read = match read_login_file(&login.file) {
+            Ok(text) => {
                 refuse_shown(rules, login, workspace)?;
-                if is_open {
+                if text.is_open() {
                     warn_of_open(output, login);
                 }
-                take(handover, rules, login, file, output)
+                take(handover, rules, (login, &own), &text, output)
             }
-            Err(LoginError::Read(error)) if login.optional && is_absence(&error) => continue,
-            Err(error) => Err(error),
+            Err(LoginFileError::Kernel(error)) if login.optional && is_absence(&error) => continue,
+            Err(error) => Err(error.into()),
         };
         read.map_err(|error| refused(login, &error))?;
     }
@@ -85,73 +72,64 @@ fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Opens one that nobody else can have written or read by another name, and whether others
-/// can read it.
-fn open(path: &Path) -> Result<(File, bool), LoginError> {
-    // A pipe would not end.
-    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits();
-    let flags = i32::try_from(flags).unwrap_or_default();
-    let opened = File::options().read(true).custom_flags(flags).open(path);
-    let file = opened.map_err(|error| match path.symlink_metadata() {
-        Ok(facts) if facts.is_symlink() => LoginError::Link,
-        // A socket cannot be opened at all.
-        Ok(facts) if !facts.is_file() => LoginError::Kind,
-        Ok(_) | Err(_) => LoginError::Read(error),
-    })?;
-    let facts = file.metadata()?;
-    let mode = facts.mode() & 0o7777;
-    if !facts.is_file() {
-        return Err(LoginError::Kind);
-    }
-    if facts.nlink() != 1 {
-        return Err(LoginError::Names);
-    }
-    if facts.uid() != rustix::process::geteuid().as_raw() {
-        return Err(LoginError::Owner(facts.uid()));
-    }
-    if mode & OTHERS_WRITE != 0 {
-        return Err(LoginError::Writable(mode));
-    }
-    Ok((file, mode & OTHERS_READ != 0))
-}
-
 fn take(
     handover: &mut Handover,
     rules: &Rules,
-    login: &Login,
-    file: File,
+    (login, own): (&Login, &Path),
+    text: &LoginText,
     output: &Output,
 ) -> Result<(), LoginError> {
-    // Never larger, so that it is moved to no other place without being overwritten.
-    let mut text = Zeroizing::new(Vec::with_capacity(LOGIN_BYTES_MAX + 1));
-    let most = u64::try_from(LOGIN_BYTES_MAX + 1).unwrap_or(u64::MAX);
-    file.take(most).read_to_end(&mut text)?;
-    if text.len() > LOGIN_BYTES_MAX {
-        return Err(LoginError::Long);
-    }
     let known = &mut |names: &[String], value: &[u8]| {
-        let Some(credential) = credential_of(rules, login, names) else {
+        let Some((credential, source)) = credential_of(rules, login, names) else {
             return Ok(None);
         };
-        hand_on(handover, credential, value, output)
+        let renewal = renewal(rules, (login, own), source, text);
+        hand_on(handover, credential, (value, renewal), output)
     };
-    let stands = stand_in(&text, &login.keep, &login.claims, known)?;
+    let stands = stand_in(text.text(), &login.keep, &login.claims, known)?;
     handover.stand_for(&login.file, stands);
     Ok(())
 }
 
+/// How a login is renewed, by which credential, and what its file says of it, where that has
+/// all that this takes.
+type Renews<'a> = Option<(LoginRenewal, &'a CredentialName, LoginFacts)>;
+
+fn renewal<'a>(
+    rules: &'a Rules,
+    (login, own): (&Login, &Path),
+    source: &LoginSource,
+    text: &LoginText,
+) -> Renews<'a> {
+    let by = rules.renewed_by(source)?;
+    let renewal = LoginRenewal {
+        file: login.file.clone(),
+        own: own.to_owned(),
+        access: source.field.clone(),
+        renewal: (**source.renew.as_ref()?).clone(),
+    };
+    // Without a refresh token it is a login until it ends.
+    let facts = renewal.facts(text)?;
+    Some((renewal, by, facts))
+}
+
 /// The credential that a field is the source of.
-fn credential_of<'a>(rules: &'a Rules, login: &Login, names: &[String]) -> Option<&'a Credential> {
-    rules.credentials().find(|one| match &one.source {
+fn credential_of<'a>(
+    rules: &'a Rules,
+    login: &Login,
+    names: &[String],
+) -> Option<(&'a Credential, &'a LoginSource)> {
+    rules.credentials().find_map(|one| match &one.source {
         CredentialSource::Login(source) => {
-            source.login == login.name && source.field.leads_along(names)
+            let is_it = source.login == login.name && source.field.leads_along(names);
+            is_it.then_some((one, source))
         }
         CredentialSource::Variable(_)
         | CredentialSource::File(_)
         | CredentialSource::Vault(_)
         | CredentialSource::Key(_)
         | CredentialSource::Token(_)
-        | CredentialSource::Command(_) => false,
+        | CredentialSource::Command(_) => None,
     })
 }
 
@@ -159,7 +137,7 @@ fn credential_of<'a>(rules: &'a Rules, login: &Login, names: &[String]) -> Optio
 fn hand_on(
     handover: &mut Handover,
     credential: &Credential,
-    value: &[u8],
+    (value, renewal): (&[u8], Renews<'_>),
     output: &Output,
 ) -> Result<Option<String>, String> {
     let name = &credential.binding.name;
@@ -168,7 +146,11 @@ fn hand_on(
             "the field of credential {name} is in it more than once"
         ));
     }
-    match handover.take_value(name, value, &atoll_egress::disguise) {
+    let taken = match renewal {
+        Some(renewal) => handover.take_login(name, value, renewal, &atoll_egress::disguise_renewed),
+        None => handover.take_value(name, value, &atoll_egress::disguise),
+    };
+    match taken {
         Ok(()) => {
             let mut all = handover.placeholders().iter();
             let stands = all.find(|one| one.name == *name);
@@ -211,13 +193,23 @@ fn warn_of_open(output: &Output, login: &Login) {
 fn refused(login: &Login, error: &LoginError) -> Failure {
     let text = login.file.display();
     let advice = match error {
-        LoginError::Read(_) => "atoll profile show NAME shows where it is looked for".to_owned(),
-        LoginError::Link | LoginError::Kind | LoginError::Names => {
+        LoginError::File(LoginFileError::Kernel(_)) => {
+            "atoll profile show NAME shows where it is looked for".to_owned()
+        }
+        LoginError::File(LoginFileError::Link | LoginFileError::Kind | LoginFileError::Names) => {
             format!("put a file of its own there: cp {text} {text}.new && mv {text}.new {text}")
         }
-        LoginError::Owner(_) => format!("log in as who starts Atoll, or chown it: {text}"),
-        LoginError::Writable(_) => format!("chmod go-w {text}"),
-        LoginError::Long | LoginError::Unfit(_) => {
+        LoginError::File(LoginFileError::Owner(_)) => {
+            format!("log in as who starts Atoll, or chown it: {text}")
+        }
+        LoginError::File(LoginFileError::Writable(_)) => format!("chmod go-w {text}"),
+        LoginError::File(
+            LoginFileError::Long
+            | LoginFileError::Changed
+            | LoginFileError::Held
+            | LoginFileError::Elsewhere,
+        )
+        | LoginError::Unfit(_) => {
             "log in anew outside, with the agent's own command, or move the file away".to_owned()
         }
     };

@@ -28,6 +28,7 @@ NAMES = {
     "git.example": ["93.184.216.36"],
     "another.example": ["93.184.216.37"],
     "api.openai.com": ["93.184.216.37"],
+    "auth.openai.com": ["93.184.216.37"],
     "api.anthropic.com": ["93.184.216.37"],
     "generativelanguage.googleapis.com": ["93.184.216.37"],
     "tunnel.example": ["93.184.216.38"],

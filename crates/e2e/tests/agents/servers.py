@@ -81,8 +81,16 @@ class Model(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
+    def renew(self, body):
+        """An issuer of logins: what it answers is in the file `renewal`."""
+        note(f"RENEWAL {json.dumps(body)}")
+        with open(os.path.join(TOP, "renewal"), "rb") as file:
+            self.told("application/json", file.read())
+
     def do_POST(self):
         body = json.loads(self.body())
+        if self.headers["Host"] == "auth.openai.com":
+            return self.renew(body)
         note(f"POST {self.headers['Host']} {self.path} {self.said()}")
         if not self.is_granted():
             return
@@ -247,7 +255,7 @@ def certified(*names):
 
 
 listener = http.server.ThreadingHTTPServer(("93.184.216.37", 443), Model)
-listener.socket = certified("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com").wrap_socket(listener.socket, server_side=True)
+listener.socket = certified("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com", "auth.openai.com").wrap_socket(listener.socket, server_side=True)
 threading.Thread(target=listener.serve_forever, daemon=True).start()
 # Whoever is led to the recorder by another's name finds a server of that name.
 recorder("93.184.216.34", 443, certified("example.com", "api.openai.com"))

@@ -52,7 +52,7 @@ pub(super) async fn fetch(
         let outputs = match heard.recv().await {
             Some(Heard::Running(outputs)) => outputs,
             Some(Heard::Ran(end)) => return Err(failed(end, patience).into()),
-            None => return Err(nobody().into()),
+            Some(Heard::Renewing(_)) | None => return Err(nobody().into()),
         };
         let (written, end) = follow(outputs, &mut heard).await?;
         match end.ok_or_else(nobody)? {
@@ -95,7 +95,7 @@ async fn follow(
             loop {
                 match heard.recv().await {
                     Some(Heard::Ran(end)) => break Some(end),
-                    Some(Heard::Running(_)) => {}
+                    Some(Heard::Running(_) | Heard::Renewing(_)) => {}
                     None => break None,
                 }
             }

@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::{app, command, oauth};
+use super::login::Login;
+use super::{app, command, login, oauth};
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -83,6 +84,9 @@ pub(crate) struct Source {
     /// By what requests of Atoll's own for it are judged.
     pub(super) network: Network,
     ingredients: std::sync::Mutex<Ingredients>,
+    /// What a login was from the beginning.
+    first: Option<Arc<Secret>>,
+    unwritten: std::sync::Mutex<Option<login::Unwritten>>,
     state: Arc<Mutex<State>>,
 }
 
@@ -191,8 +195,68 @@ impl Source {
             },
             by,
             ingredients: std::sync::Mutex::new(ingredients),
+            first: None,
+            unwritten: std::sync::Mutex::default(),
             state: Arc::default(),
         }
+    }
+
+    /// The same with a token that is there from the beginning, nobody knows how old.
+    pub(super) fn with(self, secret: Arc<Secret>, ends_s: Option<u64>) -> Self {
+        let text = std::str::from_utf8(secret.expose()).unwrap_or_default();
+        let token = Token {
+            ends: login::end_of(text, ends_s),
+            since: SystemTime::UNIX_EPOCH,
+            secret: Arc::clone(&secret),
+            is_doubted: false,
+        };
+        let state = State {
+            token: Some(token),
+            ..State::default()
+        };
+        Self {
+            first: Some(secret),
+            state: Arc::new(Mutex::new(state)),
+            ..self
+        }
+    }
+
+    /// What it was from the beginning.
+    pub(super) fn first(&self) -> Option<&Arc<Secret>> {
+        self.first.as_ref()
+    }
+
+    /// The credential by which a login is renewed.
+    pub(super) fn renewed_by(&self) -> Option<&CredentialName> {
+        match &self.by {
+            Fetch::Login { by, .. } => Some(by),
+            Fetch::Command { .. } | Fetch::Token(_) => None,
+        }
+    }
+
+    /// What a login is good for, where its file says that.
+    pub(crate) fn scope(&self) -> Option<&str> {
+        match &self.by {
+            Fetch::Login { scope, .. } => scope.as_deref(),
+            Fetch::Command { .. } | Fetch::Token(_) => None,
+        }
+    }
+
+    /// What was given for a login and could not be written, once.
+    pub(super) fn unwritten(&self) -> Option<login::Unwritten> {
+        let mut unwritten = self
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        unwritten.take()
+    }
+
+    pub(super) fn keep_unwritten(&self, given: login::Unwritten) {
+        let mut unwritten = self
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *unwritten = Some(given);
     }
 
     fn ingredients(&self) -> std::sync::MutexGuard<'_, Ingredients> {
@@ -225,7 +289,7 @@ impl Source {
     /// its flow.
     async fn take_back(&self, egress: &Arc<Egress>, name: &CredentialName, one: &Token) {
         let _ = match &self.by {
-            Fetch::Command { .. } => Ok(()),
+            Fetch::Command { .. } | Fetch::Login { .. } => Ok(()),
             Fetch::Token(request) => match &**request {
                 TokenRequest::OAuth(request) => {
                     let what = (request, &*one.secret);
@@ -266,7 +330,8 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secr
     let (done, waits) = oneshot::channel();
     let (asking, asked) = (Arc::clone(egress), name.clone());
     egress.upstream.tasks.spawn(async move {
-        let got = fetch(&asking, index).await;
+        let current = state.token.as_ref().map(|token| Arc::clone(&token.secret));
+        let got = fetch(&asking, index, current).await;
         let got = got.map_err(|unfetched| Unfetched {
             why: format!("credential {asked} cannot be fetched: {}", unfetched.why),
             ..unfetched
@@ -287,16 +352,31 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secr
     waits.await.map_err(|_| over())?
 }
 
+/// How long the value still holds that is there, or a new one; nothing where nobody knows.
+pub(crate) async fn life(
+    egress: &Arc<Egress>,
+    index: usize,
+) -> Result<Option<Duration>, Unfetched> {
+    value(egress, index).await?;
+    let Some((_, source)) = egress.credentials.source(index) else {
+        return Ok(None);
+    };
+    let state = source.state.lock().await;
+    let ends = state.token.as_ref().and_then(|token| token.ends);
+    Ok(ends.map(|ends| ends.duration_since(SystemTime::now()).unwrap_or_default()))
+}
+
 /// Gets a new one. Boxed, since it can be a request like the one that waits for it.
 fn fetch(
     egress: &Arc<Egress>,
     index: usize,
+    current: Option<Arc<Secret>>,
 ) -> Pin<Box<dyn Future<Output = Result<Token, Unfetched>> + Send + '_>> {
     Box::pin(async move {
         let Some((name, source)) = egress.credentials.source(index) else {
             return Err("there is none".to_owned().into());
         };
-        let fresh = ask(egress, (index, name), source).await?;
+        let fresh = ask(egress, (index, name), source, current).await?;
         let since = SystemTime::now();
         if fresh.ends.is_some_and(|ends| ends <= since) {
             return Err("what it gives has expired".to_owned().into());
@@ -315,8 +395,18 @@ async fn ask(
     egress: &Arc<Egress>,
     (index, name): (usize, &CredentialName),
     source: &Source,
+    current: Option<Arc<Secret>>,
 ) -> Result<Fresh, Unfetched> {
     match &source.by {
+        Fetch::Login { request, by, .. } => {
+            let login = Login {
+                index,
+                name,
+                request,
+                by,
+            };
+            Ok(login::fetch(egress, login, source, current).await?)
+        }
         Fetch::Command { patience_s } => {
             command::fetch(egress, name, Duration::from_secs(*patience_s)).await
         }
@@ -363,120 +453,4 @@ async fn take_back_of(egress: &Arc<Egress>, index: usize) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn token(since: SystemTime, life_s: Option<u64>) -> Token {
-        Token {
-            secret: Arc::new(Secret::new(b"0123456789abcdef".to_vec()).unwrap()),
-            since,
-            ends: life_s.map(|life| since + Duration::from_secs(life)),
-            is_doubted: false,
-        }
-    }
-
-    #[test]
-    fn a_value_is_fetched_anew_before_it_ends_and_used_until_then() {
-        let now = SystemTime::now();
-        let after = |seconds| now + Duration::from_secs(seconds);
-        for (life, at, is_fresh, holds) in [
-            (Some(3600), 0, true, true),
-            (Some(3600), 3539, true, true),
-            (Some(3600), 3541, false, true),
-            (Some(3600), 3600, false, false),
-            (Some(20), 17, true, true),
-            (Some(20), 18, false, true),
-            (None, 1 << 30, true, true),
-        ] {
-            let token = token(now, life);
-            assert_eq!(token.is_fresh(after(at)), is_fresh, "{life:?} {at}");
-            assert_eq!(token.holds(after(at)), holds, "{life:?} {at}");
-        }
-        assert!(!token(after(10), Some(3600)).is_fresh(now));
-    }
-
-    #[test]
-    fn what_failed_is_not_asked_again_at_once_and_later_each_time() {
-        let now = SystemTime::now();
-        let mut state = State::default();
-        assert!(state.known(now).is_none());
-        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
-            let told = state.keep(Err("why".to_owned().into()), now);
-            assert_eq!(told.err(), Some("why".to_owned().into()));
-            assert_eq!(
-                state.failed.as_ref().unwrap().pause,
-                Duration::from_secs(pause)
-            );
-            assert!(matches!(state.known(now), Some(Err(_))));
-        }
-        state.failed.as_mut().unwrap().until = Instant::now();
-        assert!(state.known(now).is_none());
-        assert!(state.keep(Ok(token(now, Some(100))), now).is_ok());
-        assert!(state.failed.is_none());
-        // One that holds is used where there is no new one.
-        let later = now + Duration::from_secs(95);
-        assert!(state.known(later).is_none());
-        assert!(state.keep(Err("why".to_owned().into()), later).is_ok());
-        assert!(matches!(state.known(later), Some(Ok(_))));
-        let too_late = now + Duration::from_secs(100);
-        assert!(matches!(state.known(too_late), Some(Err(_))));
-    }
-
-    #[test]
-    fn what_still_holds_before_the_last_one_is_kept_to_be_taken_back() {
-        let now = SystemTime::now();
-        let mut state = State::default();
-        for _ in 0..EARLIER_MAX + 4 {
-            let _ = state.keep(Ok(token(now, Some(100))), now);
-        }
-        assert_eq!(state.earlier.len(), EARLIER_MAX);
-        // None is dropped that may still be good: one token is in use.
-        assert_eq!(state.oldest.len(), 3);
-        // The same one again is not another one.
-        let last = state.token.as_ref().unwrap();
-        let same = Token {
-            secret: Arc::clone(&last.secret),
-            ..token(now, None)
-        };
-        let _ = state.keep(Ok(same), now);
-        assert_eq!(state.earlier.len(), EARLIER_MAX);
-        let later = now + Duration::from_secs(100);
-        let _ = state.keep(Ok(token(later, None)), later);
-        // What has ended is nobody's any more.
-        assert_eq!(state.earlier.len(), 1);
-    }
-
-    #[test]
-    fn what_a_command_says_is_recorded_and_not_told() {
-        let mut state = State::default();
-        let unfetched = Unfetched {
-            why: "it ended".to_owned(),
-            said: "not logged in".to_owned(),
-        };
-        // The same to who asks later.
-        let _ = state.keep(Err(unfetched), SystemTime::now());
-        let Some(Err(told)) = state.known(SystemTime::now()) else {
-            panic!("it is known to have failed");
-        };
-        assert_eq!(told.why, "it ended");
-        assert_eq!(told.recorded(), "it ended: not logged in");
-    }
-
-    #[test]
-    fn a_host_that_refuses_a_value_has_it_fetched_anew_but_not_at_will() {
-        let now = SystemTime::now();
-        let by = Fetch::Command { patience_s: 1 };
-        let source = Source::new(by, &Network::default(), Ingredients::new());
-        let kept = token(now, None);
-        let secret = Arc::clone(&kept.secret);
-        source.state.try_lock().unwrap().token = Some(kept);
-        let is_known = |at| source.state.try_lock().unwrap().known(at).is_some();
-        let later = now + DOUBTED_AFTER;
-        source.doubt(&secret, now);
-        assert!(is_known(later));
-        source.doubt(&token(now, None).secret, later);
-        assert!(is_known(later));
-        source.doubt(&secret, later);
-        assert!(!is_known(later));
-    }
-}
+mod tests;

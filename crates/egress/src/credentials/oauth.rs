@@ -19,7 +19,7 @@ use crate::Egress;
 use crate::secret::Secret;
 
 /// What forms are.
-const FORM: &str = "application/x-www-form-urlencoded";
+pub(super) const FORM: &str = "application/x-www-form-urlencoded";
 /// The name of token exchange (RFC 8693, 2.1).
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 /// The longest life of a token that is taken at its word, seconds.
@@ -92,7 +92,8 @@ pub(super) async fn fetch(
     let asked_at = SystemTime::now();
     let answer = own::ask(egress, &source.network, name, asking, patience).await?;
     let host = &request.token.host;
-    let read = read(&answer, asked_at).map_err(|why| format!("{host}: {why}"))?;
+    let read =
+        read(&answer, asked_at, Unsaid::IsRefused).map_err(|why| format!("{host}: {why}"))?;
     let Some((renewed, before)) = read.refresh.zip(asked_by) else {
         return Ok(read.fresh);
     };
@@ -167,7 +168,7 @@ fn authenticated(
 }
 
 /// A form as it is sent.
-struct Form(Zeroizing<Vec<u8>>);
+pub(super) struct Form(Zeroizing<Vec<u8>>);
 
 /// The longest form, bytes: two secrets and three lists of names with every byte escaped. So
 /// that it never grows, and leaves no copy behind.
@@ -180,7 +181,11 @@ impl Default for Form {
 }
 
 impl Form {
-    fn add(&mut self, key: &str, value: &[u8]) {
+    pub(super) fn into_bytes(self) -> Zeroizing<Vec<u8>> {
+        self.0
+    }
+
+    pub(super) fn add(&mut self, key: &str, value: &[u8]) {
         if !self.0.is_empty() {
             self.0.push(b'&');
         }
@@ -209,10 +214,21 @@ impl Form {
 }
 
 /// What an answer gives.
-struct Read {
-    fresh: Fresh,
+pub(super) struct Read {
+    pub(super) fresh: Fresh,
     /// What is asked by the next time.
-    refresh: Option<Zeroizing<Vec<u8>>>,
+    pub(super) refresh: Option<Zeroizing<Vec<u8>>>,
+    /// Who has logged in (OpenID Connect).
+    pub(super) id: Option<Zeroizing<Vec<u8>>>,
+}
+
+/// What a token is whose type its issuer does not say, as it has to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsaid {
+    /// Nobody knows.
+    IsRefused,
+    /// What the one before it was: issuers of agents' logins leave it out.
+    IsBearer,
 }
 
 /// An answer (RFC 6749, 5.1). A member that is there twice is refused.
@@ -224,12 +240,15 @@ struct Granted {
     expires_in: Option<Life>,
     #[serde(default)]
     refresh_token: String,
+    #[serde(default)]
+    id_token: String,
 }
 
 impl Drop for Granted {
     fn drop(&mut self) {
         self.access_token.zeroize();
         self.refresh_token.zeroize();
+        self.id_token.zeroize();
     }
 }
 
@@ -247,7 +266,7 @@ struct Refusal {
 }
 
 /// Reads an answer.
-fn read(answer: &Answer, asked_at: SystemTime) -> Result<Read, String> {
+pub(super) fn read(answer: &Answer, asked_at: SystemTime, unsaid: Unsaid) -> Result<Read, String> {
     if answer.status != StatusCode::OK {
         return Err(refused(answer));
     }
@@ -267,6 +286,7 @@ fn read(answer: &Answer, asked_at: SystemTime) -> Result<Read, String> {
     match kind {
         Some(kind) if kind.eq_ignore_ascii_case("Bearer") => {}
         Some(_) => return Err("its token is of another type than Bearer".to_owned()),
+        None if unsaid == Unsaid::IsBearer => {}
         None => return Err("its answer does not say that its token is a Bearer".to_owned()),
     }
     let life = match &granted.expires_in {
@@ -280,10 +300,11 @@ fn read(answer: &Answer, asked_at: SystemTime) -> Result<Read, String> {
     // From when it was asked: it is not longer good than that.
     let ends =
         life.and_then(|life| asked_at.checked_add(Duration::from_secs(life.min(LIFE_S_MAX))));
-    let refresh = granted.refresh_token.as_bytes();
+    let some = |text: &str| (!text.is_empty()).then(|| Zeroizing::new(text.as_bytes().to_vec()));
     Ok(Read {
         fresh: Fresh::new(granted.access_token.as_bytes(), ends),
-        refresh: (!refresh.is_empty()).then(|| Zeroizing::new(refresh.to_vec())),
+        refresh: some(&granted.refresh_token),
+        id: some(&granted.id_token),
     })
 }
 
@@ -330,7 +351,8 @@ mod tests {
                 None,
             ),
         ] {
-            let read = read(&answer(200, &format!("{{{plain}{further}}}")), now).unwrap();
+            let answer = answer(200, &format!("{{{plain}{further}}}"));
+            let read = read(&answer, now, Unsaid::IsRefused).unwrap();
             assert_eq!(&read.fresh.value[..], b"one-of-them");
             let ends = life.map(|life| now + Duration::from_secs(life));
             assert_eq!(read.fresh.ends, ends, "{further}");
@@ -393,14 +415,21 @@ mod tests {
             ),
             (500, "one-of-them", "it answers 500"),
         ] {
-            let said = read(&answer(status, body), now).map(drop).unwrap_err();
+            let said = read(&answer(status, body), now, Unsaid::IsRefused);
+            let said = said.map(drop).unwrap_err();
             assert!(said.contains(why), "{body}: {said}");
             assert!(!said.contains("-of-them"), "{body}: {said}");
         }
         let mut page = answer(200, &format!("{{{plain}}}"));
         page.is_json = false;
-        let said = read(&page, now).map(drop).unwrap_err();
+        let said = read(&page, now, Unsaid::IsBearer).map(drop).unwrap_err();
         assert!(said.contains("not of the type"), "{said}");
+        let unsaid = answer(
+            200,
+            "{\"access_token\":\"one-of-them\",\"id_token\":\"who\"}",
+        );
+        let read = read(&unsaid, now, Unsaid::IsBearer).unwrap();
+        assert_eq!(read.id.as_deref().map(Vec::as_slice), Some(&b"who"[..]));
     }
 
     #[test]

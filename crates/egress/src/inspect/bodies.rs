@@ -10,26 +10,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use atoll_model::network::{Flow, Place, Request as Judged};
+use atoll_model::network::Request as Judged;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answers::{self, Denial};
-use super::body::{Broken, Received};
+use super::body::Broken;
 use super::expectation;
-use super::injection::{self, Injection, Misuse};
+use super::injection::Injection;
 use super::upload;
 use crate::Egress;
-use crate::credentials::Credentials;
-use crate::secret::{Coding, Failed, Found, Placeholders, SearchedBody, longer};
+use crate::secret::{Coding, Failed, Placeholders, SearchedBody, longer};
 
 mod fields;
+mod untaken;
+
+pub(crate) use untaken::Untaken;
 
 /// Up to here a body is read as a whole before anything of its request is sent, bytes.
 const WHOLE_BYTES_MAX: u64 = 64 << 10;
@@ -138,74 +138,6 @@ pub(crate) struct Again {
     rest: Option<Incoming>,
     /// What it was before something was put in, for who is asked about it.
     rewritten: Option<fields::Rewritten>,
-}
-
-/// Why a body does not leave.
-#[derive(Debug)]
-pub(crate) enum Untaken {
-    /// It carries a placeholder that is not for it. What is left of it.
-    Misused(Box<Misuse>, Option<Incoming>),
-    /// It cannot be read.
-    Broken(String),
-}
-
-impl From<Misuse> for Untaken {
-    fn from(misuse: Misuse) -> Self {
-        Self::Misused(Box::new(misuse), None)
-    }
-}
-
-impl Untaken {
-    /// Because of a placeholder that was found.
-    fn found(credentials: &Credentials, judged: &Judged<'_>, found: Found) -> Self {
-        if let Some(held) = credentials.get(found.number) {
-            match (&held.binding.place, held.binding.holds(judged)) {
-                (Place::Refresh(_), true) => return injection::renewal(held).into(),
-                (Place::Body(_) | Place::Refresh(_), false) => {
-                    return injection::misuse_of_request(held, judged).into();
-                }
-                (Place::Body(_), true)
-                | (
-                    Place::Header { .. }
-                    | Place::Basic(_)
-                    | Place::Query(_)
-                    | Place::SigV4(_)
-                    | Place::Postgres(_),
-                    _,
-                ) => {}
-            }
-        }
-        let misuse = injection::misuse_in_body(credentials, found);
-        misuse.map_or_else(|| Self::Broken(found.to_string()), Self::from)
-    }
-
-    /// With what is left of the body.
-    fn with(self, unread: Option<Incoming>) -> Self {
-        match self {
-            Self::Misused(misuse, _) => Self::Misused(misuse, unread),
-            Self::Broken(why) => Self::Broken(why),
-        }
-    }
-
-    /// Tells of it. The answer to its request.
-    pub(super) fn told(self, egress: &Egress, flow: Flow, what: Denial) -> Response<Received> {
-        match self {
-            Self::Misused(misuse, unread) => {
-                misuse.tell(egress, flow);
-                answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
-            }
-            Self::Broken(why) => {
-                egress.line.refuse(flow, why.clone());
-                answers::denied(StatusCode::BAD_REQUEST, &what.because(why), None)
-            }
-        }
-    }
-}
-
-impl From<&'static str> for Untaken {
-    fn from(why: &'static str) -> Self {
-        Self::Broken(why.to_owned())
-    }
 }
 
 /// Takes a body: what leaves of it. A credential that is put into it is added to those of

@@ -7,6 +7,7 @@ mod masked;
 mod misused;
 mod proof;
 mod releases;
+pub(super) mod renewed;
 mod unanswered;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -233,7 +234,7 @@ pub(crate) async fn answer(
     let taken = bodies::take(&egress, &judged, &parts.headers, &mut injection, body);
     let body = match room.within(taken).await {
         Ok(Ok(body)) => body,
-        Ok(Err(untaken)) => return Ok(untaken.told(&egress, flow, what)),
+        Ok(Err(untaken)) => return untaken.told(&egress, flow, what).await,
         Err(excess) => return Ok(answers::beyond(&excess, what, None)),
     };
     if let Some(body) = &body {

@@ -304,6 +304,7 @@ impl Outside {
             | FlowReport::Closed { .. }
             | FlowReport::Ask { .. }
             | FlowReport::Left { .. }
+            | FlowReport::Renew { .. }
             | FlowReport::Command { .. } => None,
         };
         told.iter().filter_map(of).collect()
@@ -330,6 +331,7 @@ impl Outside {
                     | FlowReport::Refused { .. }
                     | FlowReport::Ask { .. }
                     | FlowReport::Left { .. }
+                    | FlowReport::Renew { .. }
                     | FlowReport::Command { .. } => None,
                 };
                 let ends: Vec<_> = self.told.lock().unwrap().iter().filter_map(of).collect();

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use atoll_model::network::{FieldPath, Shape};
+use atoll_model::network::{FieldPath, LOGIN_FILE_BYTES_MAX, Shape};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ use super::text_of;
 use crate::credentials::disguise;
 
 /// The longest login file, bytes.
-pub const LOGIN_BYTES_MAX: usize = 64 * 1024;
+pub const LOGIN_BYTES_MAX: usize = LOGIN_FILE_BYTES_MAX;
 /// Objects and lists within each other.
 const DEPTH_MAX: usize = 8;
 /// Values of one file.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CREDENTIAL_BYTES_MAX, CredentialName, Endpoint, Ingredient, TokenRequest};
+use super::{
+    CREDENTIAL_BYTES_MAX, CredentialName, Endpoint, Ingredient, RenewalRequest, TokenRequest,
+};
 
 /// How long a command may take by default.
 pub const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
@@ -42,6 +44,20 @@ pub enum Fetch {
     },
     /// By a request of Atoll's own.
     Token(Box<TokenRequest>),
+    /// It is handed over as it is, and renewed by a request of Atoll's own where it does not
+    /// hold any more.
+    Login {
+        /// What is asked.
+        request: Box<RenewalRequest>,
+        /// The credential that it is asked by, which is kept where the login is.
+        by: CredentialName,
+        /// When what is handed over ends, where that is known: seconds since 1970.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ends_s: Option<u64>,
+        /// What it is good for, as its file says that: for a program that asks for another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<String>,
+    },
 }
 
 impl Fetch {
@@ -49,7 +65,7 @@ impl Fetch {
     #[must_use]
     pub fn ingredients(&self) -> Vec<Ingredient> {
         match self {
-            Self::Command { .. } => Vec::new(),
+            Self::Command { .. } | Self::Login { .. } => Vec::new(),
             Self::Token(request) => request.ingredients(),
         }
     }
@@ -60,6 +76,7 @@ impl Fetch {
         match self {
             Self::Command { .. } => Vec::new(),
             Self::Token(request) => request.endpoints(),
+            Self::Login { request, .. } => vec![&request.token],
         }
     }
 
@@ -67,7 +84,7 @@ impl Fetch {
     #[must_use]
     pub fn is_taken_back(&self) -> bool {
         match self {
-            Self::Command { .. } => false,
+            Self::Command { .. } | Self::Login { .. } => false,
             Self::Token(request) => request.is_taken_back(),
         }
     }

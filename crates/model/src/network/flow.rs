@@ -121,6 +121,14 @@ pub enum FlowReport {
         /// Whose.
         credential: CredentialName,
     },
+    /// A login is to be renewed by who tells this: its file's tokens are needed, and what
+    /// becomes of them is to be written.
+    Renew {
+        /// Stands for it from here on.
+        id: u64,
+        /// The credential that is its access token.
+        credential: CredentialName,
+    },
     /// A person is to be asked about this, which waits.
     Ask {
         /// Stands for it from here on.
@@ -155,6 +163,12 @@ pub enum FlowOrder {
         id: u64,
         /// How.
         end: CommandEnd,
+    },
+    /// The file of a login is there to be renewed: what who keeps it is spoken to by comes with
+    /// this, or nothing where nobody does.
+    Renewing {
+        /// Which.
+        id: u64,
     },
     /// Another port is published: what listens for it on the host's loopback comes with this.
     Publish {

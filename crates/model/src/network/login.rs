@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// The longest login file, bytes.
+pub const LOGIN_FILE_BYTES_MAX: usize = 64 * 1024;
+
 /// The name of a member that stands for any.
 const ANY: &str = "*";
 

@@ -1,29 +1,34 @@
 //! A credential that is a field of an agent's login file.
 
-use atoll_model::network::{CredentialName, FieldPath};
+use atoll_model::network::{CredentialName, FieldPath, Renewal};
 
-use crate::document::{Complaint, Document, Section};
-use crate::login::parse_field;
+use super::renewal::{self, parse_one};
+use crate::document::{Document, Section};
 use crate::network::rule::said;
 use crate::show::quoted;
 
 /// A field of a login file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginSource {
     /// Which login file.
     pub login: CredentialName,
     /// Which value of it; of one member.
     pub field: FieldPath,
+    /// How it is renewed, where Atoll does that.
+    pub renew: Option<Box<Renewal>>,
 }
 
 impl LoginSource {
     /// As it is written in a profile.
     pub(super) fn text(&self) -> String {
         let (login, field) = (self.login.as_str(), self.field.to_string());
+        let renew = self.renew.as_ref();
+        let renew = renew.map(|renew| format!(", renew = {}", renewal::text(renew)));
         format!(
-            "{{ login = {}, field = {} }}",
+            "{{ login = {}, field = {}{} }}",
             quoted(login),
-            quoted(&field)
+            quoted(&field),
+            renew.unwrap_or_default()
         )
     }
 }
@@ -31,6 +36,7 @@ impl LoginSource {
 pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<LoginSource> {
     if !within.holds("login") {
         document.refuse(within, "field", "it is of a `login`");
+        document.refuse(within, "renew", "it is of a `login`");
         return None;
     }
     let login = document.text(within, "login", |text| {
@@ -44,16 +50,10 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
         return None;
     }
     let field = document.text(within, "field", parse_one);
+    let renew = renewal::read(document, within);
     Some(LoginSource {
         login: login?.value,
         field: field?.value,
+        renew: renew.map(Box::new),
     })
-}
-
-fn parse_one(text: &str) -> Result<FieldPath, Complaint> {
-    let field = parse_field(text)?;
-    match field.is_of_one() {
-        true => Ok(field),
-        false => Err(format!("{text:?} is many fields, and a credential is one").into()),
-    }
 }

@@ -42,7 +42,7 @@ const KIND: &str = "access_token";
 /// The longest name of a client, an audience and the like, bytes.
 const NAME_BYTES_MAX: usize = 512;
 /// The most names of one kind.
-const NAMES_MAX: usize = 32;
+pub(super) const NAMES_MAX: usize = 32;
 
 /// A token that is asked for, and where the secrets are by which it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -401,7 +401,7 @@ pub(super) fn parse_endpoint(text: &str) -> Result<Endpoint, Complaint> {
     text.parse().map_err(|error| said(text, &error))
 }
 
-fn parse_name(text: &str) -> Result<String, Complaint> {
+pub(super) fn parse_name(text: &str) -> Result<String, Complaint> {
     let is_plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     match is_plain && (1..=NAME_BYTES_MAX).contains(&text.len()) {
         true => Ok(text.to_owned()),
@@ -412,7 +412,7 @@ fn parse_name(text: &str) -> Result<String, Complaint> {
 }
 
 /// A scope has no space and no quotes (RFC 6749, 3.3).
-fn parse_scope(text: &str) -> Result<String, Complaint> {
+pub(super) fn parse_scope(text: &str) -> Result<String, Complaint> {
     let is_of_scope = |byte: u8| byte == b'!' || (b'#'..=b'~').contains(&byte) && byte != b'\\';
     match (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_of_scope) {
         true => Ok(text.to_owned()),

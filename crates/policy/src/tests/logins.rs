@@ -41,6 +41,7 @@ fn a_login_file_and_its_fields_are_read_and_shown() {
         CredentialSource::Login(LoginSource {
             login: "agent".parse().unwrap(),
             field: field.parse().unwrap(),
+            renew: None,
         })
     };
     assert_eq!(sources, [field("tokens.access"), field("tokens.refresh")]);
@@ -159,4 +160,68 @@ fn what_is_no_login_is_told() {
         let told = world.error();
         assert!(told.contains("login"), "{told}");
     }
+}
+
+#[test]
+fn how_a_login_is_renewed_is_read_and_shown_as_it_is_written() {
+    let renew = "renew = { token = \"https://login.example.com/oauth/token\", client = \"a client\", form = \"json\", \
+                 scope = [\"one\"], refresh = \"tokens.refresh\", expires = \"tokens.expires\", noted = \"last\" }";
+    let field = "field = \"tokens.access\"";
+    let with = |renew: &str| LOGIN.replacen(field, &format!("{field}, {renew}"), 1);
+    let rules = world().profile("p", &with(renew)).with("p").rules();
+    let shown = rules.show();
+    assert!(shown.contains(renew), "{shown}");
+    let credential = rules.credentials().next().unwrap();
+    let CredentialSource::Login(source) = &credential.source else {
+        panic!("{credential:?}");
+    };
+    let by = rules.renewed_by(source).unwrap();
+    assert_eq!(by.as_str(), "renewal");
+    for (wrong, said) in [
+        (
+            with("renew = { client = \"a\" }"),
+            "needs `token`, `client` and `refresh`",
+        ),
+        (
+            with(&renew.replace("https:", "http:")),
+            "begins with https://",
+        ),
+        (
+            with(&renew.replace("\"json\"", "\"xml\"")),
+            "no way in which a token is asked for",
+        ),
+        (
+            with(&renew.replace("tokens.expires", "*.expires")),
+            "many fields",
+        ),
+        (with(&renew.replace("noted", "notes")), "notes"),
+        (
+            LOGIN.replace(
+                "field = \"tokens.refresh\"",
+                &format!("field = \"tokens.refresh\", {renew}"),
+            ),
+            "not for what it is renewed by",
+        ),
+        (
+            with(renew).replacen(
+                "place = { header = \"authorization\", form = \"Bearer {}\" }",
+                "place = { body = \"token\" }",
+                1,
+            ),
+            "a login that is renewed",
+        ),
+    ] {
+        let problems = check(wrong.as_bytes(), "p.toml");
+        let told = problems.iter().any(|one| one.what.contains(said));
+        assert!(told, "{said}: {problems:?}");
+    }
+    let other = with(&renew.replace("tokens.refresh", "tokens.other"));
+    let rules = world().profile("p", &other).with("p").rules();
+    let refused = rules.login_refusals();
+    assert!(
+        refused
+            .iter()
+            .any(|(_, why, _)| why.contains("of the `refresh` field")),
+        "{refused:?}"
+    );
 }

@@ -1,0 +1,443 @@
+//! Logins of agents that are renewed here: asked for when their token does not hold any more,
+//! and written back to the host's file before the new one is used.
+//!
+//! The file is read anew each time, under its lock: another run, or the agent outside, may
+//! have renewed it meanwhile. Then nobody is asked. Where it cannot be written what an issuer
+//! gave is kept, and written the next time: the token that it was asked by may be worth
+//! nothing any more.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use atoll_model::network::{
+    CREDENTIAL_BYTES_MAX, CredentialName, FlowKind, LOGIN_FILE_BYTES_MAX, LoginTokens, RenewalForm,
+    RenewalRequest, RenewalSaid, Renewed, TOKEN_PATIENCE_S,
+};
+use atoll_sys::socket;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hyper::Method;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use super::fetch::{Fresh, Source};
+use super::oauth::{self, FORM, Form, Unsaid};
+use super::own::{self, Asking, JSON};
+use super::{Credentials, MaskedValue, holds};
+use crate::Egress;
+use crate::line::Heard;
+use crate::secret::Secret;
+
+/// How long who keeps the file may take until it is there, and until it is written. It waits
+/// less than the first for another run.
+const READING: Duration = Duration::from_secs(50);
+const WRITING: Duration = Duration::from_secs(20);
+/// How long asking may take.
+const ASKING: Duration = Duration::from_secs(TOKEN_PATIENCE_S);
+/// A token of the file that ends sooner is not taken.
+const MARGIN: Duration = Duration::from_secs(60);
+/// The longest message, bytes: a file's tokens with each letter escaped.
+const MESSAGE_BYTES_MAX: usize = 2 * LOGIN_FILE_BYTES_MAX;
+
+/// When a token ends, as it stands inside: in the year 2126, seconds since 1970.
+const ENDS_S: u64 = 4_940_000_000;
+
+/// What an issuer gave that is not written yet, and by what it was asked.
+pub(super) struct Unwritten {
+    by: Zeroizing<String>,
+    renewed: Renewed,
+}
+
+/// Which login it is.
+#[derive(Clone, Copy)]
+pub(super) struct Login<'a> {
+    /// Its access token's place among all credentials, and name.
+    pub(super) index: usize,
+    pub(super) name: &'a CredentialName,
+    /// What is asked, and the credential that it is asked by.
+    pub(super) request: &'a RenewalRequest,
+    pub(super) by: &'a CredentialName,
+}
+
+/// Renews it.
+///
+/// # Errors
+/// Why there is no token; nothing of one is in the words.
+pub(super) async fn fetch(
+    egress: &Arc<Egress>,
+    login: Login<'_>,
+    source: &Source,
+    current: Option<Arc<Secret>>,
+) -> Result<Fresh, String> {
+    let keeper = Keeper::of(egress, login.name).await?;
+    let there = match keeper.hear(READING).await? {
+        RenewalSaid::There(there) => there,
+        RenewalSaid::Written => return Err(unclear()),
+        RenewalSaid::Unfit(why) => return Err(why),
+    };
+    let unwritten = source.unwritten();
+    let unwritten = unwritten.filter(|one| *one.by == there.refresh);
+    let is_other = current.is_none_or(|current| current.expose() != there.access.as_bytes());
+    let given = match unwritten {
+        Some(given) => given,
+        None if is_other && is_fresh(&there) => return taken(egress, login, &there),
+        None => Unwritten {
+            by: Zeroizing::new(there.refresh.clone()),
+            renewed: asked(egress, login, source, &there).await?,
+        },
+    };
+    let said = keeper.say(&given.renewed).await;
+    let said = match said {
+        Ok(()) => keeper.hear(WRITING).await,
+        Err(why) => Err(why),
+    };
+    let why = match said {
+        Ok(RenewalSaid::Written) => {
+            let ends = end_of(&given.renewed.access, given.renewed.ends_s);
+            return Ok(Fresh::new(given.renewed.access.as_bytes(), ends));
+        }
+        // Somebody has logged in anew meanwhile.
+        Ok(RenewalSaid::There(there)) => return taken(egress, login, &there),
+        Ok(RenewalSaid::Unfit(why)) | Err(why) => why,
+    };
+    source.keep_unwritten(given);
+    Err(format!(
+        "it was renewed, and could not be written back: {why}"
+    ))
+}
+
+/// Uses what is in the file.
+fn taken(egress: &Egress, login: Login<'_>, there: &LoginTokens) -> Result<Fresh, String> {
+    let refresh = Zeroizing::new(there.refresh.as_bytes().to_vec());
+    let checked = egress.credentials.keep_refresh(login, refresh);
+    checked.map_err(|why| format!("its login file: its refresh token: {why}"))?;
+    let ends = end_of(&there.access, there.ends_s);
+    Ok(Fresh::new(there.access.as_bytes(), ends))
+}
+
+fn is_fresh(there: &LoginTokens) -> bool {
+    let ends = end_of(&there.access, there.ends_s);
+    ends.is_none_or(|ends| SystemTime::now() + MARGIN < ends)
+}
+
+/// Asks for another token, of which all can be one.
+async fn asked(
+    egress: &Arc<Egress>,
+    login: Login<'_>,
+    source: &Source,
+    there: &LoginTokens,
+) -> Result<Renewed, String> {
+    let request = login.request;
+    let refresh = Zeroizing::new(there.refresh.as_bytes().to_vec());
+    let checked = egress.credentials.keep_refresh(login, refresh);
+    checked.map_err(|why| format!("its login file: its refresh token: {why}"))?;
+    let (kind, body) = body(request, &there.refresh)?;
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let asking = Asking {
+        kind: FlowKind::Fetch,
+        method: Method::POST,
+        endpoint: &request.token,
+        headers,
+        body,
+    };
+    let asked_at = SystemTime::now();
+    let answer = own::ask(egress, &source.network, login.name, asking, ASKING).await?;
+    let host = &request.token.host;
+    let read = oauth::read(&answer, asked_at, Unsaid::IsBearer);
+    let read = read.map_err(|why| match why.contains("invalid_grant") {
+        true => format!("{host}: {why}: log in again outside, with the agent's own command"),
+        false => format!("{host}: {why}"),
+    })?;
+    let text = |value: &[u8]| {
+        let text = std::str::from_utf8(value).map(str::to_owned);
+        text.map_err(|_| format!("{host}: its answer has no text in it"))
+    };
+    let access = text(&read.fresh.value)?;
+    let ends = read.fresh.ends.or_else(|| end_of(&access, None));
+    // Nothing is written back that could not be used.
+    let accepted = egress
+        .credentials
+        .accept(login.index, read.fresh.value, ends);
+    accepted.map_err(|why| format!("{host}: {why}"))?;
+    let refresh = match read.refresh {
+        Some(refresh) => {
+            let written = text(&refresh)?;
+            let kept = egress.credentials.keep_refresh(login, refresh);
+            kept.map_err(|why| format!("{host}: its new refresh token: {why}"))?;
+            Some(written)
+        }
+        None => None,
+    };
+    let id = match read.id {
+        Some(id) => {
+            egress.credentials.is_nobodys(&id)?;
+            Some(text(&id)?)
+        }
+        None => None,
+    };
+    let since = ends.and_then(|ends| ends.duration_since(UNIX_EPOCH).ok());
+    Ok(Renewed {
+        access,
+        refresh,
+        id,
+        ends_s: since.map(|since| since.as_secs()),
+    })
+}
+
+/// What is sent (RFC 6749, 6), and of which kind it is.
+fn body(
+    request: &RenewalRequest,
+    refresh: &str,
+) -> Result<(&'static str, Zeroizing<Vec<u8>>), String> {
+    let scope = (!request.scope.is_empty()).then(|| request.scope.join(" "));
+    let fields = Fields {
+        grant_type: "refresh_token",
+        refresh_token: refresh,
+        client_id: &request.client,
+        client_secret: request.published.as_deref(),
+        scope: scope.as_deref(),
+    };
+    match request.form {
+        RenewalForm::Json => {
+            let mut body = Zeroizing::new(Vec::with_capacity(4 * CREDENTIAL_BYTES_MAX));
+            let written = serde_json::to_writer(&mut *body, &fields);
+            written.map_err(|_| "it cannot be written")?;
+            Ok((JSON, body))
+        }
+        RenewalForm::Form => {
+            let mut form = Form::default();
+            form.add("grant_type", fields.grant_type.as_bytes());
+            form.add("refresh_token", refresh.as_bytes());
+            form.add("client_id", fields.client_id.as_bytes());
+            for (key, value) in [
+                ("client_secret", fields.client_secret),
+                ("scope", fields.scope),
+            ] {
+                if let Some(value) = value {
+                    form.add(key, value.as_bytes());
+                }
+            }
+            Ok((FORM, form.into_bytes()))
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Fields<'a> {
+    grant_type: &'a str,
+    refresh_token: &'a str,
+    client_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_secret: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
+}
+
+/// When a token ends: as is said beside it, or as it says itself (RFC 7519, 4.1.4).
+pub(super) fn end_of(access: &str, ends_s: Option<u64>) -> Option<SystemTime> {
+    #[derive(Deserialize)]
+    struct Claims {
+        exp: u64,
+    }
+    let of_token = || {
+        let mut parts = access.split('.');
+        let (_, body, _) = (parts.next()?, parts.next()?, parts.next()?);
+        let decoded = Zeroizing::new(URL_SAFE_NO_PAD.decode(body).ok()?);
+        let claims: Claims = serde_json::from_slice(&decoded).ok()?;
+        Some(claims.exp)
+    };
+    let ends = ends_s.or_else(of_token)?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(ends))
+}
+
+/// The same web token with another end, in so many digits; none where it has no end.
+pub(super) fn lasting(real: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let text = std::str::from_utf8(real).ok()?;
+    let ends = end_of(text, None)?.duration_since(UNIX_EPOCH).ok()?;
+    let mut parts = text.split('.');
+    let (header, body, signature) = (parts.next()?, parts.next()?, parts.next()?);
+    let decoded = Zeroizing::new(URL_SAFE_NO_PAD.decode(body).ok()?);
+    let claims = Zeroizing::new(std::str::from_utf8(&decoded).ok()?.to_owned());
+    let (before, after) = (ends.as_secs().to_string(), ENDS_S.to_string());
+    let (name, rest) = claims.split_once("\"exp\"")?;
+    let at = rest.find(&before)?;
+    // Nothing but the colon is between them.
+    let is_its = rest.get(..at)?.trim() == ":";
+    if !is_its || before.len() != after.len() || parts.next().is_some() {
+        return None;
+    }
+    let rest = Zeroizing::new(rest.replacen(&before, &after, 1));
+    let changed = Zeroizing::new(format!("{name}\"exp\"{}", *rest));
+    let changed = Zeroizing::new(URL_SAFE_NO_PAD.encode(changed.as_bytes()));
+    let made = format!("{header}.{}.{signature}", *changed);
+    Some(Zeroizing::new(made.into_bytes()))
+}
+
+impl Credentials {
+    /// The credential whose login is renewed by this one.
+    pub(crate) fn renewed_by(&self, by: &CredentialName) -> Option<usize> {
+        let renews = |index: &usize| {
+            let source = self.source(*index);
+            source.is_some_and(|(_, source)| source.renewed_by() == Some(by))
+        };
+        (0..self.held.len()).find(renews)
+    }
+
+    /// Has what a login is renewed by masked from here on.
+    fn keep_refresh(&self, login: Login<'_>, value: Zeroizing<Vec<u8>>) -> Result<(), String> {
+        let is_plain = value.iter().all(|byte| (b'!'..=b'~').contains(byte));
+        if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
+            return Err(format!(
+                "it is not one word of printable ASCII, {CREDENTIAL_BYTES_MAX} bytes at most"
+            ));
+        }
+        let stands = |text: &str| holds(&value, text.as_bytes());
+        if self.held.iter().any(|one| stands(&one.placeholder)) {
+            return Err("it has a placeholder in it".to_owned());
+        }
+        let is_its = |one: &MaskedValue| {
+            let held = self.held.get(one.index);
+            let is_by = held.is_some_and(|held| held.name() == login.by);
+            is_by || one.index == login.index && one.role == super::Role::Ingredient
+        };
+        let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = masked.values.iter();
+        match all.find(|one| one.secret.expose() == &value[..]) {
+            Some(same) if is_its(same) => return Ok(()),
+            Some(_) => return Err("it is the value of another credential".to_owned()),
+            None => {}
+        }
+        let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
+        let value = MaskedValue::ingredient(login.index, Arc::new(secret))?;
+        masked.add(value, SystemTime::now())
+    }
+
+    /// Whether a text that is written back is no credential's, and none's placeholder.
+    fn is_nobodys(&self, value: &[u8]) -> Result<(), String> {
+        let masked = self.masked.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all = masked.values.iter();
+        let stands = |one: &super::Held| holds(value, one.placeholder.as_bytes());
+        let is_other = all.any(|one| holds(value, one.secret.expose()));
+        match is_other || self.held.iter().any(stands) {
+            true => Err("what it gives of who has logged in has a credential in it".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Who keeps a login's file.
+struct Keeper {
+    line: UnixDatagram,
+}
+
+fn unclear() -> String {
+    "who keeps its login file says something unknown".to_owned()
+}
+
+impl Keeper {
+    async fn of(egress: &Egress, name: &CredentialName) -> Result<Self, String> {
+        let nobody = || "nobody keeps its login file".to_owned();
+        let mut heard = egress.line.renewal(name).map_err(|_| nobody())?;
+        match heard.recv().await {
+            Some(Heard::Renewing(Some(line))) => {
+                let line = UnixDatagram::from_std(line.into()).map_err(|_| nobody())?;
+                Ok(Self { line })
+            }
+            Some(Heard::Renewing(None) | Heard::Running(_) | Heard::Ran(_)) | None => Err(nobody()),
+        }
+    }
+
+    async fn hear(&self, patience: Duration) -> Result<RenewalSaid, String> {
+        let mut message = Zeroizing::new(vec![0; MESSAGE_BYTES_MAX]);
+        let receive = || socket::receive(self.line.as_fd(), &mut message);
+        let received = timeout(patience, self.line.async_io(Interest::READABLE, receive)).await;
+        let late = |_| "its login file: it took too long".to_owned();
+        let gone = |_| "nobody keeps its login file any more".to_owned();
+        let (got, _) = received.map_err(late)?.map_err(gone)?;
+        if got == 0 {
+            return Err("nobody keeps its login file any more".to_owned());
+        }
+        let said = message.get(..got).unwrap_or_default();
+        serde_json::from_slice(said).map_err(|_| unclear())
+    }
+
+    async fn say(&self, renewed: &Renewed) -> Result<(), String> {
+        let mut message = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES_MAX));
+        let written = serde_json::to_writer(&mut *message, renewed);
+        written.map_err(|_| unclear())?;
+        let send = || socket::send(self.line.as_fd(), &message, &[]);
+        let sent = self.line.async_io(Interest::WRITABLE, send).await;
+        sent.map_err(|_| "nobody keeps its login file any more".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_ends_as_its_file_says_or_as_it_says_itself() {
+        let at = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        let token = |claims: &str| {
+            let parts = ["{\"alg\":\"none\"}", claims].map(|part| URL_SAFE_NO_PAD.encode(part));
+            format!("{}.{}.c2lnbmF0dXJl", parts[0], parts[1])
+        };
+        assert_eq!(end_of("opaque", None), None);
+        assert_eq!(end_of("opaque", Some(7)), at(7));
+        assert_eq!(end_of(&token("{\"exp\":9,\"sub\":\"a\"}"), None), at(9));
+        assert_eq!(end_of(&token("{\"exp\":9}"), Some(7)), at(7));
+        assert_eq!(end_of(&token("{\"exp\":\"9\"}"), None), None);
+        assert_eq!(end_of("a.!.c", None), None);
+    }
+
+    const SIGNATURE: &str = "s1gn4tur3OfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
+
+    #[test]
+    fn what_stands_for_a_token_that_is_renewed_does_not_end() {
+        let token = |claims: &str| {
+            let parts = ["{\"alg\":\"RS256\"}", claims].map(|part| URL_SAFE_NO_PAD.encode(part));
+            format!("{}.{}.{}", parts[0], parts[1], SIGNATURE)
+        };
+        let real = token("{\"sub\":\"somebody\",\"exp\":1700000000,\"email\":\"ann@example.com\"}");
+        let made = super::super::disguise_renewed(real.as_bytes()).unwrap();
+        let made = String::from_utf8(made).unwrap();
+        assert_eq!(end_of(&made, None), end_of("", Some(ENDS_S)), "{made}");
+        assert_eq!(made.len(), real.len());
+        assert!(!made.contains(SIGNATURE), "{made}");
+        for other in ["opaque", &token("{\"sub\":1}"), &token("{\"exp\":9}")] {
+            assert!(lasting(other.as_bytes()).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_written_as_its_issuer_reads_it() {
+        let mut request = RenewalRequest {
+            token: "https://login.example/token".parse().unwrap(),
+            client: "a client".to_owned(),
+            published: None,
+            form: RenewalForm::Json,
+            scope: Vec::new(),
+        };
+        let (kind, sent) = body(&request, "a\"token").unwrap();
+        assert_eq!(kind, "application/json");
+        assert_eq!(
+            std::str::from_utf8(&sent).unwrap(),
+            "{\"grant_type\":\"refresh_token\",\"refresh_token\":\"a\\\"token\",\"client_id\":\"a client\"}"
+        );
+        request.form = RenewalForm::Form;
+        request.published = Some("published".to_owned());
+        request.scope = vec!["one".to_owned(), "two".to_owned()];
+        let (kind, sent) = body(&request, "a&token").unwrap();
+        assert_eq!(kind, "application/x-www-form-urlencoded");
+        assert_eq!(
+            std::str::from_utf8(&sent).unwrap(),
+            "grant_type=refresh_token&refresh_token=a%26token&client_id=a+client&client_secret=published&scope=one+two"
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! A program that would renew its login: it is answered here, by what stands for the tokens
+//! inside, as its issuer would answer. What it has sent goes nowhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_model::network::Flow;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+
+use super::unanswered::Unrecorded;
+use crate::Egress;
+use crate::credentials::fetch;
+use crate::inspect::answers::{self, Denial};
+use crate::inspect::body::Received;
+use crate::line::Carried;
+
+/// How long a program is told that its token holds where nobody knows. Whether it does is
+/// looked after here.
+const LIFE: Duration = Duration::from_secs(3600);
+/// The shortest that it is told, so that it does not ask again at once.
+const LIFE_MIN: Duration = Duration::from_secs(300);
+
+/// An issuer's answer (RFC 6749, 5.1).
+#[derive(Serialize)]
+struct Granted<'a> {
+    access_token: &'a str,
+    refresh_token: &'a str,
+    token_type: &'static str,
+    expires_in: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
+}
+
+/// Answers a request that carries what renews a login, by its place among all credentials.
+pub(in crate::inspect) async fn answered(
+    egress: &Arc<Egress>,
+    by: usize,
+    (flow, what): (Flow, Denial),
+    unread: Option<Incoming>,
+) -> Result<Response<Received>, Unrecorded> {
+    let opened = egress.line.open(flow, true).await?;
+    let renewed = match of(egress, by).await {
+        Ok(renewed) => renewed,
+        Err(unfetched) => {
+            let failure = Carried::nothing(unfetched.recorded()).at_last(true);
+            egress.line.close(&opened, failure);
+            return Ok(answers::failed(&what.because(unfetched.why), unread));
+        }
+    };
+    let carried = Carried {
+        bytes: [0, renewed.len() as u64],
+        status: Some(StatusCode::OK.as_u16()),
+        ..Carried::default()
+    };
+    egress.line.close(&opened, carried);
+    let mut response = Response::new(Received::told(Bytes::from(renewed), unread));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// What it is told, once its login holds.
+async fn of(egress: &Arc<Egress>, by: usize) -> Result<Vec<u8>, fetch::Unfetched> {
+    let credentials = &egress.credentials;
+    let gone = || fetch::Unfetched::from("there is no such login".to_owned());
+    let by = credentials.get(by).ok_or_else(gone)?;
+    let index = credentials.renewed_by(by.name()).ok_or_else(gone)?;
+    let life = fetch::life(egress, index).await?;
+    let held = credentials.get(index).ok_or_else(gone)?;
+    let scope = credentials.source(index);
+    let granted = Granted {
+        access_token: &held.placeholder,
+        refresh_token: &by.placeholder,
+        token_type: "Bearer",
+        expires_in: life.unwrap_or(LIFE).max(LIFE_MIN).as_secs(),
+        scope: scope.and_then(|(_, source)| source.scope()),
+    };
+    let written = serde_json::to_vec(&granted);
+    written.map_err(|error| fetch::Unfetched::from(error.to_string()))
+}
