@@ -203,6 +203,8 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
 
 /// Names of the directories directly below the state directory.
 pub(crate) const CONTROL: &str = "control";
+/// How far the ledger was sent elsewhere.
+pub(crate) const TELEMETRY: &str = "telemetry";
 pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const LEDGER_KEY: &str = "ledger-key";
 pub(crate) const OPEN_RUNS: &str = "open";

@@ -265,12 +265,14 @@ pub struct CheckProofArguments {
 /// Write the ledger as others read it
 ///
 /// Tiles are those of C2SP's tlog-tiles: a directory to be served by any web server.
-/// OCSF is what tools that watch over machines read.
+/// OCSF is what tools that watch over machines read. A collector of OpenTelemetry gets
+/// traces, logs and metrics, each event once; OTEL_EXPORTER_OTLP_HEADERS goes along.
 /// Example: atoll ledger export --tiles /srv/log
 /// Example: atoll ledger export --format ocsf > events.jsonl
+/// Example: atoll ledger export --otlp http://127.0.0.1:4318 --follow
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
-#[group(required = true, multiple = false)]
+#[command(group = clap::ArgGroup::new("form").required(true).args(["tiles", "format", "otlp"]))]
 pub struct ExportLedgerArguments {
     /// Write checkpoint, tiles of hashes and bundles of events to this directory.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -279,6 +281,19 @@ pub struct ExportLedgerArguments {
     /// Print every event on a line, in this form.
     #[arg(long, value_name = "FORM")]
     pub format: Option<ExportFormat>,
+
+    /// Send what was not sent there yet to a collector, by OTLP/HTTP: https://HOST[:PORT][/PATH]
+    /// or http://….
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub otlp: Option<String>,
+
+    /// Go on with what happens, until interrupted. Default: off.
+    #[arg(long, requires = "otlp")]
+    pub follow: bool,
+
+    /// Send everything, whatever was sent before. Default: off.
+    #[arg(long, requires = "otlp")]
+    pub again: bool,
 }
 
 /// A form of events for others.
