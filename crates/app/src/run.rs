@@ -10,7 +10,8 @@ use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Request, call};
 use atoll_model::{
-    Call, InvalidLimit, LimitKey, Mode, Reason, RunId, WorkspaceMode, parse_duration, parse_limit,
+    Call, InvalidLimit, LimitKey, Mode, Reason, RunId, SessionId, WorkspaceMode, parse_duration,
+    parse_limit,
 };
 use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, compile, nearest};
 use atoll_sandbox::{Handover, Host, RunGroup, SandboxError, Signals, Starting, run_groups};
@@ -61,7 +62,8 @@ fn carry_out(
     tell_interrupted(&ledger, output);
     let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
-    let asked = asked(arguments, (workspace, directory), terminal, now);
+    let session = session(arguments, &state, &ledger, now)?;
+    let asked = asked(arguments, session, (workspace, directory), terminal, now);
     let environment = configuration::environment();
     let request = Request {
         call: &asked,
@@ -111,15 +113,30 @@ fn carry_out(
     ended
 }
 
+/// The session that it is a part of, which begins with its first run.
+fn session(
+    arguments: &RunArguments,
+    state: &StateDir,
+    ledger: &Ledger,
+    now: SystemTime,
+) -> Result<Option<SessionId>, Failure> {
+    let named = arguments.session.as_deref();
+    named
+        .map(|name| crate::sessions::begin(name, (state, ledger), now))
+        .transpose()
+}
+
 /// What is asked for, from now on a run.
 fn asked(
     arguments: &RunArguments,
+    session: Option<SessionId>,
     (workspace, directory): (PathBuf, PathBuf),
     terminal: bool,
     now: SystemTime,
 ) -> Call {
     Call {
         run: new_run_id(now),
+        session,
         principal: configuration::principal(),
         command: arguments.command.clone(),
         options: arguments.boundary_options(),

@@ -503,6 +503,7 @@ fn ledger_of_every_type(world: &World) {
     let ledger = Ledger::open(&state, std::time::SystemTime::now).unwrap();
     let call = |number: u32| Call {
         run: RunId::new(1_795_253_412, number),
+        session: None,
         principal: Principal {
             uid: 1000,
             gid: 1000,

@@ -45,6 +45,7 @@ mod runs;
 mod scan;
 mod scratch;
 mod segment;
+mod sessions;
 mod settled;
 mod shorten;
 mod state;
@@ -90,6 +91,7 @@ pub use retention::{
 pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
 pub use scratch::{create_scratch, remove_scratch};
+pub use sessions::{Session, SessionError, SessionRun, SessionRunState};
 pub use state::{StateDir, StateError};
 pub use tiles::{ExportedTiles, export_tiles};
 pub use trust::TrustFiles;

@@ -114,6 +114,10 @@ pub struct QueryLedgerArguments {
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
 
+    /// Of this session and its runs: its name or id. Default: any.
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<String>,
+
     /// Of this type, or of those that begin with it and a dot. Default: any.
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
