@@ -452,11 +452,16 @@ fn a_key_of_the_ledger_is_exchanged() {
         );
     }
     let directory = ledger_directory(&world);
-    for (by, holds) in [(&second, true), (&first, false)] {
-        if let Some(said) = others_say(&world, ["ledger", text(&directory), by]) {
+    let other = World::new("a_key_of_the_ledger_is_exchanged");
+    let _ = other.run(["--discard"], "true").run().success();
+    let foreign = key(&other);
+    for (by, holds) in [(&second, true), (&first, true), (&foreign, false)] {
+        let all = ["ledger", text(&directory), by, text(&witness)];
+        if let Some(said) = others_say(&world, all) {
             assert_eq!(said.code() == 0, holds, "{said}");
         }
     }
+    proofs_lead_over_a_hand_over(&world, &witness, (&first, &second, &foreign));
     let told = fine(&world, &["ledger", "query", "--type", "key", "--json"]).out();
     assert!(told.contains(&first) && told.contains(&second), "{told}");
     let refused = world.atoll(["ledger", "key", "lost"]).run();
@@ -493,6 +498,79 @@ fn a_key_of_the_ledger_is_exchanged() {
         verified.contains("The key that had signed was lost before event"),
         "{verified}"
     );
+}
+
+/// A proof is checked by whoever has only the key before, with a proof of the hand-over; by
+/// others' verifier too, which also follows in an export of tiles.
+fn proofs_lead_over_a_hand_over(
+    world: &World,
+    witness: &Path,
+    (first, second, foreign): (&str, &str, &str),
+) {
+    let proofs = world.top().join("proofs");
+    let to = |what: &[&str]| {
+        let to = ["--to", text(&proofs)];
+        let _ = fine(world, &[&["ledger", "prove"], what, &to].concat());
+    };
+    let query = ["ledger", "query", "--type", "key.rotated", "--json"];
+    let seq = fine(world, &query).json()["seq"].to_string();
+    to(&["inclusion", &seq]);
+    to(&["inclusion", "last"]);
+    to(&["inclusion", "0"]);
+    let old = fs::read_to_string(witness).unwrap();
+    let old = old.lines().nth(1).unwrap().to_owned();
+    to(&["consistency", &old]);
+    let named = |end: &str| {
+        let all = fs::read_dir(&proofs).unwrap();
+        let mut all = all.map(|entry| entry.unwrap().path());
+        all.find(|path| text(path).ends_with(end)).unwrap()
+    };
+    let (event, hand_over) = (named("/0.tlog-proof"), named(&format!("/{seq}.tlog-proof")));
+    let grown = named(".consistency");
+    for (file, by, by_hand_over, holds) in [
+        (&event, second, false, true),
+        (&event, first, false, false),
+        (&event, first, true, true),
+        (&event, second, true, true),
+        (&event, foreign, true, false),
+        (&grown, first, true, true),
+        (&grown, second, true, true),
+        (&grown, second, false, false),
+    ] {
+        let mut command = vec!["ledger", "check-proof", text(file), "--key", by];
+        command.extend(["--witness", text(witness)]);
+        let mut other = vec!["proof", text(file), by, text(witness)];
+        if by_hand_over {
+            command.extend(["--handover", text(&hand_over)]);
+            other.push(text(&hand_over));
+        }
+        let said = world.atoll(&command).run();
+        assert_eq!(said.code(), i32::from(!holds), "{command:?}: {said}");
+        if let Some(said) = others_say(world, other) {
+            assert_eq!(said.code() == 0, holds, "{command:?}: {said}");
+        }
+    }
+    // Another event is no hand-over, and neither is one that was altered.
+    let altered = proofs.join("altered");
+    let content = fs::read_to_string(&hand_over).unwrap();
+    fs::write(&altered, content.replacen("extra ", "extra A", 1)).unwrap();
+    for none in [&event, &altered] {
+        let command = ["ledger", "check-proof", text(&event), "--key", first];
+        let refused = world.atoll(command).args(["--handover", text(none)]).run();
+        let refused = refused.expect_status(1);
+        let _ = refused.is_clear_error(["none of a hand-over"]);
+        let all = ["proof", text(&event), first, "-", text(none)];
+        if let Some(said) = others_say(world, all) {
+            assert_ne!(said.code(), 0, "{said}");
+        }
+    }
+    let tiles = world.top().join("tiles");
+    let _ = fine(world, &["ledger", "export", "--tiles", text(&tiles)]);
+    for (by, holds) in [(first, true), (second, true), (foreign, false)] {
+        if let Some(said) = others_say(world, ["tiles", text(&tiles), by]) {
+            assert_eq!(said.code() == 0, holds, "{said}");
+        }
+    }
 }
 
 /// A ledger with an event of every type that has words of its own there.

@@ -261,6 +261,12 @@ pub struct CheckProofArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub witness: Vec<PathBuf>,
 
+    /// A proof that the key was replaced by another: of an event `key.rotated`, as `atoll
+    /// ledger prove inclusion SEQ` writes it. --key is the one before or the one after.
+    /// Repeatable.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, verbatim_doc_comment)]
+    pub handover: Vec<PathBuf>,
+
     /// Print JSON. Default: off.
     #[arg(long)]
     pub json: bool,
