@@ -58,8 +58,7 @@ fn carry_out(
     let handover = credentials::read(&rules, &places, &workspace, output)?;
     let signing = ssh::read(&rules, &places, &host.home, &workspace, output)?;
     let terminal = wants_terminal(arguments)?;
-    let ledger = open_ledger(&state)?;
-    tell_interrupted(&ledger, output);
+    let ledger = own_ledger(&state, output)?;
     let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
     let session = session(arguments, &state, &ledger, now)?;
@@ -286,13 +285,16 @@ fn tell_losses(ledger: &Ledger, output: &Output) {
     tell(ledger.losses().into_iter().map(recorded), output);
 }
 
-fn tell_interrupted(ledger: &Ledger, output: &Output) {
+/// The ledger, with a word about runs that were interrupted.
+fn own_ledger(state: &StateDir, output: &Output) -> Result<Ledger, Failure> {
+    let ledger = open_ledger(state)?;
     for interrupted in ledger.interrupted() {
         output.warn(&format!(
             "run {} was interrupted earlier; `atoll diff {0}` shows what it had done",
             interrupted.run
         ));
     }
+    Ok(ledger)
 }
 
 /// A sandbox inside a sandbox needs what the outer one has taken away.
