@@ -802,3 +802,188 @@ fn events_are_exported_in_the_words_of_ocsf() {
     let refused = world.atoll(["ledger", "export"]).run();
     assert_ne!(refused.code(), 0, "{refused}");
 }
+
+/// A witness that was written from C2SP's documents alone.
+const WITNESS: &str = include_str!("ledger/witness.py");
+
+/// One that goes on, for the ledgers of these keys: how it is asked, by its path, and its key.
+struct OnNetwork {
+    _running: e2e::Running,
+    url: String,
+    key: String,
+    /// Whose certificate it shows, in PEM.
+    authority: PathBuf,
+    state: PathBuf,
+}
+
+impl OnNetwork {
+    fn start(world: &World, ledger_keys: &[&str]) -> Option<Self> {
+        if !program_exists("python3") || !program_exists("openssl") {
+            world.skip("python3 or openssl is not installed", Avoidable::Yes);
+            return None;
+        }
+        let place = world.top().join("witness-outside");
+        fs::create_dir_all(&place).unwrap();
+        let at = |name: &str| place.join(name);
+        fs::write(at("verify.py"), VERIFIER).unwrap();
+        fs::write(at("witness.py"), WITNESS).unwrap();
+        let made = world.host("openssl").args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=witness",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+            "-keyout",
+            text(&at("key.pem")),
+            "-out",
+            text(&at("certificate.pem")),
+        ]);
+        let _ = made.run().success();
+        let arguments = [
+            "witness.py",
+            "verify.py",
+            "certificate.pem",
+            "key.pem",
+            "state",
+        ];
+        let paths = arguments.map(|name| at(name).into_os_string());
+        let server = world.host("python3").args(paths).args(ledger_keys).start();
+        let said = server.until_stdout("\n");
+        let words: Vec<&str> = said.split_whitespace().collect();
+        assert_eq!((words[0], words[2]), ("port", "key"), "{said}");
+        Some(Self {
+            url: format!("https://127.0.0.1:{}", words[1]),
+            key: words[3].to_owned(),
+            authority: at("certificate.pem"),
+            state: at("state"),
+            _running: server,
+        })
+    }
+
+    fn ask(&self, world: &World, path: &str, options: &[&str]) -> Outcome {
+        let url = format!("{}/{path}", self.url);
+        let command = ["ledger", "witness", "--url", &url, "--key", &self.key];
+        let asked = world.atoll(command).args(options);
+        asked.env("SSL_CERT_FILE", &self.authority).run()
+    }
+
+    /// How many events it has seen of the one ledger that it knows.
+    fn has_seen(&self) -> u64 {
+        let state: Value = serde_json::from_str(&fs::read_to_string(&self.state).unwrap()).unwrap();
+        let (_, seen) = state.as_object().unwrap().iter().next().unwrap();
+        seen[0].as_u64().unwrap()
+    }
+}
+
+fn signed_size(world: &World) -> u64 {
+    let note = fs::read_to_string(ledger_directory(world).join("checkpoint")).unwrap();
+    note.lines().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_witness_over_the_network_signs_what_only_grew() {
+    let world = World::new("a_witness_over_the_network_signs_what_only_grew");
+    let _ = world.run(["--discard"], "true").run().success();
+    let Some(witness) = OnNetwork::start(&world, &[&key(&world)]) else {
+        return;
+    };
+    let kept = world.state().join("atoll/ledger-key/cosigned");
+    // None that is not to be believed: nothing of it is kept.
+    for (path, why) in [
+        ("liar", "does not hold"),
+        ("stranger", "by another key"),
+        ("rude", "it answers 409"),
+        ("nowhere", "does not know this ledger"),
+    ] {
+        let refused = witness.ask(&world, path, &["--always"]).expect_status(125);
+        let _ = refused.is_clear_error(["has not signed the checkpoint", why]);
+        assert!(!refused.err().contains('\u{1b}'), "{refused}");
+        assert!(!kept.exists(), "{path}");
+    }
+    let url = format!("{}/good", witness.url);
+    let command = ["ledger", "witness", "--url", &url, "--key", &witness.key];
+    let refused = world.atoll(command).run().expect_status(125);
+    let _ = refused.is_clear_error(["certificate", "SSL_CERT_FILE"]);
+    for (option, url, key) in [
+        ("--url", "http://127.0.0.1", witness.key.as_str()),
+        ("--key", witness.url.as_str(), "witness+00000000+AAAA"),
+        ("--key", witness.url.as_str(), key(&world).as_str()),
+    ] {
+        let command = ["ledger", "witness", "--url", url, "--key", key];
+        let refused = world.atoll(command).run().expect_status(125);
+        let _ = refused.is_clear_error([option, "not usable"]);
+    }
+    // It signs, and goes on from what it has seen; also where that was forgotten here.
+    for forgotten in [false, false, true] {
+        let _ = world.run(["--discard"], "true").run().success();
+        if forgotten {
+            fs::remove_file(&kept).unwrap();
+        }
+        let given = witness.ask(&world, "good", &[]).success();
+        let note = given.out();
+        assert_eq!(note.matches('\u{2014}').count(), 2, "{note}");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), note);
+        assert_eq!(witness.has_seen(), signed_size(&world));
+        let _ = witness.ask(&world, "good", &[]).success();
+        // The signed note is one that `verify` takes, and others take.
+        let file = world.top().join("cosigned");
+        fs::write(&file, format!("{note}\n")).unwrap();
+        let _ = fine(&world, &["ledger", "verify", "--witness", text(&file)]);
+    }
+    // At the end of each run.
+    let _ = witness.ask(&world, "good", &["--always"]).success();
+    let run = |warned: bool| {
+        let run = world.run(["--discard"], "true");
+        let run = run.env("SSL_CERT_FILE", &witness.authority).run().success();
+        assert_eq!(run.err().contains("warning"), warned, "{run}");
+        run
+    };
+    let before = witness.has_seen();
+    let _ = run(false);
+    assert!(witness.has_seen() > before);
+    assert_eq!(witness.has_seen(), signed_size(&world));
+    let told = fine(&world, &["ledger", "query", "--type", "witness.set"]).out();
+    assert!(told.contains(&witness.url), "{told}");
+    the_witness_finds(&world, &witness, run);
+}
+
+/// A past that was put back, and one that was written anew with the ledger's own key.
+fn the_witness_finds(world: &World, witness: &OnNetwork, run: impl Fn(bool) -> Outcome) {
+    let atoll = world.state().join("atoll");
+    let copy = world.top().join("copy");
+    let copied = |from: &Path, to: &Path| {
+        let _ = fs::remove_dir_all(to);
+        let copy = world.host("cp").args(["-a", text(from), text(to)]);
+        let _ = copy.run().success();
+    };
+    copied(&atoll, &copy);
+    let _ = run(false);
+    let _ = run(false);
+    copied(&copy, &atoll);
+    let refused = witness.ask(world, "good", &[]).expect_status(125);
+    let _ = refused.is_clear_error(["has signed more than there is", "cut, or put back"]);
+    let _ = run(true).says(["it was cut, or put back", "what is in the ledger is safe"]);
+    // Longer than what it has seen, but another: signed by the same key.
+    while signed_size(world) <= witness.has_seen() {
+        let _ = world.run(["--discard"], "true").run().success();
+    }
+    let _ = fine(world, &["ledger", "verify"]);
+    let refused = witness.ask(world, "good", &[]).expect_status(125);
+    let _ = refused.is_clear_error(["has signed another ledger", "rewritten"]);
+    // A key that it does not know.
+    let _ = fine(world, &["ledger", "witness", "--never"]);
+    let _ = fine(world, &["ledger", "key", "rotate"]);
+    let _ = world.run(["--discard"], "true").run().success();
+    let refused = witness.ask(world, "good", &[]).expect_status(125);
+    let _ = refused.is_clear_error(["does not trust the key", "atoll ledger key"]);
+}

@@ -1,6 +1,7 @@
 mod authority;
 mod canonical;
 mod checkpoint;
+mod cosignature;
 mod damage;
 mod faults;
 mod ledger;

@@ -153,14 +153,15 @@ pub struct QueryLedgerArguments {
 /// standard input. Keep the file where whoever can write here cannot: another machine,
 /// append-only storage.
 /// Example: atoll ledger witness /mnt/elsewhere/checkpoints
+/// Example: atoll ledger witness --url https://witness.example.com --key "$WITNESS_KEY"
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct WitnessLedgerArguments {
     /// The file that it is added to.
     #[arg(
         value_name = "FILE",
-        required_unless_present_any = ["command", "never"],
-        conflicts_with = "command",
+        required_unless_present_any = ["command", "never", "url"],
+        conflicts_with_all = ["command", "url"],
         value_hint = ValueHint::FilePath
     )]
     pub file: Option<PathBuf>,
@@ -171,8 +172,17 @@ pub struct WitnessLedgerArguments {
     pub always: bool,
 
     /// Give no checkpoint at the end of runs any more. Default: as it was.
-    #[arg(long, conflicts_with_all = ["file", "command", "always"])]
+    #[arg(long, conflicts_with_all = ["file", "command", "always", "url"])]
     pub never: bool,
+
+    /// A witness on the network, which signs the checkpoint as well: where it takes them,
+    /// before /add-checkpoint (C2SP's tlog-witness). The signed one is printed.
+    #[arg(long, value_name = "URL", requires = "key", conflicts_with = "command")]
+    pub url: Option<String>,
+
+    /// The witness's own key, as it gives it out: NAME+ID+KEY.
+    #[arg(long, value_name = "KEY", requires = "url")]
+    pub key: Option<String>,
 
     /// The command that it is given to, with its arguments; the last option.
     #[arg(
