@@ -13,6 +13,7 @@ use crate::arguments::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
     ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments, StopArguments,
 };
+use crate::configuration::Places;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -178,9 +179,14 @@ fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Fa
 /// When there is none, or one does not answer.
 pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     let directory = directory()?;
+    if let Some(text) = &arguments.session {
+        let session = crate::sessions::find(&Places::read()?.read_state()?, text)?;
+        let is_of_it = |run: &RunId| session.runs.iter().any(|one| one.run == *run);
+        return stop_each(directory.as_ref(), is_of_it, output);
+    }
     let Some(text) = &arguments.run else {
         return match arguments.all {
-            true => stop_all(directory.as_ref(), output),
+            true => stop_each(directory.as_ref(), |_| true, output),
             false => Err(Failure::new("no run is named")
                 .because("it is said which one is to stop")
                 .advise("atoll stop last ends the run started last")
@@ -207,12 +213,20 @@ pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     }
 }
 
-fn stop_all(directory: Option<&OwnedFd>, output: &Output) -> Result<u8, Failure> {
+fn stop_each(
+    directory: Option<&OwnedFd>,
+    is_meant: impl Fn(&RunId) -> bool,
+    output: &Output,
+) -> Result<u8, Failure> {
     let Some(directory) = directory else {
         output.say("No run goes on.\n");
         return Ok(0);
     };
-    let runs = spoken_to(directory).doing("the runs cannot be listed")?;
+    let mut runs = spoken_to(directory).doing("the runs cannot be listed")?;
+    runs.retain(is_meant);
+    if runs.is_empty() {
+        output.say("No run goes on.\n");
+    }
     let mut failed = None;
     for run in runs {
         match ask(directory, &run, &Question::Stop {}) {

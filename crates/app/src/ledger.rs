@@ -1,5 +1,6 @@
 //! `atoll ledger`: the record of everything that ran, verified, read, signed and proven.
 
+mod cosigned;
 mod ocsf;
 mod otlp;
 mod proofs;

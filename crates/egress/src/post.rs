@@ -3,36 +3,42 @@
 //! goes.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use atoll_model::network::HostPart;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper::header::{
     CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
 };
-use hyper::{Method, Request, Uri};
+use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::crypto::aws_lc_rs::default_provider;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::inspect::{HEAD_BYTES_MAX, system_roots};
+use crate::inspect::{
+    HEAD_BYTES_MAX, client_configs, server_name, system_roots, why_not, why_unanswered,
+};
 
 /// The longest answer, bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Who asks.
 const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
 
+/// The longest address, bytes.
+const URL_BYTES_MAX: usize = 1024;
+
 /// Where to.
 #[derive(Clone, Debug)]
 pub struct Address {
     is_tls: bool,
-    host: String,
+    host: HostPart,
     port: u16,
     authority: HeaderValue,
     path: String,
@@ -66,39 +72,57 @@ impl Address {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, Unsent> {
         let unsound = |why: &str| Unsent(why.to_owned());
-        let uri: Uri = text.parse().map_err(|_| unsound("it is no address"))?;
-        let is_tls = match uri.scheme_str() {
-            Some("https") => true,
-            Some("http") => false,
-            Some(_) | None => return Err(unsound("it begins with neither https:// nor http://")),
+        let (is_tls, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            (None, None) => return Err(unsound("it begins with neither https:// nor http://")),
         };
-        let authority = uri.authority().ok_or_else(|| unsound("it names no host"))?;
-        if authority.as_str().contains('@') {
+        let is_plain =
+            |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'@' | b'\\');
+        if text.len() > URL_BYTES_MAX || !rest.bytes().all(is_plain) {
             return Err(unsound(
-                "it has a user in it; what is secret goes in a header",
+                "it is a host, perhaps a port and a path, without a user, `?` and `#`",
             ));
         }
-        if uri.query().is_some() {
-            return Err(unsound("it has a query"));
-        }
-        let named = HeaderValue::from_str(authority.as_str());
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                let port = port.parse().ok().filter(|port| *port != 0);
+                (
+                    host,
+                    port.ok_or_else(|| unsound("its port is no number of a port"))?,
+                )
+            }
+            Some(_) | None => (authority, if is_tls { 443 } else { 80 }),
+        };
+        let host = host.parse();
         Ok(Self {
             is_tls,
-            host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority
-                .port_u16()
-                .unwrap_or(if is_tls { 443 } else { 80 }),
-            authority: named.map_err(|_| unsound("it is no address"))?,
-            path: uri.path().trim_end_matches('/').to_owned(),
+            host: host.map_err(|_| unsound("its host is no name and no address"))?,
+            port,
+            authority: HeaderValue::from_str(authority).map_err(|_| unsound("it is no address"))?,
+            path: path.trim_end_matches('/').to_owned(),
         })
+    }
+
+    /// The host, whose certificate has to be for it.
+    #[must_use]
+    pub fn host(&self) -> &HostPart {
+        &self.host
+    }
+
+    /// Whether TLS is spoken there.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
     }
 
     /// Whether what is sent there can be read on the way: neither TLS nor this machine.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        let is_own = match self.host.parse::<std::net::IpAddr>() {
-            Ok(address) => address.is_loopback(),
-            Err(_) => self.host.eq_ignore_ascii_case("localhost"),
+        let is_own = match &self.host {
+            HostPart::Address(address) => address.is_loopback(),
+            HostPart::Name(name) => name.as_str() == "localhost",
         };
         !self.is_tls && !is_own
     }
@@ -169,48 +193,38 @@ async fn sent(
     own.insert(HOST, to.authority.clone());
     own.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     own.insert(USER_AGENT, HeaderValue::from_static(WHO));
-    let stream = TcpStream::connect((to.host.as_str(), to.port)).await;
-    let stream = stream.map_err(|error| format!("no connection: {error}"))?;
+    let unreached = |error: io::Error| why_not(&error);
+    let stream = match &to.host {
+        HostPart::Address(address) => TcpStream::connect((*address, to.port)).await,
+        HostPart::Name(name) => TcpStream::connect((name.to_string(), to.port)).await,
+    };
+    let stream = stream.map_err(unreached)?;
     if !to.is_tls {
         return answered(stream, request).await;
     }
-    let name = ServerName::try_from(to.host.clone());
-    let name = name.map_err(|_| "no certificate can be for that name".to_owned())?;
-    let secured = TlsConnector::from(trusting()?).connect(name, stream).await;
-    answered(
-        secured.map_err(|error| format!("no TLS: {error}"))?,
-        request,
-    )
-    .await
-}
-
-fn trusting() -> Result<Arc<ClientConfig>, String> {
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(system_roots());
-    if added == 0 {
-        return Err("this host trusts no authority (apt install ca-certificates)".to_owned());
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let built = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let built = built.map_err(|error| error.to_string())?;
-    Ok(Arc::new(
-        built.with_root_certificates(roots).with_no_client_auth(),
-    ))
+    let provider = Arc::new(default_provider());
+    let [config, _] = client_configs(system_roots(), &provider)
+        .map_err(|error| format!("TLS cannot be spoken: {error}"))?;
+    let name = server_name(&to.host).map_err(unreached)?;
+    let secured = TlsConnector::from(config).connect(name, stream).await;
+    answered(secured.map_err(unreached)?, request).await
 }
 
 async fn answered(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
 ) -> Result<Reply, String> {
-    let broken = |error: hyper::Error| format!("the connection broke off: {error}");
     let mut builder = http1::Builder::new();
     builder.max_buf_size(HEAD_BYTES_MAX);
     let (mut sender, connection) = builder
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(broken)?;
+        .map_err(|error| why_unanswered(&error))?;
     let carried = tokio::spawn(async move { drop(connection.await) });
-    let response = sender.send_request(request).await.map_err(broken)?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| why_unanswered(&error))?;
     let after = response.headers().get(hyper::header::RETRY_AFTER);
     let after = after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let status = response.status().as_u16();
@@ -225,4 +239,51 @@ async fn answered(
         retry_after_seconds: after,
         body: body.to_bytes().to_vec(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn addresses_are_read_strictly() {
+        for (url, expected) in [
+            ("https://w.example", Some(("w.example", 443, "", false))),
+            ("https://w.example/", Some(("w.example", 443, "", false))),
+            ("http://w.example/a/", Some(("w.example", 80, "/a", true))),
+            (
+                "http://localhost:4318",
+                Some(("localhost", 4318, "", false)),
+            ),
+            ("https://127.0.0.1:1/x", Some(("127.0.0.1", 1, "/x", false))),
+            ("http://127.0.0.1", Some(("127.0.0.1", 80, "", false))),
+            (
+                "https://[2001:db8::1]:7",
+                Some(("[2001:db8::1]", 7, "", false)),
+            ),
+            (
+                "http://[2001:db8::1]",
+                Some(("[2001:db8::1]", 80, "", true)),
+            ),
+            ("ftp://w.example", None),
+            ("https://", None),
+            ("https://user@w.example", None),
+            ("https://w.example/?a", None),
+            ("https://w.example/#a", None),
+            ("https://w.example:0", None),
+            ("https://w.example:99999", None),
+            ("https://w.example/a b", None),
+            ("w.example", None),
+        ] {
+            let found = Address::parse(url).ok();
+            let found = found.map(|one| {
+                let is_open = one.is_open();
+                (one.host.to_string(), one.port, one.path, is_open)
+            });
+            let expected = expected.map(|(host, port, path, is_open)| {
+                (host.to_owned(), port, path.to_owned(), is_open)
+            });
+            assert_eq!(found, expected, "{url}");
+        }
+    }
 }

@@ -210,6 +210,7 @@ pub(crate) const LEDGER_KEY: &str = "ledger-key";
 pub(crate) const OPEN_RUNS: &str = "open";
 pub(crate) const RUNS: &str = "runs";
 pub(crate) const SCRATCH: &str = "scratch";
+pub(crate) const SESSIONS: &str = "sessions";
 pub(crate) const SHARED_LAYERS: &str = "layers";
 pub(crate) const AUTHORITY: &str = "authority";
 pub(crate) const TRUST: &str = "trust";
