@@ -13,15 +13,14 @@ use crate::arguments::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
     ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments, StopArguments,
 };
-use crate::configuration::Places;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::ports::{Named, directory, going_on, meant, none_goes_on, refused, unanswered};
 
 /// How long is waited for a run that has only just begun, before it is said to be gone.
-const BEGINNING: Duration = Duration::from_secs(2);
-const BEGINNING_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const BEGINNING: Duration = Duration::from_secs(2);
+pub(crate) const BEGINNING_PAUSE: Duration = Duration::from_millis(20);
 /// How much of a text is shown in a list, characters.
 const LISTED_CHARACTERS_MAX: usize = 100;
 
@@ -179,14 +178,12 @@ fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Fa
 /// When there is none, or one does not answer.
 pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     let directory = directory()?;
-    if let Some(text) = &arguments.session {
-        let session = crate::sessions::find(&Places::read()?.read_state()?, text)?;
-        let is_of_it = |run: &RunId| session.runs.iter().any(|one| one.run == *run);
-        return stop_each(directory.as_ref(), is_of_it, output);
+    if let Some(session) = &arguments.session {
+        return crate::sessions::stop(session, output);
     }
     let Some(text) = &arguments.run else {
         return match arguments.all {
-            true => stop_each(directory.as_ref(), |_| true, output),
+            true => stop_all(directory.as_ref(), output),
             false => Err(Failure::new("no run is named")
                 .because("it is said which one is to stop")
                 .advise("atoll stop last ends the run started last")
@@ -213,20 +210,12 @@ pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     }
 }
 
-fn stop_each(
-    directory: Option<&OwnedFd>,
-    is_meant: impl Fn(&RunId) -> bool,
-    output: &Output,
-) -> Result<u8, Failure> {
+fn stop_all(directory: Option<&OwnedFd>, output: &Output) -> Result<u8, Failure> {
     let Some(directory) = directory else {
         output.say("No run goes on.\n");
         return Ok(0);
     };
-    let mut runs = spoken_to(directory).doing("the runs cannot be listed")?;
-    runs.retain(is_meant);
-    if runs.is_empty() {
-        output.say("No run goes on.\n");
-    }
+    let runs = spoken_to(directory).doing("the runs cannot be listed")?;
     let mut failed = None;
     for run in runs {
         match ask(directory, &run, &Question::Stop {}) {
@@ -320,7 +309,7 @@ fn decide(directory: &OwnedFd, run: &RunId, question: Question) -> Result<(), Fa
 }
 
 /// Whether a run has done what it was told.
-fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Failure> {
+pub(crate) fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Failure> {
     match answer {
         Ok(Answer::Done {}) => Ok(()),
         Ok(Answer::Refused(declined)) => Err(refused(run, declined)),

@@ -135,7 +135,7 @@ fn a_session_is_stopped_as_a_whole() {
     assert_ne!(second.wait().code(), 0);
     assert!(other.status().is_none(), "another session goes on");
     let none = fine(&world, &["stop", "--session", "one"]);
-    let _ = none.says(["No run goes on"]);
+    let _ = none.says(["No run of session one goes on"]);
     let _ = fine(&world, &["stop", "--session", "two"]);
     assert_ne!(other.wait().code(), 0);
 }

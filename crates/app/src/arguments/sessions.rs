@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// List sessions: what runs belong together, the one that went on last first
+/// List sessions and their runs, the latest first
 ///
 /// `atoll run --session NAME` begins one, or goes on with it. It is a log in the ledger, so that
 /// it outlives the runs, what carried them and what was kept of them.
