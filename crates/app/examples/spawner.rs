@@ -134,6 +134,7 @@ impl Many {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let asked = Call {
             run: RunId::new(seconds, number),
+            session: None,
             principal: Principal {
                 uid: self.facts.uid,
                 gid: self.facts.gid,

@@ -19,8 +19,8 @@ use crate::output::Output;
 use crate::ports::{Named, directory, going_on, meant, none_goes_on, refused, unanswered};
 
 /// How long is waited for a run that has only just begun, before it is said to be gone.
-const BEGINNING: Duration = Duration::from_secs(2);
-const BEGINNING_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const BEGINNING: Duration = Duration::from_secs(2);
+pub(crate) const BEGINNING_PAUSE: Duration = Duration::from_millis(20);
 /// How much of a text is shown in a list, characters.
 const LISTED_CHARACTERS_MAX: usize = 100;
 
@@ -178,6 +178,9 @@ fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Fa
 /// When there is none, or one does not answer.
 pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     let directory = directory()?;
+    if let Some(session) = &arguments.session {
+        return crate::sessions::stop(session, output);
+    }
     let Some(text) = &arguments.run else {
         return match arguments.all {
             true => stop_all(directory.as_ref(), output),
@@ -306,7 +309,7 @@ fn decide(directory: &OwnedFd, run: &RunId, question: Question) -> Result<(), Fa
 }
 
 /// Whether a run has done what it was told.
-fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Failure> {
+pub(crate) fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Failure> {
     match answer {
         Ok(Answer::Done {}) => Ok(()),
         Ok(Answer::Refused(declined)) => Err(refused(run, declined)),

@@ -13,6 +13,7 @@ mod ports;
 mod review;
 mod run;
 mod secret;
+mod sessions;
 mod upkeep;
 
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub use secret::{
     KeyPlace, ListSecretsArguments, RemoveSecretsArguments, SecretAction, SecretArguments,
     SetSecretArguments, UnlockArguments, VaultKeyArguments,
 };
+pub use sessions::SessionsArguments;
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments,
     ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction, ProfileArguments,
@@ -94,6 +96,8 @@ pub enum Command {
     Run(Box<RunArguments>),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
+    #[command(alias = "session")]
+    Sessions(SessionsArguments),
     #[command(alias = "approval")]
     Approvals(ApprovalsArguments),
     #[command(alias = "kill")]

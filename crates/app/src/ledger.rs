@@ -1,8 +1,12 @@
 //! `atoll ledger`: the record of everything that ran, verified, read, signed and proven.
 
+mod cosigned;
 mod ocsf;
+mod otlp;
 mod proofs;
 mod query;
+mod telemetry;
+mod times;
 mod witness;
 
 use std::path::{Path, PathBuf};
@@ -272,9 +276,10 @@ fn export(
     arguments: &ExportLedgerArguments,
     output: &Output,
 ) -> Result<u8, Failure> {
-    match (&arguments.tiles, arguments.format) {
-        (Some(directory), _) => tiles(state, directory, output),
-        (None, format) => lines(state, format.unwrap_or(ExportFormat::Jsonl), output),
+    match (&arguments.tiles, &arguments.otlp, arguments.format) {
+        (Some(directory), _, _) => tiles(state, directory, output),
+        (None, Some(to), _) => telemetry::send(state, to, arguments, output),
+        (None, None, format) => lines(state, format.unwrap_or(ExportFormat::Jsonl), output),
     }
 }
 

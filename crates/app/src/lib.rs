@@ -38,6 +38,7 @@ pub mod render;
 mod review;
 mod run;
 mod secret;
+mod sessions;
 mod ssh;
 mod upkeep;
 mod used;
@@ -104,6 +105,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
     match command {
         Command::Run(arguments) => run::run(*arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
+        Command::Sessions(arguments) => sessions::sessions(&arguments, output),
         Command::Approvals(arguments) => approvals::approvals(arguments, output),
         Command::Stop(arguments) => approvals::stop(&arguments, output),
         Command::Ports(arguments) => ports::ports(&arguments, output),

@@ -10,7 +10,8 @@ use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Request, call};
 use atoll_model::{
-    Call, InvalidLimit, LimitKey, Mode, Reason, RunId, WorkspaceMode, parse_duration, parse_limit,
+    Call, InvalidLimit, LimitKey, Mode, Reason, RunId, SessionId, WorkspaceMode, parse_duration,
+    parse_limit,
 };
 use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, compile, nearest};
 use atoll_sandbox::{Handover, Host, RunGroup, SandboxError, Signals, Starting, run_groups};
@@ -57,11 +58,11 @@ fn carry_out(
     let handover = credentials::read(&rules, &places, &workspace, output)?;
     let signing = ssh::read(&rules, &places, &host.home, &workspace, output)?;
     let terminal = wants_terminal(arguments)?;
-    let ledger = open_ledger(&state)?;
-    tell_interrupted(&ledger, output);
+    let ledger = own_ledger(&state, output)?;
     let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
-    let asked = asked(arguments, (workspace, directory), terminal, now);
+    let session = session(arguments, &state, &ledger, now)?;
+    let asked = asked(arguments, session, (workspace, directory), terminal, now);
     let environment = configuration::environment();
     let request = Request {
         call: &asked,
@@ -111,15 +112,30 @@ fn carry_out(
     ended
 }
 
+/// The session that it is a part of, which begins with its first run.
+fn session(
+    arguments: &RunArguments,
+    state: &StateDir,
+    ledger: &Ledger,
+    now: SystemTime,
+) -> Result<Option<SessionId>, Failure> {
+    let named = arguments.session.as_deref();
+    named
+        .map(|name| crate::sessions::begin(name, (state, ledger), now))
+        .transpose()
+}
+
 /// What is asked for, from now on a run.
 fn asked(
     arguments: &RunArguments,
+    session: Option<SessionId>,
     (workspace, directory): (PathBuf, PathBuf),
     terminal: bool,
     now: SystemTime,
 ) -> Call {
     Call {
         run: new_run_id(now),
+        session,
         principal: configuration::principal(),
         command: arguments.command.clone(),
         options: arguments.boundary_options(),
@@ -269,13 +285,16 @@ fn tell_losses(ledger: &Ledger, output: &Output) {
     tell(ledger.losses().into_iter().map(recorded), output);
 }
 
-fn tell_interrupted(ledger: &Ledger, output: &Output) {
+/// The ledger, with a word about runs that were interrupted.
+fn own_ledger(state: &StateDir, output: &Output) -> Result<Ledger, Failure> {
+    let ledger = open_ledger(state)?;
     for interrupted in ledger.interrupted() {
         output.warn(&format!(
             "run {} was interrupted earlier; `atoll diff {0}` shows what it had done",
             interrupted.run
         ));
     }
+    Ok(ledger)
 }
 
 /// A sandbox inside a sandbox needs what the outer one has taken away.

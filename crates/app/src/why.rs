@@ -29,6 +29,9 @@ use crate::used;
 
 /// Tells a run's story from the ledger.
 pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
+    if let Some(session) = &arguments.session {
+        return crate::sessions::why(session, arguments.json, output);
+    }
     let places = Places::read()?;
     let state = places.read_state()?;
     let run = finding::find_in_ledger(&state, &arguments.run)?;
@@ -138,6 +141,12 @@ impl Story<'_> {
             &render::command_line(&self.command()),
         );
         report.line("asked", &self.asked());
+        if let Some(session) = text(self.said("run.opened", "/session")) {
+            report.line(
+                "session",
+                &format!("{session} (atoll why --session {session})"),
+            );
+        }
         report.line("decided", &self.decided());
         for reason in self.reasons() {
             self.tell_reason(reason, &mut report);
@@ -385,6 +394,7 @@ impl Story<'_> {
             .collect();
         json!({
             "run": self.run,
+            "session": self.said("run.opened", "/session"),
             "command": self.said("run.opened", "/command"),
             "workspace": self.said("run.opened", "/workspace"),
             "verdict": self.said("run.opened", "/verdict"),

@@ -452,11 +452,16 @@ fn a_key_of_the_ledger_is_exchanged() {
         );
     }
     let directory = ledger_directory(&world);
-    for (by, holds) in [(&second, true), (&first, false)] {
-        if let Some(said) = others_say(&world, ["ledger", text(&directory), by]) {
+    let other = World::new("a_key_of_the_ledger_is_exchanged");
+    let _ = other.run(["--discard"], "true").run().success();
+    let foreign = key(&other);
+    for (by, holds) in [(&second, true), (&first, true), (&foreign, false)] {
+        let all = ["ledger", text(&directory), by, text(&witness)];
+        if let Some(said) = others_say(&world, all) {
             assert_eq!(said.code() == 0, holds, "{said}");
         }
     }
+    proofs_lead_over_a_hand_over(&world, &witness, (&first, &second, &foreign));
     let told = fine(&world, &["ledger", "query", "--type", "key", "--json"]).out();
     assert!(told.contains(&first) && told.contains(&second), "{told}");
     let refused = world.atoll(["ledger", "key", "lost"]).run();
@@ -495,6 +500,79 @@ fn a_key_of_the_ledger_is_exchanged() {
     );
 }
 
+/// A proof is checked by whoever has only the key before, with a proof of the hand-over; by
+/// others' verifier too, which also follows in an export of tiles.
+fn proofs_lead_over_a_hand_over(
+    world: &World,
+    witness: &Path,
+    (first, second, foreign): (&str, &str, &str),
+) {
+    let proofs = world.top().join("proofs");
+    let to = |what: &[&str]| {
+        let to = ["--to", text(&proofs)];
+        let _ = fine(world, &[&["ledger", "prove"], what, &to].concat());
+    };
+    let query = ["ledger", "query", "--type", "key.rotated", "--json"];
+    let seq = fine(world, &query).json()["seq"].to_string();
+    to(&["inclusion", &seq]);
+    to(&["inclusion", "last"]);
+    to(&["inclusion", "0"]);
+    let old = fs::read_to_string(witness).unwrap();
+    let old = old.lines().nth(1).unwrap().to_owned();
+    to(&["consistency", &old]);
+    let named = |end: &str| {
+        let all = fs::read_dir(&proofs).unwrap();
+        let mut all = all.map(|entry| entry.unwrap().path());
+        all.find(|path| text(path).ends_with(end)).unwrap()
+    };
+    let (event, hand_over) = (named("/0.tlog-proof"), named(&format!("/{seq}.tlog-proof")));
+    let grown = named(".consistency");
+    for (file, by, by_hand_over, holds) in [
+        (&event, second, false, true),
+        (&event, first, false, false),
+        (&event, first, true, true),
+        (&event, second, true, true),
+        (&event, foreign, true, false),
+        (&grown, first, true, true),
+        (&grown, second, true, true),
+        (&grown, second, false, false),
+    ] {
+        let mut command = vec!["ledger", "check-proof", text(file), "--key", by];
+        command.extend(["--witness", text(witness)]);
+        let mut other = vec!["proof", text(file), by, text(witness)];
+        if by_hand_over {
+            command.extend(["--handover", text(&hand_over)]);
+            other.push(text(&hand_over));
+        }
+        let said = world.atoll(&command).run();
+        assert_eq!(said.code(), i32::from(!holds), "{command:?}: {said}");
+        if let Some(said) = others_say(world, other) {
+            assert_eq!(said.code() == 0, holds, "{command:?}: {said}");
+        }
+    }
+    // Another event is no hand-over, and neither is one that was altered.
+    let altered = proofs.join("altered");
+    let content = fs::read_to_string(&hand_over).unwrap();
+    fs::write(&altered, content.replacen("extra ", "extra A", 1)).unwrap();
+    for none in [&event, &altered] {
+        let command = ["ledger", "check-proof", text(&event), "--key", first];
+        let refused = world.atoll(command).args(["--handover", text(none)]).run();
+        let refused = refused.expect_status(1);
+        let _ = refused.is_clear_error(["none of a hand-over"]);
+        let all = ["proof", text(&event), first, "-", text(none)];
+        if let Some(said) = others_say(world, all) {
+            assert_ne!(said.code(), 0, "{said}");
+        }
+    }
+    let tiles = world.top().join("tiles");
+    let _ = fine(world, &["ledger", "export", "--tiles", text(&tiles)]);
+    for (by, holds) in [(first, true), (second, true), (foreign, false)] {
+        if let Some(said) = others_say(world, ["tiles", text(&tiles), by]) {
+            assert_eq!(said.code() == 0, holds, "{said}");
+        }
+    }
+}
+
 /// A ledger with an event of every type that has words of its own there.
 fn ledger_of_every_type(world: &World) {
     use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict};
@@ -503,6 +581,7 @@ fn ledger_of_every_type(world: &World) {
     let ledger = Ledger::open(&state, std::time::SystemTime::now).unwrap();
     let call = |number: u32| Call {
         run: RunId::new(1_795_253_412, number),
+        session: None,
         principal: Principal {
             uid: 1000,
             gid: 1000,
@@ -722,4 +801,189 @@ fn events_are_exported_in_the_words_of_ocsf() {
     }
     let refused = world.atoll(["ledger", "export"]).run();
     assert_ne!(refused.code(), 0, "{refused}");
+}
+
+/// A witness that was written from C2SP's documents alone.
+const WITNESS: &str = include_str!("ledger/witness.py");
+
+/// One that goes on, for the ledgers of these keys: how it is asked, by its path, and its key.
+struct OnNetwork {
+    _running: e2e::Running,
+    url: String,
+    key: String,
+    /// Whose certificate it shows, in PEM.
+    authority: PathBuf,
+    state: PathBuf,
+}
+
+impl OnNetwork {
+    fn start(world: &World, ledger_keys: &[&str]) -> Option<Self> {
+        if !program_exists("python3") || !program_exists("openssl") {
+            world.skip("python3 or openssl is not installed", Avoidable::Yes);
+            return None;
+        }
+        let place = world.top().join("witness-outside");
+        fs::create_dir_all(&place).unwrap();
+        let at = |name: &str| place.join(name);
+        fs::write(at("verify.py"), VERIFIER).unwrap();
+        fs::write(at("witness.py"), WITNESS).unwrap();
+        let made = world.host("openssl").args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=witness",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+            "-keyout",
+            text(&at("key.pem")),
+            "-out",
+            text(&at("certificate.pem")),
+        ]);
+        let _ = made.run().success();
+        let arguments = [
+            "witness.py",
+            "verify.py",
+            "certificate.pem",
+            "key.pem",
+            "state",
+        ];
+        let paths = arguments.map(|name| at(name).into_os_string());
+        let server = world.host("python3").args(paths).args(ledger_keys).start();
+        let said = server.until_stdout("\n");
+        let words: Vec<&str> = said.split_whitespace().collect();
+        assert_eq!((words[0], words[2]), ("port", "key"), "{said}");
+        Some(Self {
+            url: format!("https://127.0.0.1:{}", words[1]),
+            key: words[3].to_owned(),
+            authority: at("certificate.pem"),
+            state: at("state"),
+            _running: server,
+        })
+    }
+
+    fn ask(&self, world: &World, path: &str, options: &[&str]) -> Outcome {
+        let url = format!("{}/{path}", self.url);
+        let command = ["ledger", "witness", "--url", &url, "--key", &self.key];
+        let asked = world.atoll(command).args(options);
+        asked.env("SSL_CERT_FILE", &self.authority).run()
+    }
+
+    /// How many events it has seen of the one ledger that it knows.
+    fn has_seen(&self) -> u64 {
+        let state: Value = serde_json::from_str(&fs::read_to_string(&self.state).unwrap()).unwrap();
+        let (_, seen) = state.as_object().unwrap().iter().next().unwrap();
+        seen[0].as_u64().unwrap()
+    }
+}
+
+fn signed_size(world: &World) -> u64 {
+    let note = fs::read_to_string(ledger_directory(world).join("checkpoint")).unwrap();
+    note.lines().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_witness_over_the_network_signs_what_only_grew() {
+    let world = World::new("a_witness_over_the_network_signs_what_only_grew");
+    let _ = world.run(["--discard"], "true").run().success();
+    let Some(witness) = OnNetwork::start(&world, &[&key(&world)]) else {
+        return;
+    };
+    let kept = world.state().join("atoll/ledger-key/cosigned");
+    // None that is not to be believed: nothing of it is kept.
+    for (path, why) in [
+        ("liar", "does not hold"),
+        ("stranger", "by another key"),
+        ("rude", "it answers 409"),
+        ("nowhere", "does not know this ledger"),
+    ] {
+        let refused = witness.ask(&world, path, &["--always"]).expect_status(125);
+        let _ = refused.is_clear_error(["has not signed the checkpoint", why]);
+        assert!(!refused.err().contains('\u{1b}'), "{refused}");
+        assert!(!kept.exists(), "{path}");
+    }
+    let url = format!("{}/good", witness.url);
+    let command = ["ledger", "witness", "--url", &url, "--key", &witness.key];
+    let refused = world.atoll(command).run().expect_status(125);
+    let _ = refused.is_clear_error(["certificate", "SSL_CERT_FILE"]);
+    for (option, url, key) in [
+        ("--url", "http://127.0.0.1", witness.key.as_str()),
+        ("--key", witness.url.as_str(), "witness+00000000+AAAA"),
+        ("--key", witness.url.as_str(), key(&world).as_str()),
+    ] {
+        let command = ["ledger", "witness", "--url", url, "--key", key];
+        let refused = world.atoll(command).run().expect_status(125);
+        let _ = refused.is_clear_error([option, "not usable"]);
+    }
+    // It signs, and goes on from what it has seen; also where that was forgotten here.
+    for forgotten in [false, false, true] {
+        let _ = world.run(["--discard"], "true").run().success();
+        if forgotten {
+            fs::remove_file(&kept).unwrap();
+        }
+        let given = witness.ask(&world, "good", &[]).success();
+        let note = given.out();
+        assert_eq!(note.matches('\u{2014}').count(), 2, "{note}");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), note);
+        assert_eq!(witness.has_seen(), signed_size(&world));
+        let _ = witness.ask(&world, "good", &[]).success();
+        // The signed note is one that `verify` takes, and others take.
+        let file = world.top().join("cosigned");
+        fs::write(&file, format!("{note}\n")).unwrap();
+        let _ = fine(&world, &["ledger", "verify", "--witness", text(&file)]);
+    }
+    // At the end of each run.
+    let _ = witness.ask(&world, "good", &["--always"]).success();
+    let run = |warned: bool| {
+        let run = world.run(["--discard"], "true");
+        let run = run.env("SSL_CERT_FILE", &witness.authority).run().success();
+        assert_eq!(run.err().contains("warning"), warned, "{run}");
+        run
+    };
+    let before = witness.has_seen();
+    let _ = run(false);
+    assert!(witness.has_seen() > before);
+    assert_eq!(witness.has_seen(), signed_size(&world));
+    let told = fine(&world, &["ledger", "query", "--type", "witness.set"]).out();
+    assert!(told.contains(&witness.url), "{told}");
+    the_witness_finds(&world, &witness, run);
+}
+
+/// A past that was put back, and one that was written anew with the ledger's own key.
+fn the_witness_finds(world: &World, witness: &OnNetwork, run: impl Fn(bool) -> Outcome) {
+    let atoll = world.state().join("atoll");
+    let copy = world.top().join("copy");
+    let copied = |from: &Path, to: &Path| {
+        let _ = fs::remove_dir_all(to);
+        let copy = world.host("cp").args(["-a", text(from), text(to)]);
+        let _ = copy.run().success();
+    };
+    copied(&atoll, &copy);
+    let _ = run(false);
+    let _ = run(false);
+    copied(&copy, &atoll);
+    let refused = witness.ask(world, "good", &[]).expect_status(125);
+    let _ = refused.is_clear_error(["has signed more than there is", "cut, or put back"]);
+    let _ = run(true).says(["it was cut, or put back", "what is in the ledger is safe"]);
+    // Longer than what it has seen, but another: signed by the same key.
+    while signed_size(world) <= witness.has_seen() {
+        let _ = world.run(["--discard"], "true").run().success();
+    }
+    let _ = fine(world, &["ledger", "verify"]);
+    let refused = witness.ask(world, "good", &[]).expect_status(125);
+    let _ = refused.is_clear_error(["has signed another ledger", "rewritten"]);
+    // A key that it does not know.
+    let _ = fine(world, &["ledger", "witness", "--never"]);
+    let _ = fine(world, &["ledger", "key", "rotate"]);
+    let _ = world.run(["--discard"], "true").run().success();
+    let refused = witness.ask(world, "good", &[]).expect_status(125);
+    let _ = refused.is_clear_error(["does not trust the key", "atoll ledger key"]);
 }

@@ -53,7 +53,9 @@ use limits::{
     STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
 use upstream::Key;
-pub(crate) use upstream::{Upstream, is_of_tls, why_not, why_unanswered};
+pub(crate) use upstream::{
+    Upstream, client_configs, is_of_tls, server_name, system_roots, why_not, why_unanswered,
+};
 
 /// Why a host that no request can name is not reached.
 const UNWRITABLE: &str = "its host cannot be written";

@@ -25,6 +25,7 @@ mod line;
 mod names;
 mod opening;
 mod policies;
+pub mod post;
 mod postgres;
 mod proxy;
 mod publish;

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::RunId;
+use crate::{RunId, SessionId};
 
 /// Who asks: taken from the kernel (the process's user id), never from a name
 /// that the caller sends.
@@ -20,6 +20,8 @@ pub struct Principal {
 pub struct Call {
     /// The run that this call starts.
     pub run: RunId,
+    /// The session that the run is a part of, where it is of one.
+    pub session: Option<SessionId>,
     /// Who asks.
     pub principal: Principal,
     /// The program and its arguments; never empty.

@@ -17,6 +17,7 @@ pub mod network;
 mod outcome;
 mod quantity;
 mod secret;
+mod session;
 mod verdict;
 
 pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, Wall};
@@ -30,6 +31,9 @@ pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};
 pub use outcome::{Ending, Enforcement, LimitHit, Outcome, Usage};
 pub use quantity::{InvalidQuantity, format_bytes, format_duration, parse_bytes, parse_duration};
 pub use secret::{InvalidSecretName, SECRET_NAME_BYTES_MAX, SecretName};
+pub use session::{
+    InvalidSessionId, InvalidSessionName, SESSION_NAME_BYTES_MAX, SessionId, SessionName,
+};
 pub use verdict::{Reason, Verdict};
 
 #[cfg(test)]

@@ -258,6 +258,7 @@ fn run(state: &StateDir, count: u64) -> Done {
     for number in 0..WARM_UP + count {
         let call = Call {
             run: RunId::new(1_795_253_412 + number, 1),
+            session: None,
             principal: Principal {
                 uid: 1000,
                 gid: 1000,

@@ -9,6 +9,7 @@ use crate::canonical::{
 };
 use crate::hash::HASH_DIGITS;
 use crate::rotation::{LOST, ROTATED};
+use crate::sessions::SESSION_OPENED;
 use crate::shorten::shorten;
 use crate::{LedgerError, TreeHash};
 
@@ -31,7 +32,7 @@ pub(crate) const LINE_BYTES_MAX: usize = HASH_DIGITS + 1 + READ_BYTES_MAX + 1;
 const KIND_BYTES_MAX: usize = 64;
 
 /// Types that only this crate writes, because what they say must be so.
-const RESERVED_KINDS: [&str; 18] = [
+const RESERVED_KINDS: [&str; 19] = [
     LOST,
     ROTATED,
     "approval.asked",
@@ -50,6 +51,7 @@ const RESERVED_KINDS: [&str; 18] = [
     "run.failed",
     "run.interrupted",
     "ledger.repaired",
+    SESSION_OPENED,
 ];
 
 /// The types that end a run.

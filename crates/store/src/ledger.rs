@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use atoll_model::{Attempt, Call, Outcome, RunId, Verdict};
+use atoll_model::{Attempt, Call, Outcome, RunId, SessionId, SessionName, Verdict};
 use serde_json::{Value, json};
 
 use crate::canonical::{CanonicalError, EventBody};
@@ -15,6 +15,7 @@ use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
 use crate::recovery::{InterruptedRun, recover};
 use crate::rotation::{replace_lost, rotate};
+use crate::sessions::{self, Session, SessionError};
 use crate::settled::note_settled;
 use crate::verify::verify;
 use crate::verify_report::{Verified, VerifyError};
@@ -190,6 +191,29 @@ impl Ledger {
                 Err(error)
             }
         }
+    }
+
+    /// The session of this name: the one that there is, or one that begins now
+    /// (`session.opened`, on disk with the run that is recorded next). `fresh` is the id of one
+    /// that begins.
+    ///
+    /// # Errors
+    /// [`SessionError`]; no session was begun then.
+    pub fn open_session(
+        &self,
+        state: &StateDir,
+        name: &SessionName,
+        fresh: SessionId,
+    ) -> Result<SessionId, SessionError> {
+        sessions::open(state, &self.journal, name, fresh)
+    }
+
+    /// All sessions with their runs, by the ledger alone, the one that began first first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be read.
+    pub fn sessions(state: &StateDir) -> Result<Vec<Session>, LedgerError> {
+        sessions::list(state)
     }
 
     /// Records something that happened: in a run, or to Atoll itself. The types

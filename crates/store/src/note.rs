@@ -18,12 +18,12 @@ pub const CHECKPOINT_BYTES_MAX: usize = 64 << 10;
 /// Ed25519, as signed-note numbers it.
 const ALGORITHM: u8 = 1;
 const SEED_BYTES: usize = 32;
-const PUBLIC_BYTES: usize = 32;
-const ID_BYTES: usize = 4;
+pub(crate) const PUBLIC_BYTES: usize = 32;
+pub(crate) const ID_BYTES: usize = 4;
 const NAME_BYTES_MAX: usize = 256;
 const PRIVATE: &str = "PRIVATE+KEY+";
 /// How a line of a signature begins.
-const SIGNATURE: &str = "\u{2014} ";
+pub(crate) const SIGNATURE: &str = "\u{2014} ";
 
 /// A text is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,26 +59,8 @@ impl VerifierKey {
     /// # Errors
     /// [`NoteFault::NoKey`].
     pub fn parse(text: &str) -> Result<Self, NoteFault> {
-        let mut parts = text.splitn(3, '+');
-        let (Some(name), Some(id), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(NoteFault::NoKey("it has not the form name+id+key"));
-        };
-        let key = STANDARD
-            .decode(key)
-            .map_err(|_| NoteFault::NoKey("its last part is not base64"))?;
-        let public = match key.split_first() {
-            Some((&ALGORITHM, public)) => <[u8; PUBLIC_BYTES]>::try_from(public).ok(),
-            Some(_) | None => None,
-        };
-        let public = public.ok_or(NoteFault::NoKey("it is not one of Ed25519"))?;
-        let read = Self {
-            name: checked_name(name)?,
-            public,
-        };
-        if hex(&read.id()) != id {
-            return Err(NoteFault::NoKey("its id is not that of its name and key"));
-        }
-        Ok(read)
+        let (name, public) = parse_key(text, ALGORITHM)?;
+        Ok(Self { name, public })
     }
 
     /// Its name, which is the origin of the ledger that it is for.
@@ -95,26 +77,62 @@ impl VerifierKey {
     }
 
     fn id(&self) -> [u8; ID_BYTES] {
-        let digest = Sha256::new()
-            .chain_update(self.name.as_bytes())
-            .chain_update([b'\n', ALGORITHM])
-            .chain_update(self.public)
-            .finalize();
-        let mut id = [0; ID_BYTES];
-        for (to, from) in id.iter_mut().zip(digest) {
-            *to = from;
-        }
-        id
+        key_id(&self.name, ALGORITHM, &self.public)
     }
 }
 
 impl fmt::Display for VerifierKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut key = vec![ALGORITHM];
-        key.extend_from_slice(&self.public);
-        let (id, key) = (hex(&self.id()), STANDARD.encode(key));
-        write!(out, "{}+{id}+{key}", self.name)
+        out.write_str(&typed_key(&self.name, ALGORITHM, &self.public))
     }
+}
+
+/// Name and public key of a verifier key of this type.
+pub(crate) fn parse_key(
+    text: &str,
+    algorithm: u8,
+) -> Result<(String, [u8; PUBLIC_BYTES]), NoteFault> {
+    let mut parts = text.splitn(3, '+');
+    let (Some(name), Some(id), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(NoteFault::NoKey("it has not the form name+id+key"));
+    };
+    let key = STANDARD
+        .decode(key)
+        .map_err(|_| NoteFault::NoKey("its last part is not base64"))?;
+    let public = match key.split_first() {
+        Some((of, public)) if *of == algorithm => <[u8; PUBLIC_BYTES]>::try_from(public).ok(),
+        Some(_) | None => None,
+    };
+    let public = public.ok_or(NoteFault::NoKey(match algorithm {
+        ALGORITHM => "it is not one of Ed25519",
+        _ => "it is not one of Ed25519 for cosignatures (type 4)",
+    }))?;
+    let name = checked_name(name)?;
+    match hex(&key_id(&name, algorithm, &public)) == id {
+        true => Ok((name, public)),
+        false => Err(NoteFault::NoKey("its id is not that of its name and key")),
+    }
+}
+
+/// A verifier key of this type as it is written.
+pub(crate) fn typed_key(name: &str, algorithm: u8, public: &[u8]) -> String {
+    let id = hex(&key_id(name, algorithm, public));
+    let key = STANDARD.encode([&[algorithm], public].concat());
+    format!("{name}+{id}+{key}")
+}
+
+/// The beginning of the digest by which a signature names its key.
+pub(crate) fn key_id(name: &str, algorithm: u8, public: &[u8]) -> [u8; ID_BYTES] {
+    let digest = Sha256::new()
+        .chain_update(name.as_bytes())
+        .chain_update([b'\n', algorithm])
+        .chain_update(public)
+        .finalize();
+    let mut id = [0; ID_BYTES];
+    for (to, from) in id.iter_mut().zip(digest) {
+        *to = from;
+    }
+    id
 }
 
 fn checked_name(name: &str) -> Result<String, NoteFault> {

@@ -108,6 +108,11 @@ impl PrivateDirectory {
         self.directory
     }
 
+    /// The same, while it is in use.
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.directory
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -3,12 +3,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 
 use crate::checkpoint::{newest, read_key};
 use crate::event::READ_BYTES_MAX;
 use crate::merkle::{Tree, is_consistent, root_by_inclusion};
 use crate::note::{CHECKPOINT_BYTES_MAX, base64_hash, decimal};
 use crate::read::{Events, Filter};
+use crate::rotation::{self, HandOver, ROTATED, Trusted, followed};
 use crate::witness::WitnessFile;
 use crate::{
     Checkpoint, Event, LedgerError, NoteFault, SigningError, StateDir, TreeHash, VerifierKey,
@@ -227,7 +229,8 @@ fn with_hashes(mut text: String, hashes: &[TreeHash], checkpoint: &Checkpoint) -
 }
 
 /// Checks a proof's text with the ledger's key alone. For one of consistency a checkpoint of
-/// the earlier state is needed, as a witness has it.
+/// the earlier state is needed, as a witness has it; where the key was replaced since, proofs
+/// of the events by which it was (`key.rotated`) lead from one key to the other.
 ///
 /// # Errors
 /// [`ProofFault`]: nothing is proven then.
@@ -235,14 +238,16 @@ pub fn check_proof(
     text: &str,
     key: &VerifierKey,
     noted: &[WitnessFile],
+    hand_overs: &[String],
 ) -> Result<Proven, ProofFault> {
-    if text.len() > PROOF_BYTES_MAX {
-        return Err(ProofFault::NoProof("it is too long"));
+    let mut known = Vec::new();
+    for one in hand_overs {
+        known.push(hand_over(one)?);
     }
-    let (head, checkpoint) = text
-        .split_once("\n\n")
-        .ok_or(ProofFault::NoProof("it has no checkpoint"))?;
-    let checkpoint = Checkpoint::open(checkpoint, key)?;
+    known.sort_by_key(|one: &HandOver| one.seq);
+    let keys = followed(key, &known);
+    let (head, checkpoint) = parts(text)?;
+    let checkpoint = open(checkpoint, key, &keys)?;
     let mut lines = head.split('\n');
     match lines.next() {
         Some(INCLUSION) => inclusion(lines, checkpoint).map(Proven::Inclusion),
@@ -251,7 +256,7 @@ pub fn check_proof(
                 .strip_prefix("old ")
                 .and_then(decimal)
                 .ok_or(ProofFault::NoProof("its first line is none of a proof's"))?;
-            let old = noted_checkpoint(old_size, key, noted)?;
+            let old = noted_checkpoint(old_size, key, &keys, noted)?;
             let proof = ConsistencyProof {
                 old_size,
                 old_root: old.root(),
@@ -267,6 +272,54 @@ pub fn check_proof(
             }
         }
         None => Err(ProofFault::NoProof("it is empty")),
+    }
+}
+
+/// What is proven, and the checkpoint after it.
+fn parts(text: &str) -> Result<(&str, &str), ProofFault> {
+    if text.len() > PROOF_BYTES_MAX {
+        return Err(ProofFault::NoProof("it is too long"));
+    }
+    text.split_once("\n\n")
+        .ok_or(ProofFault::NoProof("it has no checkpoint"))
+}
+
+/// A checkpoint that one of the keys has signed, and was to sign. What the first of them says
+/// is told where none has.
+fn open(text: &str, key: &VerifierKey, keys: &[Trusted]) -> Result<Checkpoint, ProofFault> {
+    let by = |one: &Trusted| {
+        let opened = Checkpoint::open(text, &one.key).ok()?;
+        let counts = one.size_max.is_none_or(|most| opened.size() <= most);
+        counts.then_some(opened)
+    };
+    if let Some(opened) = keys.iter().find_map(by) {
+        return Ok(opened);
+    }
+    Checkpoint::open(text, key)?;
+    Err(ProofFault::Fails(
+        "its checkpoint is signed by a key that had handed over before",
+    ))
+}
+
+/// A key's hand-over, by the proof that the event is in the ledger of both.
+fn hand_over(text: &str) -> Result<HandOver, ProofFault> {
+    const NONE: ProofFault = ProofFault::NoProof("it is none of a hand-over (key.rotated)");
+    let (head, note) = parts(text)?;
+    let lines = || head.split('\n').skip(1);
+    let event = lines().next().and_then(|line| line.strip_prefix("extra "));
+    let event = event.and_then(|event| STANDARD.decode(event).ok());
+    let event: Value = event
+        .and_then(|event| serde_json::from_slice(&event).ok())
+        .ok_or(NONE)?;
+    let seq = event.get("seq").and_then(Value::as_u64).ok_or(NONE)?;
+    let body = event.get("body").ok_or(NONE)?;
+    let is_one = head.starts_with(INCLUSION) && event.get("type") == Some(&ROTATED.into());
+    let found = rotation::read(seq, body).filter(|_| is_one).ok_or(NONE)?;
+    let both = followed(&found.old, std::slice::from_ref(&found));
+    let proof = inclusion(lines(), open(note, &found.old, &both)?)?;
+    match proof.index == seq {
+        true => Ok(found),
+        false => Err(NONE),
     }
 }
 
@@ -314,11 +367,12 @@ fn hashes<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<TreeHash>, Pro
 fn noted_checkpoint(
     size: u64,
     key: &VerifierKey,
+    keys: &[Trusted],
     noted: &[WitnessFile],
 ) -> Result<Checkpoint, ProofFault> {
     let notes = noted.iter().flat_map(WitnessFile::notes);
     let of_size = notes
-        .filter_map(|(_, note)| Checkpoint::open(std::str::from_utf8(&note).ok()?, key).ok())
+        .filter_map(|(_, note)| open(std::str::from_utf8(&note).ok()?, key, keys).ok())
         .filter(|checkpoint| checkpoint.size() == size);
     let mut found: Option<Checkpoint> = None;
     for checkpoint in of_size {

@@ -1,11 +1,14 @@
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use atoll_model::RunId;
+use atoll_model::{RunId, SessionId};
+use serde_json::Value;
 
 use crate::event::{Event, LineFault};
 use crate::lines::{Line, LineContent, Lines};
 use crate::segment::{Segment, list_segments, segment_name};
+use crate::sessions::SESSION_OPENED;
 use crate::state::LEDGER;
 use crate::{FileFault, LedgerError, StateDir};
 
@@ -14,6 +17,8 @@ use crate::{FileFault, LedgerError, StateDir};
 pub struct Filter {
     /// Only those of this run.
     pub run: Option<RunId>,
+    /// Only those of this session: its own, and those of its runs.
+    pub session: Option<SessionId>,
     /// Only those whose type is this, or begins with this and a dot.
     pub kind: Option<String>,
     /// Only those of this time or later: RFC 3339, UTC, or the beginning of that.
@@ -31,6 +36,8 @@ pub struct Filter {
 pub struct Events {
     lines: Lines,
     filter: Filter,
+    /// The runs of the session that is asked for, as far as their openings were read.
+    of_session: BTreeSet<RunId>,
 }
 
 const CHUNK_BYTES: usize = 64 << 10;
@@ -46,7 +53,11 @@ impl Events {
         (segment, offset): (u32, u64),
     ) -> Result<Self, LedgerError> {
         let lines = Lines::from(state, segment, offset)?;
-        Ok(Self { lines, filter })
+        Ok(Self {
+            lines,
+            filter,
+            of_session: BTreeSet::new(),
+        })
     }
 
     pub(crate) fn from_last(state: &StateDir, count: usize) -> Result<Self, LedgerError> {
@@ -126,13 +137,18 @@ impl Iterator for Events {
                 Ok(None) => return None,
                 Err(fault) => return Some(Err(fault.into())),
             };
-            if !may_pass(&self.filter, &line) {
+            if !may_pass(&self.filter, &self.of_session, &line) {
                 continue;
             }
             let (segment, offset) = (line.segment, line.offset);
             match read_line(&line) {
-                Ok(event) if passes(&self.filter, &event) => return Some(Ok(event)),
-                Ok(_) => {}
+                Ok(event) => {
+                    // The opening of a run counts, whatever else is asked for.
+                    let is_of_session = is_of_session(&self.filter, &event, &mut self.of_session);
+                    if is_of_session && passes(&self.filter, &event) {
+                        return Some(Ok(event));
+                    }
+                }
                 Err(fault) => {
                     return Some(Err(LedgerError::Damaged {
                         path: Path::new(LEDGER).join(segment_name(segment)),
@@ -157,13 +173,22 @@ pub(crate) fn read_line(line: &Line<'_>) -> Result<Event, LineFault> {
 
 /// A quick look before a line is parsed: a search passes most lines by, and tells nothing of
 /// those. That they are sound is for `verify` to say.
-fn may_pass(filter: &Filter, line: &Line<'_>) -> bool {
+fn may_pass(filter: &Filter, of_session: &BTreeSet<RunId>, line: &Line<'_>) -> bool {
     let LineContent::Complete(bytes) = line.content else {
         return true;
     };
     let Ok(text) = std::str::from_utf8(bytes) else {
         return true;
     };
+    if let Some(session) = &filter.session {
+        if text.contains(session.as_str()) {
+            return true;
+        }
+        let run = after(text, ",\"run\":\"").and_then(|found| found.split('"').next());
+        if !run.is_some_and(|run| RunId::parse(run).is_ok_and(|run| of_session.contains(&run))) {
+            return false;
+        }
+    }
     let has_run = filter
         .run
         .as_ref()
@@ -174,21 +199,42 @@ fn may_pass(filter: &Filter, line: &Line<'_>) -> bool {
     has_run && may_be_of(filter, text) && mentions.all(|mention| text.contains(mention.as_str()))
 }
 
+/// What follows a member's name where it stands last.
+fn after<'a>(text: &'a str, member: &str) -> Option<&'a str> {
+    let at = text.rfind(member)?;
+    text.get(at + member.len()..)
+}
+
+/// Whether it is of the session that is asked for, which a run's opening names.
+fn is_of_session(filter: &Filter, event: &Event, runs: &mut BTreeSet<RunId>) -> bool {
+    let Some(session) = &filter.session else {
+        return true;
+    };
+    let said = event.body.get("session").and_then(Value::as_str);
+    let is_named = said == Some(session.as_str());
+    match &event.run {
+        Some(run) if is_named && event.kind == "run.opened" => {
+            runs.insert(run.clone());
+            true
+        }
+        Some(run) => runs.contains(run),
+        None => is_named && event.kind == SESSION_OPENED,
+    }
+}
+
 /// Whether the members after the body, which no body can follow, are of the type and the time
 /// that are asked for.
 fn may_be_of(filter: &Filter, text: &str) -> bool {
-    let after = |member: &str| {
-        text.rfind(member)
-            .and_then(|at| text.get(at + member.len()..))
-    };
     let of_kind = match &filter.kind {
         None => true,
-        Some(kind) => after(",\"type\":\"").is_none_or(|found| found.starts_with(kind.as_str())),
+        Some(kind) => {
+            after(text, ",\"type\":\"").is_none_or(|found| found.starts_with(kind.as_str()))
+        }
     };
     if !of_kind || (filter.since.is_none() && filter.until.is_none()) {
         return of_kind;
     }
-    let time = after(",\"time\":\"").and_then(|found| found.split('"').next());
+    let time = after(text, ",\"time\":\"").and_then(|found| found.split('"').next());
     time.is_none_or(|time| is_within(filter, time))
 }
 

@@ -34,10 +34,12 @@ pub(crate) struct Trusted {
     pub(crate) size_max: Option<u64>,
 }
 
-struct HandOver {
-    seq: u64,
-    old: VerifierKey,
-    new: VerifierKey,
+#[derive(Clone, Debug)]
+pub(crate) struct HandOver {
+    /// The number of its event.
+    pub(crate) seq: u64,
+    pub(crate) old: VerifierKey,
+    pub(crate) new: VerifierKey,
 }
 
 /// Puts another key in the place of the one that there is.
@@ -146,7 +148,7 @@ fn hand_overs(state: &StateDir) -> Result<Vec<HandOver>, LedgerError> {
 }
 
 /// A hand-over that both keys have signed.
-fn read(seq: u64, body: &Value) -> Option<HandOver> {
+pub(crate) fn read(seq: u64, body: &Value) -> Option<HandOver> {
     let text = |member: &str| body.get(member).and_then(Value::as_str);
     let old = VerifierKey::parse(text("old")?).ok()?;
     let new = VerifierKey::parse(text("new")?).ok()?;
@@ -157,9 +159,14 @@ fn read(seq: u64, body: &Value) -> Option<HandOver> {
     is_signed.then_some(HandOver { seq, old, new })
 }
 
-/// The keys that count where this one does: those that it was handed to, and those before it.
+/// The keys that count where this one does, by the ledger.
 pub(crate) fn trusted(state: &StateDir, key: &VerifierKey) -> Result<Vec<Trusted>, LedgerError> {
-    let all = hand_overs(state)?;
+    Ok(followed(key, &hand_overs(state)?))
+}
+
+/// The keys that count where this one does: those that it was handed to, and those before it.
+/// The hand-overs are in the ledger's order.
+pub(crate) fn followed(key: &VerifierKey, all: &[HandOver]) -> Vec<Trusted> {
     let mut trusted = Vec::new();
     let mut current = key;
     for one in all.iter().filter(|one| one.old != one.new) {
@@ -185,5 +192,5 @@ pub(crate) fn trusted(state: &StateDir, key: &VerifierKey) -> Result<Vec<Trusted
             current = &one.old;
         }
     }
-    Ok(trusted)
+    trusted
 }

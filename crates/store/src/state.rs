@@ -203,11 +203,14 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
 
 /// Names of the directories directly below the state directory.
 pub(crate) const CONTROL: &str = "control";
+/// How far the ledger was sent elsewhere.
+pub(crate) const TELEMETRY: &str = "telemetry";
 pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const LEDGER_KEY: &str = "ledger-key";
 pub(crate) const OPEN_RUNS: &str = "open";
 pub(crate) const RUNS: &str = "runs";
 pub(crate) const SCRATCH: &str = "scratch";
+pub(crate) const SESSIONS: &str = "sessions";
 pub(crate) const SHARED_LAYERS: &str = "layers";
 pub(crate) const AUTHORITY: &str = "authority";
 pub(crate) const TRUST: &str = "trust";

@@ -1,6 +1,7 @@
 mod authority;
 mod canonical;
 mod checkpoint;
+mod cosignature;
 mod damage;
 mod faults;
 mod ledger;
@@ -11,6 +12,7 @@ mod proof;
 mod rotation;
 mod runs;
 mod scan;
+mod sessions;
 mod trust;
 
 use std::os::unix::fs::FileExt;
@@ -95,6 +97,7 @@ fn note(ledger: &Ledger, number: u64) -> Position {
 fn call(number: u32) -> Call {
     Call {
         run: run_id(number),
+        session: None,
         principal: Principal {
             uid: 1000,
             gid: 1000,

@@ -13,7 +13,8 @@ use crate::lock::{LockFault, wait_for_lock};
 use crate::private::PrivateDirectory;
 use crate::state::LEDGER_KEY;
 use crate::{
-    Checkpoint, FileFault, LedgerError, PrivateFault, StateDir, host_text, read_host_text,
+    Checkpoint, FileFault, LedgerError, PrivateFault, StateDir, WitnessKey, host_text,
+    read_host_text,
 };
 
 /// The size of a witness's file that is read, bytes: some 250,000 checkpoints.
@@ -32,6 +33,13 @@ pub enum Witness {
     File(PathBuf),
     /// A command that gets it on its standard input, with its arguments.
     Command(Vec<OsString>),
+    /// A witness of C2SP's protocol (tlog-witness), which signs each.
+    Network {
+        /// Where it takes them: `https://…`, before `/add-checkpoint`.
+        url: String,
+        /// What its signatures are checked with.
+        key: WitnessKey,
+    },
 }
 
 /// As it is kept: texts of the host.
@@ -40,6 +48,7 @@ pub enum Witness {
 enum Kept {
     File(Value),
     Command(Vec<Value>),
+    Network { url: String, key: String },
 }
 
 impl Witness {
@@ -61,6 +70,10 @@ impl Witness {
                 Kept::Command(words) => {
                     let words = words.iter().map(read_host_text);
                     Some(Self::Command(words.collect::<Option<_>>()?))
+                }
+                Kept::Network { url, key } => {
+                    let key = WitnessKey::parse(&key).ok()?;
+                    Some(Self::Network { url, key })
                 }
             });
         read.map(Some).ok_or_else(|| PrivateFault::NoFile {
@@ -84,6 +97,10 @@ impl Witness {
                 let kept = match witness {
                     Self::File(file) => Kept::File(host_text(file)),
                     Self::Command(words) => Kept::Command(words.iter().map(host_text).collect()),
+                    Self::Network { url, key } => Kept::Network {
+                        url: url.clone(),
+                        key: key.to_string(),
+                    },
                 };
                 let bytes = serde_json::to_vec(&kept).unwrap_or_default();
                 directory.replace(KEPT, &bytes)

@@ -8,6 +8,7 @@ use super::*;
 fn about(check: impl FnOnce(&About<'_>)) {
     let call = Call {
         run: RunId::parse("261121-093012-k7qd").expect("a run id"),
+        session: None,
         principal: Principal {
             uid: 1,
             gid: 1,

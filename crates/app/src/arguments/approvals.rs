@@ -15,6 +15,7 @@ Examples:
 const STOP_EXAMPLES: &str = "\
 Examples:
   atoll stop last
+  atoll stop --session fix-login
   atoll stop --all";
 
 /// Answer what runs ask before it goes out
@@ -132,4 +133,8 @@ pub struct StopArguments {
     /// All that go on.
     #[arg(long, conflicts_with = "run")]
     pub all: bool,
+
+    /// All of a session, by its name or id.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["run", "all"])]
+    pub session: Option<String>,
 }

@@ -114,6 +114,10 @@ pub struct QueryLedgerArguments {
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
 
+    /// Of this session and its runs: its name or id. Default: any.
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<String>,
+
     /// Of this type, or of those that begin with it and a dot. Default: any.
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
@@ -149,14 +153,15 @@ pub struct QueryLedgerArguments {
 /// standard input. Keep the file where whoever can write here cannot: another machine,
 /// append-only storage.
 /// Example: atoll ledger witness /mnt/elsewhere/checkpoints
+/// Example: atoll ledger witness --url https://witness.example.com --key "$WITNESS_KEY"
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct WitnessLedgerArguments {
     /// The file that it is added to.
     #[arg(
         value_name = "FILE",
-        required_unless_present_any = ["command", "never"],
-        conflicts_with = "command",
+        required_unless_present_any = ["command", "never", "url"],
+        conflicts_with_all = ["command", "url"],
         value_hint = ValueHint::FilePath
     )]
     pub file: Option<PathBuf>,
@@ -167,8 +172,17 @@ pub struct WitnessLedgerArguments {
     pub always: bool,
 
     /// Give no checkpoint at the end of runs any more. Default: as it was.
-    #[arg(long, conflicts_with_all = ["file", "command", "always"])]
+    #[arg(long, conflicts_with_all = ["file", "command", "always", "url"])]
     pub never: bool,
+
+    /// A witness on the network, which signs the checkpoint as well: where it takes them,
+    /// before /add-checkpoint (C2SP's tlog-witness). The signed one is printed.
+    #[arg(long, value_name = "URL", requires = "key", conflicts_with = "command")]
+    pub url: Option<String>,
+
+    /// The witness's own key, as it gives it out: NAME+ID+KEY.
+    #[arg(long, value_name = "KEY", requires = "url")]
+    pub key: Option<String>,
 
     /// The command that it is given to, with its arguments; the last option.
     #[arg(
@@ -257,6 +271,12 @@ pub struct CheckProofArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub witness: Vec<PathBuf>,
 
+    /// A proof that the key was replaced by another: of an event `key.rotated`, as `atoll
+    /// ledger prove inclusion SEQ` writes it. --key is the one before or the one after.
+    /// Repeatable.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, verbatim_doc_comment)]
+    pub handover: Vec<PathBuf>,
+
     /// Print JSON. Default: off.
     #[arg(long)]
     pub json: bool,
@@ -265,12 +285,14 @@ pub struct CheckProofArguments {
 /// Write the ledger as others read it
 ///
 /// Tiles are those of C2SP's tlog-tiles: a directory to be served by any web server.
-/// OCSF is what tools that watch over machines read.
+/// OCSF is what tools that watch over machines read. A collector of OpenTelemetry gets
+/// traces, logs and metrics, each event once; OTEL_EXPORTER_OTLP_HEADERS goes along.
 /// Example: atoll ledger export --tiles /srv/log
 /// Example: atoll ledger export --format ocsf > events.jsonl
+/// Example: atoll ledger export --otlp http://127.0.0.1:4318 --follow
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
-#[group(required = true, multiple = false)]
+#[command(group = clap::ArgGroup::new("form").required(true).args(["tiles", "format", "otlp"]))]
 pub struct ExportLedgerArguments {
     /// Write checkpoint, tiles of hashes and bundles of events to this directory.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -279,6 +301,19 @@ pub struct ExportLedgerArguments {
     /// Print every event on a line, in this form.
     #[arg(long, value_name = "FORM")]
     pub format: Option<ExportFormat>,
+
+    /// Send what was not sent there yet to a collector, by OTLP/HTTP: https://HOST[:PORT][/PATH]
+    /// or http://….
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub otlp: Option<String>,
+
+    /// Go on with what happens, until interrupted. Default: off.
+    #[arg(long, requires = "otlp")]
+    pub follow: bool,
+
+    /// Send everything, whatever was sent before. Default: off.
+    #[arg(long, requires = "otlp")]
+    pub again: bool,
 }
 
 /// A form of events for others.

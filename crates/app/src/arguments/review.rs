@@ -186,6 +186,10 @@ pub struct WhyArguments {
     #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
     pub run: String,
 
+    /// A session instead, by its name or id: its runs, and how each went.
+    #[arg(long, value_name = "NAME", conflicts_with = "run")]
+    pub session: Option<String>,
+
     /// Print JSON: one object, with every event of the run. Default: text.
     #[arg(long)]
     pub json: bool,

@@ -230,6 +230,16 @@ pub struct RunArguments {
     #[arg(long, value_name = "RUN", verbatim_doc_comment)]
     pub resume: Option<String>,
 
+    /// What this run is a part of: several runs of one task, by a name of yours
+    ///
+    /// The first run of a name begins the session. It is a log in the ledger, apart from what
+    /// carries its runs, and goes on when any of them dies: `atoll sessions`, `atoll why
+    /// --session NAME`. Nothing is allowed by it. Letters, digits, `.`, `_` and `-`.
+    /// Default: none.
+    /// Example: --session fix-login
+    #[arg(long, value_name = "NAME", verbatim_doc_comment)]
+    pub session: Option<String>,
+
     /// Write how the run went to FILE, as JSON; `-` is standard error
     ///
     /// Default: not written.

@@ -115,6 +115,7 @@ fn the_other_commands_are_read() {
         "atoll why",
         Command::Why(WhyArguments {
             run: "last".into(),
+            session: None,
             json: false,
         }),
     );

@@ -136,14 +136,10 @@ pub fn check(arguments: &CheckProofArguments, output: &Output) -> Result<u8, Fai
     let key = super::read_key(&arguments.key)?;
     let noted = super::witnesses(&arguments.witness)?;
     let shown = printable(arguments.file.as_os_str().as_encoded_bytes());
-    let mut text = String::new();
-    std::fs::File::open(&arguments.file)
-        .and_then(|file| {
-            file.take(PROOF_BYTES_MAX as u64 + 1)
-                .read_to_string(&mut text)
-        })
-        .doing(&format!("{shown} cannot be read"))?;
-    let proven = check_proof(&text, &key, &noted)
+    let text = read(&arguments.file)?;
+    let hand_overs: Result<Vec<String>, Failure> =
+        arguments.handover.iter().map(|path| read(path)).collect();
+    let proven = check_proof(&text, &key, &noted, &hand_overs?)
         .map_err(|fault| unproven(&format!("{shown} proves nothing"), &fault).with_status(1))?;
     match (&proven, arguments.json) {
         (Proven::Inclusion(proof), true) => output.json(&of_inclusion(proof)),
@@ -163,6 +159,21 @@ pub fn check(arguments: &CheckProofArguments, output: &Output) -> Result<u8, Fai
         )),
     }
     Ok(0)
+}
+
+/// A proof's text.
+fn read(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| {
+            file.take(PROOF_BYTES_MAX as u64 + 1)
+                .read_to_string(&mut text)
+        })
+        .doing(&format!(
+            "{} cannot be read",
+            printable(path.as_os_str().as_encoded_bytes())
+        ))?;
+    Ok(text)
 }
 
 fn paths(path: &[TreeHash]) -> String {

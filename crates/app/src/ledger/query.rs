@@ -45,8 +45,13 @@ pub fn query(
         None => None,
         Some(text) => Some(crate::finding::find_in_ledger(state, text)?),
     };
+    let session = match &arguments.session {
+        None => None,
+        Some(text) => Some(crate::sessions::find(state, text)?.id),
+    };
     let filter = Filter {
         run,
+        session,
         kind: arguments.kind.clone(),
         since: arguments.since.clone(),
         until: arguments.until.clone(),

@@ -19,6 +19,7 @@ use crate::credentials::is_program;
 use crate::errands;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::ledger::cosigned;
 use crate::output::Output;
 use crate::render;
 
@@ -71,12 +72,15 @@ pub fn give(
         output.say("No checkpoint is given to anybody at the end of runs.\n");
         return Ok(0);
     }
-    let witness = match &arguments.file {
-        Some(file) => Witness::File(std::path::absolute(file).doing("FILE cannot be used")?),
-        None => Witness::Command(found(&arguments.command)?),
+    let witness = match (&arguments.file, &arguments.url) {
+        (Some(file), _) => Witness::File(std::path::absolute(file).doing("FILE cannot be used")?),
+        (None, Some(url)) => cosigned::witness(url, arguments.key.as_deref().unwrap_or_default())?,
+        (None, None) => Witness::Command(found(&arguments.command)?),
     };
     let checkpoint = checkpoint(state)?;
-    give_to(&witness, &checkpoint, When::Asked)?;
+    if let Some(note) = give_to(state, &witness, &checkpoint, When::Asked)? {
+        output.result(&note);
+    }
     // Only one that has taken it is to have each: whoever was before stays otherwise.
     if arguments.always {
         keep(Some(&witness))?;
@@ -97,7 +101,7 @@ pub fn give(
 pub fn give_each(state: &StateDir, checkpoint: &Checkpoint, when: When<'_>) -> Result<(), Failure> {
     let unusable = "who the ledger's witness is cannot be read";
     match Witness::read(state).doing(unusable)? {
-        Some(witness) => give_to(&witness, checkpoint, when),
+        Some(witness) => give_to(state, &witness, checkpoint, when).map(drop),
         None => Ok(()),
     }
 }
@@ -112,6 +116,7 @@ fn keep(witness: Option<&Witness>) -> Result<(), Failure> {
         Some(Witness::Command(words)) => {
             json!({ "command": words.iter().map(host_text).collect::<Vec<_>>() })
         }
+        Some(Witness::Network { url, key }) => json!({ "url": url, "key": key.to_string() }),
     };
     ledger
         .record(None, "witness.set", body, Durability::Durable)
@@ -123,15 +128,31 @@ fn named(witness: &Witness) -> String {
     match witness {
         Witness::File(file) => printable(file.as_os_str().as_encoded_bytes()),
         Witness::Command(words) => printable(render::command_line(words).as_bytes()),
+        Witness::Network { key, .. } => printable(key.name().as_bytes()),
     }
 }
 
-fn give_to(witness: &Witness, checkpoint: &Checkpoint, when: When<'_>) -> Result<(), Failure> {
+/// Gives it to a witness; what comes back is the checkpoint with the witness's signature, of
+/// one that signs.
+fn give_to(
+    state: &StateDir,
+    witness: &Witness,
+    checkpoint: &Checkpoint,
+    when: When<'_>,
+) -> Result<Option<String>, Failure> {
     match witness {
         Witness::File(file) => {
-            add_to_witness(file, checkpoint).doing("the witness's file cannot be added to")
+            add_to_witness(file, checkpoint).doing("the witness's file cannot be added to")?;
+            Ok(None)
         }
-        Witness::Command(words) => hand_over(words, checkpoint, when),
+        Witness::Command(words) => hand_over(words, checkpoint, when).map(|()| None),
+        Witness::Network { url, key } => {
+            let patience = match when {
+                When::Asked => COMMAND_TIME_MAX,
+                When::RunEnds { .. } => COMMAND_TIME_AT_END_MAX,
+            };
+            cosigned::submit(state, (url, key), checkpoint, patience).map(Some)
+        }
     }
 }
 

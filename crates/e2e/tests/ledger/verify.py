@@ -2,7 +2,9 @@
 
 verify.py ledger DIRECTORY KEY [WITNESS]
 verify.py tiles DIRECTORY KEY
-verify.py proof FILE KEY [WITNESS]
+verify.py proof FILE KEY [WITNESS or - [HANDOVER ...]]
+
+KEY is the one that signs, or one that hand-overs lead to or from.
 """
 
 import base64, hashlib, json, pathlib, sys
@@ -122,12 +124,57 @@ def decode(text):
     return base64.b64decode(text, validate=True)
 
 
-def checkpoint(text, key):
-    """Size and root of a checkpoint that this key signed."""
+def read_key(key):
     name, id, public = key.split("+", 2)
     public = decode(public)
     assert public[0] == 1 and len(public) == 33, "not a key of Ed25519"
     assert hashlib.sha256(name.encode() + b"\n" + public).hexdigest()[:8] == id, "not the key's id"
+    return name, id, public[1:]
+
+
+def hand_over(event):
+    """Number, old and new key of an event by which one key hands over to another."""
+    if event["type"] != "key.rotated":
+        return None
+    old, new = event["body"]["old"], event["body"]["new"]
+    (origin, _, by_old), (other, _, by_new) = read_key(old), read_key(new)
+    text = f"atoll-ledger key 1\n{origin}\n{old}\n{new}\n".encode()
+    assert origin == other and old != new, "not keys of one ledger"
+    assert signed(by_old, text, decode(event["body"]["by-old"])), "not by the old key"
+    assert signed(by_new, text, decode(event["body"]["by-new"])), "not by the new key"
+    return event["seq"], old, new
+
+
+def trusted(key, hand_overs):
+    """Each key that counts, and for checkpoints of at most how many events."""
+    keys, now = {}, key
+    for seq, old, new in sorted(hand_overs):
+        if old == now:
+            keys[old], now = seq + 1, new
+    keys[now] = None
+    now = key
+    for seq, old, new in sorted(hand_overs, reverse=True):
+        if new == now:
+            keys[old], now = seq + 1, old
+    return keys
+
+
+def checkpoint(text, keys):
+    """Size and root of a checkpoint that one of these keys signed while it was the one to."""
+    faults = []
+    for key, most in keys.items():
+        try:
+            size, hash = opened(text, key)
+            assert most is None or size <= most, "by a key that had handed over before"
+            return size, hash
+        except AssertionError as fault:
+            faults.append(str(fault))
+    raise AssertionError("; ".join(faults))
+
+
+def opened(text, key):
+    """Size and root of a checkpoint that this key signed."""
+    name, id, public = read_key(key)
     body, signatures = text.rsplit("\n\n", 1)
     body += "\n"
     assert signatures.endswith("\n"), "cut off"
@@ -137,7 +184,7 @@ def checkpoint(text, key):
         assert dash == "\u2014"
         signature = decode(signature)
         if signer == name and signature[:4].hex() == id:
-            assert signed(public[1:], body.encode(), signature[4:]), "the signature does not hold"
+            assert signed(public, body.encode(), signature[4:]), "the signature does not hold"
             found = True
     assert found, "another key signed"
     origin, size, hash, *_ = body.split("\n")
@@ -146,16 +193,16 @@ def checkpoint(text, key):
     return int(size), decode(hash)
 
 
-def witnessed(path, key):
+def witnessed(path, keys):
     """All checkpoints of a witness's file."""
     notes, parts = [], pathlib.Path(path).read_text().split("\n\n")
     for body, signatures in zip(parts[::2], parts[1::2]):
-        notes.append(checkpoint(f"{body}\n\n{signatures}\n", key))
+        notes.append(checkpoint(f"{body}\n\n{signatures}\n", keys))
     return notes
 
 
 def events(ledger):
-    prev, leaves = bytes(32), []
+    prev, leaves, hand_overs = bytes(32), [], []
     segments = sorted(ledger.glob("*.seg"))
     for number, segment in enumerate(segments, 1):
         assert segment.name == f"{number:06}.seg", f"a segment is missing before {segment.name}"
@@ -170,18 +217,22 @@ def events(ledger):
             assert canonical.encode() == event, f"event {len(leaves)}: not canonical"
             assert value["v"] == 1 and value["seq"] == len(leaves), "out of order"
             assert value["prev"] == prev.hex(), "the chain is broken"
+            hand_overs += filter(None, [hand_over(value)])
+            if value["type"] == "key.lost":
+                print("the key that had signed was lost before event", len(leaves))
             prev = claimed
             leaves.append(claimed)
-    return leaves
+    return leaves, hand_overs
 
 
 def check_ledger(directory, key, witness=None):
     ledger = pathlib.Path(directory)
-    leaves = events(ledger)
+    leaves, hand_overs = events(ledger)
+    keys = trusted(key, hand_overs)
     newest = (ledger / "checkpoint").read_text()
-    notes = [checkpoint(newest, key)] if newest else []
+    notes = [checkpoint(newest, keys)] if newest else []
     if witness:
-        notes += witnessed(witness, key)
+        notes += witnessed(witness, keys)
     for size, hash in notes:
         assert size <= len(leaves), f"{size} events were signed, {len(leaves)} are there"
         assert root(leaves[:size]) == hash, f"the first {size} events are others"
@@ -204,14 +255,16 @@ def widths(count):
 
 def check_tiles(directory, key):
     directory = pathlib.Path(directory)
-    size, hash = checkpoint((directory / "checkpoint").read_text(), key)
-    leaves = []
+    note, leaves, hand_overs = (directory / "checkpoint").read_text(), [], []
+    # What is signed tells by whom it may be; all that is held against it below.
+    size = int(note.split("\n")[1])
     for number, width in enumerate(widths(size)):
         bundle, hashes = tile(directory, "entries", number, width), []
         while bundle:
             length = int.from_bytes(bundle[:2], "big")
             event, bundle = bundle[2 : 2 + length], bundle[2 + length :]
             assert json.loads(event)["seq"] == len(leaves) + len(hashes)
+            hand_overs += filter(None, [hand_over(json.loads(event))])
             hashes.append(leaf(event))
         assert len(hashes) == width
         assert b"".join(hashes) == tile(directory, 0, number, width), "not the bundle's hashes"
@@ -223,25 +276,44 @@ def check_tiles(directory, key):
             assert tile(directory, level, number, width) == hashes, f"tile {level}/{number}"
         full = len(row) // 256
         level, row = level + 1, [root(row[at * 256 : at * 256 + 256]) for at in range(full)]
-    assert root(leaves) == hash, "the root is another"
+    size, hash = checkpoint(note, trusted(key, hand_overs))
+    assert len(leaves) == size and root(leaves) == hash, "the root is another"
     print(size, "events,", level, "levels")
 
 
-def check_proof(file, key, witness=None):
+def included(head, size, hash):
+    """The event of a proof that it is in the ledger."""
+    first, extra, index, *path = head.split("\n")
+    assert first == "c2sp.org/tlog-proof@v1"
+    assert extra.startswith("extra ") and index.startswith("index ")
+    event, index = decode(extra[6:]), int(index[6:])
+    assert index < size, "beyond the checkpoint"
+    assert by_inclusion(leaf(event), index, size, [decode(one) for one in path]) == hash
+    event = json.loads(event)
+    assert event["seq"] == index
+    return event
+
+
+def proven_hand_over(file):
+    """A hand-over by the proof that it is in the ledger of both keys."""
     head, note = pathlib.Path(file).read_text().split("\n\n", 1)
-    size, hash = checkpoint(note, key)
-    first, *lines = head.split("\n")
-    if first == "c2sp.org/tlog-proof@v1":
-        extra, index, *path = lines
-        assert extra.startswith("extra ") and index.startswith("index ")
-        event, index = decode(extra[6:]), int(index[6:])
-        assert index < size, "beyond the checkpoint"
-        assert by_inclusion(leaf(event), index, size, [decode(one) for one in path]) == hash
-        print("event", json.loads(event)["seq"], json.loads(event)["type"])
+    found = hand_over(json.loads(decode(head.split("\n")[1][6:])))
+    assert found, "not a hand-over"
+    included(head, *checkpoint(note, trusted(found[1], [found])))
+    return found
+
+
+def check_proof(file, key, witness=None, *hand_overs):
+    head, note = pathlib.Path(file).read_text().split("\n\n", 1)
+    keys = trusted(key, [proven_hand_over(one) for one in hand_overs])
+    size, hash = checkpoint(note, keys)
+    if not head.startswith("old "):
+        event = included(head, size, hash)
+        print("event", event["seq"], event["type"])
         return
-    assert first.startswith("old ")
+    first, *lines = head.split("\n")
     old, path = int(first[4:]), [decode(one) for one in lines]
-    old_root = dict(witnessed(witness, key))[old]
+    old_root = dict(witnessed(witness, keys))[old]
     assert 0 < old <= size
     assert by_consistency(old, size, path, old_root) == (old_root, hash), "not its beginning"
     print("grew from", old, "to", size)

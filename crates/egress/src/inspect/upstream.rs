@@ -345,7 +345,7 @@ fn late(_: Elapsed) -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
-fn server_name(host: &HostPart) -> io::Result<ServerName<'static>> {
+pub(crate) fn server_name(host: &HostPart) -> io::Result<ServerName<'static>> {
     match host {
         HostPart::Address(address) => Ok(ServerName::IpAddress((*address).into())),
         HostPart::Name(name) => DnsName::try_from(name.to_string())

@@ -123,7 +123,7 @@ fn proofs_hold_without_the_ledger() {
         let proof = prover.inclusion(&event).unwrap();
         let text = proof.text();
         assert!(text.starts_with("c2sp.org/tlog-proof@v1\nextra "));
-        match check_proof(&text, &key, &[]).unwrap() {
+        match check_proof(&text, &key, &[], &[]).unwrap() {
             Proven::Inclusion(checked) => assert_eq!(checked, proof),
             Proven::Consistency(_) => panic!("{text}"),
         }
@@ -136,12 +136,12 @@ fn proofs_hold_without_the_ledger() {
     }
     for old in 1..=21 {
         let proof = prover.consistency(old).unwrap();
-        match check_proof(&proof.text(), &key, &noted).unwrap() {
+        match check_proof(&proof.text(), &key, &noted, &[]).unwrap() {
             Proven::Consistency(checked) => assert_eq!(checked, proof),
             Proven::Inclusion(_) => panic!("{old}"),
         }
         assert!(matches!(
-            check_proof(&proof.text(), &key, &[]),
+            check_proof(&proof.text(), &key, &[], &[]),
             Err(ProofFault::NotNoted(size)) if size == old
         ));
     }
@@ -159,7 +159,7 @@ fn every_changed_byte_of_a_proof_is_found() {
     let inclusion = prover.inclusion(&event).unwrap().text();
     let consistency = prover.consistency(5).unwrap().text();
     for text in [inclusion, consistency] {
-        check_proof(&text, &key, &noted).unwrap();
+        check_proof(&text, &key, &noted, &[]).unwrap();
         for at in 0..text.len() {
             for with in [b'A', b'0', b'\n', b' '] {
                 let mut changed = text.clone().into_bytes();
@@ -168,17 +168,20 @@ fn every_changed_byte_of_a_proof_is_found() {
                 }
                 changed[at] = with;
                 if let Ok(changed) = String::from_utf8(changed) {
-                    assert!(check_proof(&changed, &key, &noted).is_err(), "{changed}");
+                    assert!(
+                        check_proof(&changed, &key, &noted, &[]).is_err(),
+                        "{changed}"
+                    );
                 }
             }
             let cut = &text[..text.floor_char_boundary(at)];
-            assert!(check_proof(cut, &key, &noted).is_err(), "cut at {at}");
+            assert!(check_proof(cut, &key, &noted, &[]).is_err(), "cut at {at}");
         }
     }
     let other = Ledger::key(&Place::new().state).unwrap();
     let text = prover.inclusion(&event).unwrap().text();
     assert!(matches!(
-        check_proof(&text, &other, &noted),
+        check_proof(&text, &other, &noted, &[]),
         Err(ProofFault::Note(NoteFault::OtherKey(_)))
     ));
 }
@@ -205,7 +208,7 @@ fn a_fork_has_no_proof() {
     for old in 1..=7 {
         let text = prover.consistency(old).unwrap().text();
         assert!(matches!(
-            check_proof(&text, &key, &noted),
+            check_proof(&text, &key, &noted, &[]),
             Err(ProofFault::Fails(_))
         ));
     }

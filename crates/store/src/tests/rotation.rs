@@ -69,6 +69,13 @@ fn a_key_that_has_handed_over_signs_no_more() {
     let before = checkpoint(&place);
     let kept = std::fs::read(key_file(&place, "key")).unwrap();
     place.ledger().rotate_key(&place.state).unwrap();
+    let proof_of = |kind: &str| {
+        let events = place.events();
+        let event = events.iter().find(|event| event.kind == kind).unwrap();
+        let prover = Prover::read(&place.state).unwrap();
+        prover.inclusion(event).unwrap().text()
+    };
+    let handed_over = proof_of(ROTATED);
     let now = Ledger::key(&place.state).unwrap();
     let newest = std::fs::read(key_file(&place, "key")).unwrap();
     note(&place.ledger(), 2);
@@ -83,6 +90,21 @@ fn a_key_that_has_handed_over_signs_no_more() {
         assert!(damage[0].what.contains("handed over before"), "{damage:?}");
     }
     assert!(!verify(&place, Some(&now), &[]).is_empty());
+    // Whoever was told of the hand-over believes no proof of its.
+    let stolen = proof_of("test.noted");
+    let by = |text: &str, key: &VerifierKey, known: &[&str]| {
+        let known: Vec<String> = known.iter().map(|one| (*one).to_owned()).collect();
+        check_proof(text, key, &[], &known)
+    };
+    assert!(by(&stolen, &first, &[]).is_ok(), "the positive control");
+    for key in [&first, &now] {
+        assert!(by(&stolen, key, &[&handed_over]).is_err());
+    }
+    // Nor is a hand-over one that only the old key says is in the ledger.
+    let own = proof_of(ROTATED);
+    assert!(by(&handed_over, &first, &[&own]).is_err());
+    assert!(by(&handed_over, &first, &[&stolen]).is_err());
+    assert!(by(&handed_over, &now, &[&handed_over]).is_ok());
     // With the right one: the positive control.
     std::fs::write(key_file(&place, "key"), &newest).unwrap();
     std::fs::remove_file(place.file("checkpoint")).unwrap();

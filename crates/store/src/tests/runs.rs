@@ -134,6 +134,7 @@ fn room_for_the_end_is_held_and_given_back() {
     let ledger = place.ledger();
     let call = Call {
         run: record.run.clone(),
+        session: None,
         ..call(1)
     };
     let entry = ledger

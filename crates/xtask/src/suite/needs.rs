@@ -95,11 +95,12 @@ const NPM: [&str; 4] = [
 ];
 
 /// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 4] = [
+const PIP: [&str; 5] = [
     "six==1.17.0",
     "awscli==1.46.3",
     "boto3==1.44.5",
     "ocsf_json_schema==1.2.0",
+    "rotel==0.0.1a15",
 ];
 
 const fn program(name: &'static str, program: &'static str) -> Package {

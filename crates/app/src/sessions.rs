@@ -1,0 +1,214 @@
+//! `atoll sessions`, `atoll why --session` and which session is meant: what runs belong
+//! together, by the ledger alone.
+
+use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher};
+use std::time::{Instant, SystemTime};
+
+use atoll_model::{RunId, SessionId, SessionName};
+use atoll_sandbox::{ControlError, Question, ask};
+use atoll_store::{Ledger, Session, SessionRun, SessionRunState, StateDir, read_host_text};
+use serde_json::{Value, json};
+
+use crate::advice;
+use crate::approvals::{BEGINNING, BEGINNING_PAUSE, done};
+use crate::arguments::SessionsArguments;
+use crate::configuration::Places;
+use crate::escape::printable;
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+use crate::ports::directory;
+use crate::render::{self, Report};
+
+/// How much of a command a line shows, characters.
+const COMMAND_CHARS_MAX: usize = 60;
+/// How many names an error tells.
+const NAMED_MAX: usize = 5;
+
+/// Lists the sessions.
+pub fn sessions(arguments: &SessionsArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let mut sessions = match places.state.exists() {
+        true => list(&places.read_state()?)?,
+        false => Vec::new(),
+    };
+    // The one that went on last first.
+    sessions.sort_by(|left, right| last_begin(right).cmp(last_begin(left)));
+    if arguments.json {
+        let all: Vec<Value> = sessions.iter().map(session_json).collect();
+        output.json(&json!(all));
+        return Ok(0);
+    }
+    if sessions.is_empty() {
+        output.say("No sessions yet. `atoll run --session NAME -- COMMAND` begins one.\n");
+    }
+    for session in &sessions {
+        let line = format!(
+            "{:<24}  {}  {:>9}  last {}\n",
+            session.name.to_string(),
+            session.id,
+            render::counted(session.runs.len() as u64, "run", "runs"),
+            session.runs.last().map_or_else(String::new, run_line)
+        );
+        output.result(&printable(line.as_bytes()));
+    }
+    Ok(0)
+}
+
+/// Tells the story of a session: its runs, and how each went.
+pub fn why(text: &str, as_json: bool, output: &Output) -> Result<u8, Failure> {
+    let state = Places::read()?.read_state()?;
+    let session = find(&state, text)?;
+    if as_json {
+        output.json(&session_json(&session));
+        return Ok(0);
+    }
+    let mut report = Report::new(output.paint);
+    report.title(&format!("Session {}", session.name), session.id.as_str());
+    report.line("begun", &session.opened);
+    for run in &session.runs {
+        report.line("run", &run_line(run));
+    }
+    if let Some(last) = session.runs.last() {
+        report.command("more", &format!("atoll why {}", last.run));
+    }
+    let more = format!("atoll ledger query --session {}", session.name);
+    report.command("more", &more);
+    output.result(&report.finish());
+    Ok(0)
+}
+
+/// Ends the runs of a session that go on. One that began a moment ago is waited for.
+///
+/// # Errors
+/// When there is no such session, or a run does not answer.
+pub fn stop(text: &str, output: &Output) -> Result<u8, Failure> {
+    let session = find(&Places::read()?.read_state()?, text)?;
+    let is_running = |run: &SessionRun| run.state == SessionRunState::Running;
+    let mut runs: Vec<RunId> = session
+        .runs
+        .into_iter()
+        .filter(is_running)
+        .map(|run| run.run)
+        .collect();
+    if runs.is_empty() {
+        output.say(&format!("No run of session {} goes on.\n", session.name));
+    }
+    let until = Instant::now() + BEGINNING;
+    let mut failed = None;
+    while !runs.is_empty() {
+        let directory = directory()?;
+        let mut stop = |run: &RunId| {
+            let asked = directory
+                .as_ref()
+                .map(|one| ask(one, run, &Question::Stop {}));
+            match asked {
+                // It does not listen yet, or it has ended meanwhile.
+                None | Some(Err(ControlError::Gone)) => return false,
+                Some(answer) => match done(run, answer) {
+                    Ok(()) => output.say(&format!("Stopped {run}.\n")),
+                    Err(failure) => failed = Some(failure),
+                },
+            }
+            true
+        };
+        runs.retain(|run| !stop(run));
+        if Instant::now() > until {
+            break;
+        }
+        std::thread::sleep(BEGINNING_PAUSE);
+    }
+    failed.map_or(Ok(0), Err)
+}
+
+/// The session that is meant by its name or its id.
+///
+/// # Errors
+/// When there is none.
+pub fn find(state: &StateDir, text: &str) -> Result<Session, Failure> {
+    let sessions = list(state)?;
+    let is_it = |one: &&Session| one.name.as_str() == text || one.id.as_str() == text;
+    match sessions.iter().find(is_it) {
+        Some(session) => Ok(session.clone()),
+        None => {
+            let known: Vec<&str> = sessions.iter().rev().map(|one| one.name.as_str()).collect();
+            let known = match known.get(..NAMED_MAX.min(known.len())) {
+                Some(names @ [_, ..]) => format!("there are {}", names.join(", ")),
+                Some([]) | None => "there is none yet".to_owned(),
+            };
+            let shown = printable(text.as_bytes());
+            Err(Failure::new(format!("there is no session {shown}"))
+                .because(known)
+                .advise("atoll sessions lists them"))
+        }
+    }
+}
+
+/// The session of this name, for a run that begins now.
+///
+/// # Errors
+/// When it is no name, or the ledger cannot be used.
+pub fn begin(
+    name: &str,
+    (state, ledger): (&StateDir, &Ledger),
+    now: SystemTime,
+) -> Result<SessionId, Failure> {
+    let usable = || Failure::new("--session is not usable");
+    // By its id as well: then it has to be there.
+    let name = match SessionId::parse(name) {
+        Ok(_) => find(state, name)?.name,
+        Err(_) => SessionName::parse(name).map_err(|error| {
+            usable()
+                .because(error)
+                .advise("atoll run --session fix-login -- COMMAND")
+        })?,
+    };
+    let since = now.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.unwrap_or_default().as_secs();
+    // The standard library's hash seeds come from the kernel's random numbers.
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    let fresh = SessionId::new(seconds, random as u32);
+    ledger.open_session(state, &name, fresh).map_err(|error| {
+        let failure = Failure::new("the session cannot be gone on with").because(&error);
+        match error {
+            atoll_store::SessionError::Ledger(error) => failure.advise(advice::ledger(&error)),
+            atoll_store::SessionError::Private(_) => failure.advise(
+                "the directory sessions of Atoll's state only saves time and can be moved away",
+            ),
+        }
+    })
+}
+
+fn list(state: &StateDir) -> Result<Vec<Session>, Failure> {
+    Ledger::sessions(state).doing("the ledger cannot be read")
+}
+
+fn last_begin(session: &Session) -> &str {
+    let last = session.runs.last();
+    last.map_or(session.opened.as_str(), |run| run.opened.as_str())
+}
+
+/// A run, how it is and what it runs.
+fn run_line(run: &SessionRun) -> String {
+    let words = run.command.as_array().into_iter().flatten();
+    let words: Vec<OsString> = words.filter_map(read_host_text).collect();
+    let command = render::shortened(&render::command_line(&words), COMMAND_CHARS_MAX);
+    format!("{} {}: {command}", run.run, run.state.name())
+}
+
+fn session_json(session: &Session) -> Value {
+    let runs = session.runs.iter().map(|run| {
+        json!({
+            "run": run.run,
+            "opened": run.opened,
+            "state": run.state.name(),
+            "command": run.command,
+        })
+    });
+    json!({
+        "session": session.id,
+        "name": session.name,
+        "opened": session.opened,
+        "runs": runs.collect::<Vec<_>>(),
+    })
+}

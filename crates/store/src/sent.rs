@@ -1,0 +1,54 @@
+//! How far the ledger was sent elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+use crate::private::PrivateDirectory;
+use crate::state::TELEMETRY;
+use crate::{PrivateFault, StateDir, TreeHash};
+
+const KEPT_BYTES_MAX: u64 = 4 << 10;
+/// How many digits of an address's digest are its file's name.
+const NAME_DIGITS: usize = 32;
+
+/// The last event that somebody elsewhere has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sent {
+    /// Its number.
+    pub seq: u64,
+    /// Its hash.
+    pub leaf: TreeHash,
+}
+
+impl Sent {
+    /// How far that address has it; nothing where it has nothing, or where what is kept of
+    /// that cannot be read, as after a loss of power: then it is sent again.
+    ///
+    /// # Errors
+    /// [`PrivateFault`].
+    pub fn read(state: &StateDir, to: &str) -> Result<Option<Self>, PrivateFault> {
+        let Some(directory) = PrivateDirectory::of_state(state, TELEMETRY, false)? else {
+            return Ok(None);
+        };
+        let kept = directory.read(&name(to), KEPT_BYTES_MAX)?;
+        Ok(kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// Keeps it.
+    ///
+    /// # Errors
+    /// [`PrivateFault`].
+    pub fn keep(self, state: &StateDir, to: &str) -> Result<(), PrivateFault> {
+        let Some(directory) = PrivateDirectory::of_state(state, TELEMETRY, true)? else {
+            return Ok(());
+        };
+        let _lock = directory.lock()?;
+        let bytes = serde_json::to_vec(&self).unwrap_or_default();
+        directory.replace(&name(to), &bytes)
+    }
+}
+
+fn name(to: &str) -> String {
+    let digest = TreeHash::of_leaf(to.as_bytes()).to_string();
+    digest.chars().take(NAME_DIGITS).collect()
+}

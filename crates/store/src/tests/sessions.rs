@@ -1,0 +1,170 @@
+use std::sync::Barrier;
+
+use atoll_model::{SessionId, SessionName};
+
+use super::*;
+
+fn name(text: &str) -> SessionName {
+    SessionName::parse(text).unwrap()
+}
+
+fn id(number: u32) -> SessionId {
+    SessionId::new(1_795_253_412, number)
+}
+
+fn open(place: &Place, ledger: &Ledger, text: &str, number: u32) -> SessionId {
+    let opened = ledger.open_session(&place.state, &name(text), id(number));
+    opened.unwrap()
+}
+
+fn index(place: &Place, text: &str) -> PathBuf {
+    let name = format!("{text}.session");
+    place.state.path().join("sessions").join(name)
+}
+
+/// Opens a run of a session, and closes it where that is asked for.
+fn run(ledger: &Ledger, number: u32, session: Option<SessionId>, close: bool) {
+    let verdict = allow();
+    let call = Call {
+        session,
+        ..call(number)
+    };
+    let entry = ledger.open_call(&call, &verdict, json!({})).unwrap();
+    let armed = entry.arm(verdict).unwrap();
+    if close {
+        ledger.close(armed, &outcome(0), json!({})).unwrap();
+    }
+}
+
+#[test]
+fn a_session_outlives_its_runs_and_what_tells_where_it_began() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let first = open(&place, &ledger, "fix", 1);
+    assert_eq!(first, id(1));
+    run(&ledger, 1, Some(first.clone()), true);
+    run(&ledger, 2, None, true);
+    // Its carrier goes without a word.
+    run(&ledger, 3, Some(first.clone()), false);
+    drop(ledger);
+    let ledger = place.ledger();
+    assert_eq!(open(&place, &ledger, "fix", 2), first);
+    assert_eq!(open(&place, &ledger, "other", 3), id(3));
+    assert_eq!(open(&place, &ledger, "Fix", 4), id(4), "another name");
+    // Whatever the file says, the ledger says which one it is.
+    let begun = std::fs::read_to_string(index(&place, "fix")).unwrap();
+    let other = std::fs::read_to_string(index(&place, "other")).unwrap();
+    for said in ["", "nonsense\n", &other, &begun.replace(" 1 ", " 9 ")] {
+        std::fs::write(index(&place, "fix"), said).unwrap();
+        assert_eq!(open(&place, &ledger, "fix", 5), first, "{said}");
+        let mended = std::fs::read_to_string(index(&place, "fix")).unwrap();
+        assert_eq!(mended, begun, "{said}");
+    }
+    std::fs::remove_dir_all(place.state.path().join("sessions")).unwrap();
+    assert_eq!(open(&place, &ledger, "fix", 6), first);
+    run(&ledger, 4, Some(first.clone()), true);
+
+    let sessions = Ledger::sessions(&place.state).unwrap();
+    let names: Vec<_> = sessions.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["fix", "other", "Fix"]);
+    let runs: Vec<_> = sessions[0].runs.iter().collect();
+    let told: Vec<_> = runs.iter().map(|one| (&one.run, one.state)).collect();
+    let expected = [
+        (&run_id(1), SessionRunState::Ended),
+        (&run_id(3), SessionRunState::Interrupted),
+        (&run_id(4), SessionRunState::Ended),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(runs[0].command, json!(["true"]));
+    let begun = place.kinds();
+    let begun = begun.iter().filter(|kind| *kind == "session.opened");
+    assert_eq!(begun.count(), 3);
+    place.verified();
+}
+
+#[test]
+fn the_events_of_a_session_are_its_own_and_those_of_its_runs() {
+    let place = Place::new();
+    let ledger = place.ledger_in_small_segments();
+    let one = open(&place, &ledger, "one", 1);
+    let two = open(&place, &ledger, "two", 2);
+    for number in 1..=6 {
+        let session = [Some(one.clone()), Some(two.clone()), None];
+        let session = session[number as usize % 3].clone();
+        run(&ledger, number, session, false);
+        let told = EventBody::default().number("flow", 1);
+        let flows = vec![("flow.opened", told)];
+        let run = run_id(number);
+        ledger
+            .record_flows(&run, flows, Durability::Buffered)
+            .unwrap();
+        // What only speaks of it is not of it.
+        let body = json!({ "session": one.as_str() });
+        ledger
+            .record(None, "test.noted", body, Durability::Buffered)
+            .unwrap();
+    }
+    let of = |filter: Filter| {
+        let events = Ledger::events(&place.state, filter).unwrap();
+        let told = events.map(|event| {
+            let event = event.unwrap();
+            (event.kind, event.run)
+        });
+        told.collect::<Vec<_>>()
+    };
+    let kind = |kind: &str| Some(kind.to_owned());
+    let filter = |kind: Option<String>| Filter {
+        session: Some(one.clone()),
+        kind,
+        ..Filter::default()
+    };
+    let of_run = |number: u32, kind: &str| (kind.to_owned(), Some(run_id(number)));
+    let all = [
+        ("session.opened".to_owned(), None),
+        of_run(3, "run.opened"),
+        of_run(3, "flow.opened"),
+        of_run(6, "run.opened"),
+        of_run(6, "flow.opened"),
+    ];
+    assert_eq!(of(filter(None)), all);
+    let flows = [of_run(3, "flow.opened"), of_run(6, "flow.opened")];
+    assert_eq!(of(filter(kind("flow"))), flows);
+    let nobody = Filter {
+        session: Some(id(9)),
+        ..Filter::default()
+    };
+    assert!(of(nobody).is_empty());
+}
+
+#[test]
+fn two_that_begin_a_session_at_once_begin_the_same() {
+    let place = Place::new();
+    const AT_ONCE: u32 = 8;
+    for round in 0..5 {
+        let barrier = Barrier::new(AT_ONCE as usize);
+        let text = format!("name-{round}");
+        let begin = &|number: u32| {
+            // As processes of their own would have it.
+            let ledger = place.ledger();
+            barrier.wait();
+            open(&place, &ledger, &text, round * 100 + number)
+        };
+        let found: Vec<SessionId> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..AT_ONCE)
+                .map(|number| scope.spawn(move || begin(number)))
+                .collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+    }
+    assert_eq!(Ledger::sessions(&place.state).unwrap().len(), 5);
+}
+
+#[test]
+fn only_the_ledger_begins_sessions() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let body = json!({ "name": "x", "session": id(1).as_str() });
+    let refused = ledger.record(None, "session.opened", body, Durability::Buffered);
+    assert!(matches!(refused, Err(LedgerError::Kind { .. })));
+}
