@@ -74,6 +74,7 @@ fn host() -> HostFacts {
 
 fn world() -> World {
     let call = Call {
+        session: None,
         run: RunId::parse("261121-093012-k7qd").unwrap(),
         principal: Principal {
             uid: 1000,
