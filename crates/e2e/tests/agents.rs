@@ -811,7 +811,7 @@ fn openclaw(
     }
     let openclaw = package(world, ".bin/openclaw")?;
     // Nobody has chosen a model on the command line.
-    let settings = r#"{"agents": {"defaults": {"model": {"primary": "openai/gpt-5"}}}}"#;
+    let settings = r#"{"agents": {"defaults": {"model": {"primary": "openai/gpt-5.5"}}}}"#;
     world.write(world.home().join(".openclaw/openclaw.json"), settings);
     let script = format!(
         "PATH='{}':$PATH; {script}",

@@ -223,6 +223,12 @@ fn without_services(install: impl FnOnce() -> Result<()>) -> Result<()> {
     installed
 }
 
+/// Where a program of npm is in the cache, if it is there.
+pub(crate) fn npm_program(name: &str) -> Result<Option<PathBuf>> {
+    let path = cache_directory()?.join("npm/node_modules/.bin").join(name);
+    Ok(path.is_file().then_some(path))
+}
+
 /// Where a program of crates.io is in the cache.
 pub(crate) fn cargo_program(cache: &Path, name: &str) -> PathBuf {
     cache.join("cargo/bin").join(name)
