@@ -772,7 +772,8 @@ fn openclaw_works_with_a_model_that_its_profile_lets_it_reach() {
 #[test]
 fn openclaw_gets_hold_of_no_key_and_sends_none_away() {
     let world = World::new("openclaw_gets_hold_of_no_key_and_sends_none_away");
-    let script = "openclaw agent exec 'do the work'";
+    // A command of minutes is no matter of one line of JavaScript.
+    let script = "openclaw agent exec --code-mode direct 'do the work'";
     if let Some(outcome) = openclaw(&world, &attack(&world), &ALLOWED, script) {
         check_attack(&world, Mode::Full, &outcome);
     }
@@ -800,12 +801,7 @@ fn what_openclaw_remembers_belongs_to_the_run() {
     assert_eq!(own, ["openclaw.json"], "{outcome}");
 }
 
-fn openclaw(
-    world: &World,
-    commands: &[&str],
-    further: &[&str],
-    script: &str,
-) -> Option<Outcome> {
+fn openclaw(world: &World, commands: &[&str], further: &[&str], script: &str) -> Option<Outcome> {
     if !is_possible(world, &["openssl"]) {
         return None;
     }

@@ -112,6 +112,9 @@ class Model(http.server.BaseHTTPRequestHandler):
             turn = len(outputs)
             words = {known[tool]: COMMANDS[turn]}
             words |= {"exec_command": {"yield_time_ms": 30000}, "bash": {"description": "the work"}, "exec": {"yieldMs": 30000}}[tool]
+            # OpenClaw has models of its own kind write JavaScript, in which its tools are functions.
+            if any("code" in properties(one) for one in body["tools"] if one.get("name") == "exec"):
+                words = {"code": f"return await exec({json.dumps(words)})"}
             item = {"type": "function_call", "id": f"f{turn}", "call_id": f"c{turn}", "name": tool, "arguments": json.dumps(words)}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "input_tokens_details": None, "output_tokens_details": None}
         begun = {"id": "r1", "created_at": 1, "model": body.get("model")}
@@ -189,6 +192,11 @@ class Model(http.server.BaseHTTPRequestHandler):
             self.events([answer], False)
         else:
             self.told("application/json", json.dumps(answer).encode())
+
+
+def properties(tool):
+    """What a tool's arguments are called."""
+    return (tool.get("parameters") or {}).get("properties") or {}
 
 
 def search(outputs):

@@ -320,7 +320,16 @@ fn install_npm(cache: &Path, names: &[&str]) -> Result<()> {
         "--ignore-scripts",
         "--prefix",
     ]);
-    command::output(npm.arg(cache.join("npm")).args(names)).map(drop)
+    command::output(npm.arg(cache.join("npm")).args(names))?;
+    // OpenClaw would end its installation at the first start, where nobody may write. Its
+    // script only cleans up after an older one, and takes this away.
+    let pending = cache.join("npm/node_modules/openclaw/.openclaw-lifecycle-pending");
+    match fs::remove_file(&pending) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", pending.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn install_pip(cache: &Path, names: &[&str]) -> Result<()> {
