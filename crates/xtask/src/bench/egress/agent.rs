@@ -68,7 +68,7 @@ pub(crate) fn agent(world: &World, rounds: usize) -> Result<Vec<Series>> {
     // What the first start makes is there for both.
     first(&outside, world.workspace())?;
     let copied = |from: &str, to: &str| {
-        let (from, to) = (place.join(from), place.join(to));
+        let [from, to] = [from, to].map(|home| place.join(home).join(".codex"));
         let (from, to) = (from.display(), to.display());
         format!("rm -rf made.txt '{to}' && cp -a '{from}' '{to}'")
     };
