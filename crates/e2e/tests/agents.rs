@@ -764,18 +764,8 @@ fn opencode_aborts_in_a_fence_and_it_is_told_why() {
 fn openclaw_works_with_a_model_that_its_profile_lets_it_reach() {
     let world = World::new("openclaw_works_with_a_model_that_its_profile_lets_it_reach");
     let script = "openclaw agent exec 'do the work'";
-    if let Some(outcome) = openclaw(&world, &[COMMAND], &[], script) {
+    if let Some(outcome) = openclaw(&world, &[COMMAND], script) {
         check(&world, Mode::Full, &outcome);
-    }
-}
-
-#[test]
-fn openclaw_gets_hold_of_no_key_and_sends_none_away() {
-    let world = World::new("openclaw_gets_hold_of_no_key_and_sends_none_away");
-    // A command of minutes is no matter of one line of JavaScript.
-    let script = "openclaw agent exec --code-mode direct 'do the work'";
-    if let Some(outcome) = openclaw(&world, &attack(&world), &ALLOWED, script) {
-        check_attack(&world, Mode::Full, &outcome);
     }
 }
 
@@ -785,7 +775,7 @@ fn what_openclaw_remembers_belongs_to_the_run() {
     let world = World::new("what_openclaw_remembers_belongs_to_the_run");
     let command = "echo made by an agent > made.txt; cat made.txt";
     let script = "openclaw agent --local --agent main --message 'do the work'";
-    let Some(outcome) = openclaw(&world, &[command], &[], script) else {
+    let Some(outcome) = openclaw(&world, &[command], script) else {
         return;
     };
     assert!(outcome.out().contains("ALL IS DONE"), "{outcome}");
@@ -801,7 +791,7 @@ fn what_openclaw_remembers_belongs_to_the_run() {
     assert_eq!(own, ["openclaw.json"], "{outcome}");
 }
 
-fn openclaw(world: &World, commands: &[&str], further: &[&str], script: &str) -> Option<Outcome> {
+fn openclaw(world: &World, commands: &[&str], script: &str) -> Option<Outcome> {
     if !is_possible(world, &["openssl"]) {
         return None;
     }
@@ -813,7 +803,7 @@ fn openclaw(world: &World, commands: &[&str], further: &[&str], script: &str) ->
         "PATH='{}':$PATH; {script}",
         openclaw.parent().unwrap().display()
     );
-    let options = [&["--profile", "openclaw"], further].concat();
+    let options = ["--profile", "openclaw"];
     Some(at_work(world, Mode::Full, commands, &options, &script))
 }
 
