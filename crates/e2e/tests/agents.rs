@@ -405,6 +405,12 @@ fn the_page_on_gemini_works() {
     page_works(&world, "gemini", ".bin/gemini");
 }
 
+#[test]
+fn the_page_on_openclaw_works() {
+    let world = World::new("the_page_on_openclaw_works");
+    page_works(&world, "openclaw", ".bin/openclaw");
+}
+
 /// Its licence lets nobody hand it on: who runs the tests puts it into the cache, or does
 /// without this one.
 #[test]
@@ -772,6 +778,53 @@ fn opencode_aborts_in_a_fence_and_it_is_told_why() {
         "/proc of its own process",
         "atoll doctor says how",
     ]);
+}
+
+#[test]
+fn openclaw_works_with_a_model_that_its_profile_lets_it_reach() {
+    let world = World::new("openclaw_works_with_a_model_that_its_profile_lets_it_reach");
+    let script = "openclaw agent exec 'do the work'";
+    if let Some(outcome) = openclaw(&world, &[COMMAND], script) {
+        check(&world, Mode::Full, &outcome);
+    }
+}
+
+/// It has a workspace and a memory of its own, in its directory.
+#[test]
+fn what_openclaw_remembers_belongs_to_the_run() {
+    let world = World::new("what_openclaw_remembers_belongs_to_the_run");
+    let command = "echo made by an agent > made.txt; cat made.txt";
+    let script = "openclaw agent --local --agent main --message 'do the work'";
+    let Some(outcome) = openclaw(&world, &[command], script) else {
+        return;
+    };
+    assert!(outcome.out().contains("ALL IS DONE"), "{outcome}");
+    let diff = world.atoll(["diff", "--stat", "last"]).run().success();
+    for changed in [
+        ".openclaw/agents/main/agent/openclaw-agent.sqlite",
+        ".openclaw/workspace/made.txt",
+    ] {
+        assert!(diff.out().contains(changed), "{changed}: {diff}");
+    }
+    let own = fs::read_dir(world.home().join(".openclaw")).unwrap();
+    let own: Vec<_> = own.map(|one| one.unwrap().file_name()).collect();
+    assert_eq!(own, ["openclaw.json"], "{outcome}");
+}
+
+fn openclaw(world: &World, commands: &[&str], script: &str) -> Option<Outcome> {
+    if !is_possible(world, &["openssl"]) {
+        return None;
+    }
+    let openclaw = package(world, ".bin/openclaw")?;
+    // Nobody has chosen a model on the command line.
+    let settings = r#"{"agents": {"defaults": {"model": {"primary": "openai/gpt-5.5"}}}}"#;
+    world.write(world.home().join(".openclaw/openclaw.json"), settings);
+    let script = format!(
+        "PATH='{}':$PATH; {script}",
+        openclaw.parent().unwrap().display()
+    );
+    let options = ["--profile", "openclaw"];
+    Some(at_work(world, Mode::Full, commands, &options, &script))
 }
 
 fn opencode(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Option<Outcome> {

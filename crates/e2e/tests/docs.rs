@@ -368,6 +368,7 @@ fn every_command_that_documents_name_exists() {
         "docs/agents/claude.md",
         "docs/agents/opencode.md",
         "docs/agents/gemini.md",
+        "docs/agents/openclaw.md",
     ] {
         for part in document(name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();

@@ -178,7 +178,7 @@ fn run_tests(
 }
 
 pub(crate) use binaries::{figures, program, spawner, weakened};
-pub(crate) use needs::provide_peers;
+pub(crate) use needs::{npm_program, provide_peers};
 
 fn cargo(root: &Path, arguments: &[&str]) -> std::process::Command {
     let mut command = command::cargo();

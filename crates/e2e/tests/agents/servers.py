@@ -94,6 +94,9 @@ class Model(http.server.BaseHTTPRequestHandler):
         note(f"POST {self.headers['Host']} {self.path} {self.said()}")
         if not self.is_granted():
             return
+        if self.path.endswith("/embeddings"):
+            # It has none: what would remember by them goes without.
+            return self.send_error(404)
         tools = [tool.get("name") or tool.get("function", {}).get("name") for tool in body.get("tools") or []]
         if self.path.endswith("/responses"):
             self.by_responses(body, tools)
@@ -106,7 +109,7 @@ class Model(http.server.BaseHTTPRequestHandler):
 
     def by_responses(self, body, tools):
         outputs = [one for one in body["input"] if one.get("type") == "function_call_output"]
-        known = {"exec_command": "cmd", "bash": "command"}
+        known = {"exec_command": "cmd", "bash": "command", "exec": "command"}
         tool = next((tool for tool in tools if tool in known), None)
         if len(outputs) >= len(COMMANDS) or tool is None:
             note(f"tools {tools} output " + json.dumps(outputs))
@@ -116,7 +119,10 @@ class Model(http.server.BaseHTTPRequestHandler):
         else:
             turn = len(outputs)
             words = {known[tool]: COMMANDS[turn]}
-            words |= {"yield_time_ms": 30000} if tool == "exec_command" else {"description": "the work"}
+            words |= {"exec_command": {"yield_time_ms": 30000}, "bash": {"description": "the work"}, "exec": {"yieldMs": 30000}}[tool]
+            # OpenClaw has models of its own kind write JavaScript, in which its tools are functions.
+            if any("code" in properties(one) for one in body["tools"] if one.get("name") == "exec"):
+                words = {"code": f"return await exec({json.dumps(words)})"}
             item = {"type": "function_call", "id": f"f{turn}", "call_id": f"c{turn}", "name": tool, "arguments": json.dumps(words)}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "input_tokens_details": None, "output_tokens_details": None}
         begun = {"id": "r1", "created_at": 1, "model": body.get("model")}
@@ -194,6 +200,11 @@ class Model(http.server.BaseHTTPRequestHandler):
             self.events([answer], False)
         else:
             self.told("application/json", json.dumps(answer).encode())
+
+
+def properties(tool):
+    """What a tool's arguments are called."""
+    return (tool.get("parameters") or {}).get("properties") or {}
 
 
 def search(outputs):

@@ -5,6 +5,7 @@
 //! on the loopback device. [`run`] starts itself again there; [`measure`] is what happens
 //! there. What is measured is in `egress/figures.rs`, what is wanted in `egress/report.rs`.
 
+mod agent;
 mod figures;
 mod process;
 mod report;

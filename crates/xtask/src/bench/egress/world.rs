@@ -15,6 +15,7 @@ use crate::command;
 
 const CLIENT: &str = include_str!("client.py");
 const ORIGIN: &str = include_str!("origin.py");
+const MODEL: &str = include_str!("model.py");
 const NGINX: &str = include_str!("nginx.conf");
 const SQUID: &str = include_str!("squid.conf");
 const PEERS: &str = include_str!("peers.nft");
@@ -24,10 +25,13 @@ pub(crate) const ORIGIN_HOST: &str = "origin.example";
 pub(crate) const MITMPROXY_HOST: &str = "mitmproxy.example";
 pub(crate) const SQUID_HOST: &str = "squid.example";
 pub(crate) const SINK_HOST: &str = "sink.example";
-const HOSTS: [(&str, &str); 4] = [
+pub(crate) const MODEL_HOST: &str = "model.example";
+const MODEL_ADDRESS: &str = "93.184.216.38";
+const HOSTS: [(&str, &str); 5] = [
     (ORIGIN_HOST, "93.184.216.34"),
     (MITMPROXY_HOST, "93.184.216.35"),
     (SQUID_HOST, "93.184.216.36"),
+    (MODEL_HOST, MODEL_ADDRESS),
     (SINK_HOST, "93.184.216.37"),
 ];
 const NAME_SERVER: &str = "9.9.9.9";
@@ -51,7 +55,7 @@ const NEEDED: [&str; 8] = [
 ];
 
 /// What is put into requests.
-const KEY: &str = "sk-bench-7Qm2Zt9Lw4Xc8Rv1Yk6Np3Bd5Hs0Jf";
+pub(crate) const KEY: &str = "sk-bench-7Qm2Zt9Lw4Xc8Rv1Yk6Np3Bd5Hs0Jf";
 const CREDENTIAL: &str = r#"
 [credential.bench]
 source = { environment = "BENCH_KEY" }
@@ -128,6 +132,7 @@ impl World {
         fs::create_dir(&self.workspace)?;
         fs::write(self.workspace.join("client.py"), CLIENT)?;
         fs::write(self.place.join("origin.py"), ORIGIN)?;
+        fs::write(self.place.join("model.py"), MODEL)?;
         let own = self.place.to_string_lossy();
         for (name, text) in [
             ("nginx.conf", NGINX),
@@ -279,6 +284,18 @@ impl World {
         Ok(process)
     }
 
+    /// What an agent takes for its model.
+    pub(crate) fn model(&self) -> Result<Process> {
+        let mut model = self.command(PYTHON);
+        model.arg("-I").arg(self.place.join("model.py"));
+        model.arg(&self.place).args([MODEL_ADDRESS, KEY]);
+        let process = self.start(&mut model)?;
+        wait("the model", || {
+            TcpStream::connect((MODEL_ADDRESS, 443)).is_ok()
+        })?;
+        Ok(process)
+    }
+
     fn redirect(&self) -> Result<()> {
         let mut nft = self.command("nft");
         command::output(Command::new("nft").args(["delete", "table", "ip", "peers"])).ok();
@@ -405,6 +422,14 @@ impl World {
 
     pub(crate) fn workspace(&self) -> &Path {
         &self.workspace
+    }
+
+    pub(crate) fn place(&self) -> &Path {
+        &self.place
+    }
+
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
     }
 }
 
