@@ -53,7 +53,7 @@ pub fn written(granted: &Granted<'_>) -> String {
         );
         out.policy("permit", &head, &[], &[]);
     }
-    out.none_if_empty("no credential is used");
+    out.none_if_empty("use_credential", "no credential is used");
     out.section("Ports inside that programs of the host can visit");
     for one in &granted.network.publish {
         let head = format!(
@@ -67,10 +67,10 @@ pub fn written(granted: &Granted<'_>) -> String {
             &[],
         );
     }
-    out.none_if_empty("no port is published");
+    out.none_if_empty("publish", "no port is published");
     out.section("What is taken over into the person's own files");
     match granted.workspace.0 {
-        WorkspaceMode::ReadOnly => out.comment("nothing: the workspace is read-only"),
+        WorkspaceMode::ReadOnly => out.none_if_empty("promote", "the workspace is read-only"),
         WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => {
             out.policy(
                 "permit",
@@ -144,21 +144,24 @@ fn places(granted: &Granted<'_>, out: &mut Text) {
             "and the workspace: action == Action::\"write\", resource in Path::\"/its/path\"",
         ),
     }
+    if mode == WorkspaceMode::ReadOnly {
+        out.none_if_empty("write", "nothing is changed");
+    }
 }
 
 /// Policies on their way to a text.
 #[derive(Debug, Default)]
 pub(crate) struct Text {
     whole: String,
-    /// Of the present section.
-    policies: usize,
+    /// How many policies of the present section permit something.
+    permits: usize,
 }
 
 impl Text {
     fn section(&mut self, title: &str) {
         self.whole.push('\n');
         self.comment(title);
-        self.policies = 0;
+        self.permits = 0;
     }
 
     /// What a file says may stand in a comment: it stays one line of it.
@@ -170,14 +173,20 @@ impl Text {
         let _ = writeln!(self.whole, "// {shown}");
     }
 
-    fn none_if_empty(&mut self, text: &str) {
-        if self.policies == 0 {
-            self.comment(&format!("none: {text}"));
+    /// Closes what nothing of a section permits: as a layer without an opinion it would be left as
+    /// it is.
+    fn none_if_empty(&mut self, action: &str, text: &str) {
+        if self.permits == 0 {
+            self.comment(&format!(
+                "none: {text}; what is to be takes this one's place"
+            ));
+            let head = format!("action == Action::\"{action}\", resource");
+            self.policy("forbid", &head, &[], &[]);
         }
     }
 
     pub(crate) fn policy(&mut self, effect: &str, head: &str, when: &[String], unless: &[String]) {
-        self.policies += 1;
+        self.permits += usize::from(effect == "permit");
         let _ = write!(self.whole, "{effect}(principal, {head})");
         for (word, conditions) in [("when", when), ("unless", unless)] {
             match conditions {

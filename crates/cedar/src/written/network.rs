@@ -23,7 +23,7 @@ pub(crate) fn write(network: &Network, out: &mut Text) {
             out.policy("forbid", &head, &[], &[]);
         }
     }
-    out.none_if_empty("no name can be asked for");
+    out.none_if_empty("resolve", "no name can be asked for");
     out.section("Connections. What names lead to is judged by Atoll besides, address by address");
     for (at, rule) in network.allow.iter().enumerate() {
         let before = network.allow.get(..at).unwrap_or_default();
@@ -39,7 +39,7 @@ pub(crate) fn write(network: &Network, out: &mut Text) {
         out.comment(&told(rule));
         out.policy("forbid", &scope.head_of("connect"), &when, &[]);
     }
-    out.none_if_empty("nothing can be reached");
+    out.none_if_empty("connect", "nothing can be reached");
     out.section("Requests, where they are looked into");
     for rule in &network.allow {
         request(rule, "permit", Reading::Letter, out);
@@ -47,7 +47,7 @@ pub(crate) fn write(network: &Network, out: &mut Text) {
     for rule in &network.deny {
         request(rule, "forbid", Reading::Liberal, out);
     }
-    out.none_if_empty("nothing can be asked for");
+    out.none_if_empty("request", "nothing can be asked for");
 }
 
 /// Which hosts, in a policy's head and in its conditions.
