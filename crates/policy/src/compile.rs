@@ -4,6 +4,7 @@ use crate::bounds::{bound_by_organisation, deny_places, deny_variables, settle_w
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
 use crate::layers::{Organisation, UserConfig};
+use crate::levels;
 use crate::load::{choose, load};
 use crate::merge::{Draft, merge_profile, merge_project, settle_places};
 use crate::origin::Origin;
@@ -86,6 +87,7 @@ pub fn compile(
     deny_variables(&mut rules, &mut denials);
     request::apply(&mut rules, requested)?;
     bound_by_organisation(&mut rules, organisation, requested)?;
+    levels::settle::settle(&mut rules)?;
     if rules.syscalls.deny_sockets.value {
         rules.network.forget_implied();
     }
@@ -93,6 +95,7 @@ pub fn compile(
     request::tell_nesting(&mut rules);
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
+    let policies = policies::with_level(policies, &rules, &mut version)?;
     finish(&mut rules, version, policies);
     Ok(rules)
 }

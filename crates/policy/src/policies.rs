@@ -15,6 +15,7 @@ use crate::compile::untrusted;
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
 use crate::grant::Notice;
+use crate::levels::Level;
 use crate::network::publishing::publishing;
 use crate::origin::Origin;
 use crate::refusal::reason;
@@ -22,7 +23,7 @@ use crate::rules::Rules;
 use crate::source::{Facts, SourceFile, Sources};
 
 /// The policies of all layers, as read and compiled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Policies {
     pub(crate) layers: Layers,
     files: Vec<(Layer, Vec<PolicyFile>)>,
@@ -76,6 +77,28 @@ pub(crate) fn read(
     let layers = layers.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
     let policies = (!layers.is_empty()).then_some(Policies { layers, files });
     Ok(Read { policies, notice })
+}
+
+/// Adds those of the level of trust to what people have written.
+pub(crate) fn with_level(
+    mut read: Read,
+    rules: &Rules,
+    version: &mut PolicyDigest,
+) -> Result<Read, ProfileError> {
+    let Some((name, text)) = rules.trust.cedar() else {
+        return Ok(read);
+    };
+    version.add(&format!("policies {name}"), text.as_bytes());
+    let file = PolicyFile {
+        name,
+        content: text.into_bytes(),
+    };
+    let mut policies = read.policies.take().unwrap_or_default();
+    let added = policies.layers.add(Layer::Level, &file);
+    added.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
+    policies.files.push((Layer::Level, vec![file]));
+    read.policies = Some(policies);
+    Ok(read)
 }
 
 fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
@@ -267,7 +290,13 @@ fn principals(call: &Call) -> (Principal, Principal) {
 fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
     let time = facts.now.duration_since(UNIX_EPOCH);
     let time = time.map_or(0, |time| time.as_secs());
-    CedarFacts::new(time, facts.mode, &rules.profile.value)
+    let trust = &rules.trust;
+    CedarFacts {
+        trust: trust.level.as_ref().map(|one| one.value.name().to_owned()),
+        task: trust.task.clone(),
+        purpose: trust.purpose.clone(),
+        ..CedarFacts::new(time, facts.mode, &rules.profile.value)
+    }
 }
 
 /// Questions on their way.
@@ -376,7 +405,7 @@ impl Asking<'_> {
             Asked::Run { .. }
             | Asked::Resolve(_)
             | Asked::Connect { .. }
-            | Asked::Request(_)
+            | Asked::Request(_, _)
             | Asked::UseCredential(_)
             | Asked::Promote { .. }
             | Asked::Publish(_) => None,
@@ -443,5 +472,35 @@ impl Rules {
     #[must_use]
     pub fn policies(&self) -> Option<&Layers> {
         self.policies.as_ref().map(|policies| &policies.layers)
+    }
+
+    /// Whether a person can be asked about something that goes out.
+    #[must_use]
+    pub fn may_ask(&self) -> bool {
+        let asks = |layers: &Layers| layers.ask_about(&[Action::Connect, Action::Request]);
+        !self.network().ask.is_empty() || self.policies().is_some_and(asks)
+    }
+
+    /// Whether changes are applied at a run's end without a person who has looked at them.
+    /// `Err` says why not.
+    ///
+    /// # Errors
+    /// The level of trust that does not let them.
+    pub fn applies_unseen(&self) -> Result<(), String> {
+        let level = self.trust.level();
+        match level {
+            Level::None | Level::Low => Err(format!(
+                "at trust level {level} a person decides about changes ({})",
+                self.trust.origin()
+            )),
+            Level::Medium | Level::High | Level::Full => Ok(()),
+        }
+    }
+
+    /// The policies in Cedar that the level of trust in force stands for; none where it leaves
+    /// all to the profile.
+    #[must_use]
+    pub fn level_cedar(&self) -> Option<String> {
+        self.trust.cedar().map(|(_, text)| text)
     }
 }
