@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use atoll_cedar::{Asked, Effect, Facts, Follows, Known, Layer, Layers, PolicyFile, Principal, Question};
+use atoll_cedar::{
+    Asked, Effect, Facts, Follows, Known, Layer, Layers, PolicyFile, Principal, Question,
+};
 use atoll_model::Mode;
 use atoll_model::network::{HostPart, Request, Scheme, Target};
 

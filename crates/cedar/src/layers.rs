@@ -35,12 +35,7 @@ pub enum Layer {
 
 impl Layer {
     /// From the highest.
-    pub const ALL: [Self; 4] = [
-        Self::Level,
-        Self::Organisation,
-        Self::User,
-        Self::Project,
-    ];
+    pub const ALL: [Self; 4] = [Self::Level, Self::Organisation, Self::User, Self::Project];
 }
 
 impl fmt::Display for Layer {

@@ -354,7 +354,7 @@ impl Question<'_> {
             Asked::Request(request, follows) => {
                 to.push(truth("sends", sends(request, *follows)));
                 of_request(request, needs, to)?;
-            },
+            }
         }
         Ok(())
     }

@@ -118,8 +118,7 @@ impl TrustSettings {
         let of_preset = preset.map(|one| (one.value, one.origin));
         let named = of_preset.as_ref();
         Self {
-            level: level
-                .or_else(|| named.map(|(one, at)| Sourced::new(one.level, at.clone()))),
+            level: level.or_else(|| named.map(|(one, at)| Sourced::new(one.level, at.clone()))),
             mode: mode.or_else(|| named.map(|(one, at)| Sourced::new(one.mode, at.clone()))),
             endpoints: endpoints.map(|list| list.value).unwrap_or_default(),
         }
@@ -158,7 +157,9 @@ impl TrustRules {
 
     /// The mode in force.
     pub(crate) fn mode(&self) -> TrustMode {
-        self.mode.as_ref().map_or(TrustMode::Layered, |one| one.value)
+        self.mode
+            .as_ref()
+            .map_or(TrustMode::Layered, |one| one.value)
     }
 
     /// Who has stated the level, or else the mode.
@@ -215,7 +216,10 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
             None => complaint.what,
         },
     };
-    let mut presets = requested.presets.iter().filter_map(|name| preset::named(name));
+    let mut presets = requested
+        .presets
+        .iter()
+        .filter_map(|name| preset::named(name));
     if let Some(preset) = presets.next() {
         rules.trust.level = Some(Sourced::new(preset.level, PRESET));
         rules.trust.mode = Some(Sourced::new(preset.mode, PRESET));

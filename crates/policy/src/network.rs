@@ -268,9 +268,10 @@ impl NetworkRules {
             Answering::Person => self.ask.asks(),
             Answering::Allow => self.ask.asks_of_others(),
             Answering::Deny => {
-                let mut denied = list(&self.ask.asks());
+                let mut denied: Vec<NetworkRule> = list(&self.ask.asks());
                 for rule in &mut denied {
-                    rule.origin.push_str(", asked about; trust mode strict denies that");
+                    rule.origin
+                        .push_str(", asked about; trust mode strict denies that");
                 }
                 deny.append(&mut denied);
                 Vec::new()

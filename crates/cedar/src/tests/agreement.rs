@@ -373,7 +373,10 @@ fn what_has_no_policy_is_denied() {
         allow: vec![rule(&whole)],
         ..Network::default()
     };
-    assert!(allows(&compiled(&text_of(&open)), Asked::Request(&request, Follows::Nothing)));
+    assert!(allows(
+        &compiled(&text_of(&open)),
+        Asked::Request(&request, Follows::Nothing)
+    ));
 }
 
 #[test]

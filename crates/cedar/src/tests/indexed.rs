@@ -160,7 +160,11 @@ fn ask_all(policies: &Policies, counts: &mut [usize; 3]) {
         port: 443,
         look: Look::Into,
     }));
-    all.extend(requests.iter().map(|one| Asked::Request(one, Follows::Nothing)));
+    all.extend(
+        requests
+            .iter()
+            .map(|one| Asked::Request(one, Follows::Nothing)),
+    );
     for principal in [&person, &principal()] {
         for asked in &all {
             let question = Question {

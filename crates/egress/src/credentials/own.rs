@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use atoll_cedar::Follows;
 use atoll_model::network::{
     CredentialName, Endpoint, Flow, FlowKind, FlowRequest, Network, Request as Judged, Scheme,
     Target,
@@ -109,8 +110,12 @@ async fn sent(
     if asking.kind != FlowKind::Revocation && network.asks_of_request(&judged).is_some() {
         return Err(ASKED.to_owned());
     }
-    let granted = egress.policies.request(&judged);
-    granted.map_err(|forbidden| forbidden.inside)?;
+    let granted = egress.policies.request(&judged, Follows::Body);
+    let asks = granted.map_err(|forbidden| forbidden.inside)?;
+    // There is nothing of the program's in it, which is what a level asks about.
+    if asking.kind != FlowKind::Revocation && asks.is_some_and(|asks| !asks.is_of_level) {
+        return Err(ASKED.to_owned());
+    }
     let places = addresses_by(
         egress,
         network,

@@ -1,6 +1,6 @@
 //! The head of a request: what it is for, and whether it can be read in one way only.
 
-use atoll_model::network::{HostPart, Network, Scheme, Target};
+use atoll_model::network::{HostPart, Scheme, Target};
 use bytes::Bytes;
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE,
@@ -12,6 +12,7 @@ use hyper::{Method, StatusCode, Uri, Version};
 
 use super::Asked;
 use super::limits::PATH_BYTES_MAX;
+use crate::Egress;
 use crate::refusals::shown;
 
 /// The longest method, bytes: it is recorded whole.
@@ -66,7 +67,7 @@ pub(crate) fn is_hop(name: &str) -> bool {
 }
 
 /// Reads the head of a request that came to a host.
-pub(crate) fn read(network: &Network, asked: &Asked, parts: &Parts) -> Result<Head, Fault> {
+pub(crate) fn read(egress: &Egress, asked: &Asked, parts: &Parts) -> Result<Head, Fault> {
     if parts.method.as_str().len() > METHOD_BYTES_MAX {
         let why = format!("its method is longer than {METHOD_BYTES_MAX} bytes");
         return Err(fault(StatusCode::NOT_IMPLEMENTED, why));
@@ -79,7 +80,10 @@ pub(crate) fn read(network: &Network, asked: &Asked, parts: &Parts) -> Result<He
         let why = "TRACE shows what was sent, and is not sent on";
         return Err(fault(StatusCode::FORBIDDEN, why));
     }
-    if says_other_method(parts) && network.is_about_methods(&asked.host, asked.port) {
+    if says_other_method(parts)
+        && (egress.network.is_about_methods(&asked.host, asked.port)
+            || egress.policies.are_about_requests())
+    {
         let why = "rules are about its method, and a header of it names another one";
         return Err(fault(StatusCode::FORBIDDEN, why));
     }
