@@ -15,7 +15,7 @@ endpoints = ["model.example.com"]
 [home]
 read = [".config/tool"]
 [network]
-allow = ["api.example.com", "model.example.com", "db.example.com:5432"]
+allow = ["api.example.com", "model.example.com", "db.example.com:5432", "github.com:22"]
 ask = ["asked.example.com"]
 publish = ["3000"]
 [credential.KEY]
@@ -23,8 +23,8 @@ source = { environment = "KEY" }
 to = "api.example.com"
 place = { header = "authorization", form = "Bearer {}" }
 [ssh.deploy]
-to = "git@github.com"
-key = { file = "~/.ssh/deploy" }
+to = "github.com"
+key = "agent"
 "#;
 
 /// The rows of the table that begins with this heading, each a list of cells.
