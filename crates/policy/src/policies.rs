@@ -15,7 +15,6 @@ use crate::compile::untrusted;
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
 use crate::grant::Notice;
-use crate::levels::Level;
 use crate::network::publishing::publishing;
 use crate::origin::Origin;
 use crate::refusal::reason;
@@ -479,28 +478,5 @@ impl Rules {
     pub fn may_ask(&self) -> bool {
         let asks = |layers: &Layers| layers.ask_about(&[Action::Connect, Action::Request]);
         !self.network().ask.is_empty() || self.policies().is_some_and(asks)
-    }
-
-    /// Whether changes are applied at a run's end without a person who has looked at them.
-    /// `Err` says why not.
-    ///
-    /// # Errors
-    /// The level of trust that does not let them.
-    pub fn applies_unseen(&self) -> Result<(), String> {
-        let level = self.trust.level();
-        match level {
-            Level::None | Level::Low => Err(format!(
-                "at trust level {level} a person decides about changes ({})",
-                self.trust.origin()
-            )),
-            Level::Medium | Level::High | Level::Full => Ok(()),
-        }
-    }
-
-    /// The policies in Cedar that the level of trust in force stands for; none where it leaves
-    /// all to the profile.
-    #[must_use]
-    pub fn level_cedar(&self) -> Option<String> {
-        self.trust.cedar().map(|(_, text)| text)
     }
 }

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use atoll_cedar::Follows;
 use atoll_model::network::{Flow, FlowKind, FlowRequest, Request as Judged};
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -216,7 +215,7 @@ pub(crate) async fn answer(
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
-    let follows = follows(&head, !body.is_end_stream());
+    let follows = head.follows(!body.is_end_stream());
     let rule = match answers::allowing(&egress, &asked, &parts, &judged, follows) {
         Ok(rule) => rule,
         Err(refused) => {
@@ -287,14 +286,6 @@ fn judged<'a>(asked: &'a Asked, parts: &'a Parts, head: &'a Head) -> Judged<'a> 
         scheme: asked.scheme,
         method: parts.method.as_str(),
         target: &head.target,
-    }
-}
-
-/// What follows its head.
-fn follows(head: &Head, has_body: bool) -> Follows {
-    match has_body || head.is_web_socket {
-        true => Follows::Body,
-        false => Follows::Nothing,
     }
 }
 

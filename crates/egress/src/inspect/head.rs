@@ -1,5 +1,6 @@
 //! The head of a request: what it is for, and whether it can be read in one way only.
 
+use atoll_cedar::Follows;
 use atoll_model::network::{HostPart, Scheme, Target};
 use bytes::Bytes;
 use hyper::header::{
@@ -26,6 +27,16 @@ pub(crate) struct Head {
     pub(crate) target: Target,
     /// Whether it asks to go on as a WebSocket.
     pub(crate) is_web_socket: bool,
+}
+
+impl Head {
+    /// What follows it.
+    pub(crate) fn follows(&self, has_body: bool) -> Follows {
+        match has_body || self.is_web_socket {
+            true => Follows::Body,
+            false => Follows::Nothing,
+        }
+    }
 }
 
 /// Why a request is not even judged.

@@ -54,6 +54,31 @@ pub(crate) fn settle(rules: &mut Rules) -> Result<(), ProfileError> {
     Ok(())
 }
 
+impl Rules {
+    /// Whether changes are applied at a run's end without a person who has looked at them.
+    /// Where they are not, why.
+    ///
+    /// # Errors
+    /// The level of trust that does not let them.
+    pub fn applies_unseen(&self) -> Result<(), String> {
+        let level = self.trust.level();
+        match level {
+            Level::None | Level::Low => Err(format!(
+                "at trust level {level} a person decides about changes ({})",
+                self.trust.origin()
+            )),
+            Level::Medium | Level::High | Level::Full => Ok(()),
+        }
+    }
+
+    /// The policies in Cedar that the level of trust in force stands for; none where it leaves
+    /// all to the profile.
+    #[must_use]
+    pub fn level_cedar(&self) -> Option<String> {
+        self.trust.cedar().map(|(_, text)| text)
+    }
+}
+
 /// What opens all of the internet is allowed by no profile.
 fn refuse_learning(rules: &mut Rules, origin: &Origin) {
     let (level, mode) = (rules.trust.level(), rules.trust.mode());

@@ -3,7 +3,7 @@
 use atoll_model::network::Flow;
 
 use super::unanswered::{Refusal, Unanswered};
-use super::{Outgoing, follows, judged, proof};
+use super::{Outgoing, judged, proof};
 use crate::Egress;
 use crate::inspect::upload::Unheld;
 use crate::inspect::{Asked, asking};
@@ -15,7 +15,7 @@ pub(super) async fn wait(
     asked: &Asked,
     outgoing: &mut Outgoing,
 ) -> Result<(), Unanswered> {
-    let follows = follows(&outgoing.head, outgoing.body.is_some());
+    let follows = outgoing.head.follows(outgoing.body.is_some());
     let rule = {
         let request = judged(asked, &outgoing.parts, &outgoing.head);
         let rule = egress.network.asks_of_request(&request);
