@@ -8,6 +8,7 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -198,6 +199,24 @@ fn a_level_holds_what_a_run_starts_with() {
         "{none}"
     );
     assert!(shown("high").success().out().contains(".cargo/bin"));
+    // Nor is there a login, or what stands for it.
+    let login = world.home().join(".codex/auth.json");
+    world.write(
+        &login,
+        "{\"OPENAI_API_KEY\": \"sk-s3cret-0123456789abcdef0123456789\"}",
+    );
+    fs::set_permissions(&login, fs::Permissions::from_mode(0o600)).unwrap();
+    let login = |level: &str| {
+        let run = world.atoll(["run", "--discard", "--profile", "codex", "--trust", level]);
+        let script = "echo began; cat ~/.codex/auth.json";
+        run.args(["--", "sh", "-c", script]).run().out()
+    };
+    assert_eq!(login("none"), "began\n");
+    let other = login("low");
+    assert!(
+        other.contains("OPENAI_API_KEY") && !other.contains("s3cret"),
+        "{other}"
+    );
     // A project lowers, and does not raise; nonsense is told.
     world.write("atoll.toml", "[trust]\nlevel = \"none\"\n");
     let _ = world.atoll(["trust"]).run().success();

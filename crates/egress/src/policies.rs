@@ -7,8 +7,10 @@ use atoll_cedar::{
     carried, take,
 };
 use atoll_model::network::{
-    CredentialName, HostName, HostPart, Look, NetworkRule, Request, within,
+    ASKED_TEXT_BYTES_MAX, CredentialName, HostName, HostPart, Look, NetworkRule, Request, within,
 };
+
+use crate::refusals::shown;
 
 /// What the names of files begin with that say what a level of trust means.
 const LEVEL: &str = "level/";
@@ -50,7 +52,7 @@ pub(crate) struct Asks {
 impl Asks {
     fn by(decision: &Decision) -> Self {
         Self {
-            rule: decision.why(),
+            rule: shown(&decision.why(), ASKED_TEXT_BYTES_MAX).into_owned(),
             is_of_level: decision
                 .deciding
                 .iter()
