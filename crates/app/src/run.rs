@@ -53,7 +53,6 @@ fn carry_out(
     let (workspace, directory) = workspace_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
     let rules = compiled(arguments, (&places, &workspace), &host)?;
-    refuse_unseen(arguments, &rules)?;
     tell(rules.notices(), output);
     let handover = credentials::read(&rules, &places, &workspace, output)?;
     let signing = ssh::read(&rules, &places, &host.home, &workspace, output)?;
@@ -155,7 +154,10 @@ fn compiled(
     let files = PolicyFiles::read(places, Some(workspace))?;
     let requested = requested(arguments)?;
     let program = arguments.command.first().cloned().unwrap_or_default();
-    compile(&files.sources(), &requested, &program, host).map_err(|error| no_rules(&error))
+    let rules = compile(&files.sources(), &requested, &program, host);
+    let rules = rules.map_err(|error| no_rules(&error))?;
+    refuse_unseen(arguments, &rules)?;
+    Ok(rules)
 }
 
 /// Changes that a person has to look at are not applied by an option.

@@ -163,15 +163,9 @@ impl Case {
             Some(Action::Request) => {
                 let target = self.path.as_deref().unwrap_or("/");
                 let target = Target::parse(target).map_err(|error| error.to_string())?;
-                let follows = if self.body {
-                    Follows::Body
-                } else {
-                    Follows::Nothing
-                };
-                put(Asked::Request(
-                    &self.request(&self.host()?, &target)?,
-                    follows,
-                ))
+                let host = self.host()?;
+                let request = self.request(&host, &target)?;
+                put(Asked::Request(&request, self.follows()))
             }
             Some(Action::UseCredential) => {
                 let name = name
@@ -188,6 +182,13 @@ impl Case {
             Some(Action::Exec | Action::Call | Action::Escalate | Action::Administer) | None => {
                 Err(self.unasked())
             }
+        }
+    }
+
+    fn follows(&self) -> Follows {
+        match self.body {
+            true => Follows::Body,
+            false => Follows::Nothing,
         }
     }
 

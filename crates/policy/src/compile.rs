@@ -95,17 +95,22 @@ pub fn compile(
     request::tell_nesting(&mut rules);
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
-    let policies = policies::with_level(policies, &rules, &mut version)?;
-    finish(&mut rules, version, policies);
+    finish(&mut rules, version, policies)?;
     Ok(rules)
 }
 
 /// What is known only once all layers have spoken.
-fn finish(rules: &mut Rules, mut version: PolicyDigest, read: policies::Read) {
+fn finish(
+    rules: &mut Rules,
+    mut version: PolicyDigest,
+    read: policies::Read,
+) -> Result<(), ProfileError> {
+    let read = policies::with_level(read, rules, &mut version)?;
     rules.tell_unused();
     rules.network.record(&mut version);
     policies::tell(rules, read);
     rules.digest = version.finish();
+    Ok(())
 }
 
 /// Takes up the preset that `--profile` means besides: that of a language, where the profile
