@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{compiled, facts, principal};
-use crate::{Asked, Effect, Granted, Look, Policies, Question, written};
+use crate::{Asked, Effect, Follows, Granted, Look, Policies, Question, written};
 
 const DESTINATIONS: [&str; 14] = [
     "example.com",

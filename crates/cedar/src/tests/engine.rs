@@ -7,7 +7,7 @@ use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, T
 
 use super::{compiled, facts, principal};
 use crate::vocabulary::Vocabulary;
-use crate::{Action, Asked, Decision, Effect, Facts, Look, Question, SCHEMA};
+use crate::{Action, Asked, Decision, Effect, Facts, Follows, Look, Question, SCHEMA};
 
 fn read(text: &str) -> Decision {
     ask(text, Asked::Read(Path::new("/srv/a")), &facts())

@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{facts, file, principal};
-use crate::{Asked, Known, Look, Policies, Principal, Question};
+use crate::{Asked, Follows, Known, Look, Policies, Principal, Question};
 
 /// Scopes and conditions of which some are wrong for some questions, and some fail.
 fn policy() -> impl Strategy<Value = String> {
