@@ -173,7 +173,7 @@ impl Conclusion<'_> {
 
     /// What tells of questions to a person, where there could be any.
     fn asked(&self, record: &RunRecord) -> Result<Vec<Event>, Failure> {
-        if self.rules.network().ask.is_empty() {
+        if !self.rules.may_ask() {
             return Ok(Vec::new());
         }
         let is_of_it = |event: &Event| event.kind.starts_with("approval.");

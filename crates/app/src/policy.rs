@@ -37,12 +37,17 @@ pub fn policy(arguments: PolicyArguments, output: &Output) -> Result<u8, Failure
 }
 
 /// The rules of a profile in the present directory, with all policies that count there.
-fn rules_here(name: Option<&std::ffi::OsStr>) -> Result<Rules, Failure> {
+fn rules_here(
+    name: Option<&std::ffi::OsStr>,
+    (trust, mode): (&Option<String>, &Option<String>),
+) -> Result<Rules, Failure> {
     let places = Places::read()?;
     let files = files_here(&places)?;
     let profile = name.map(requested_profile).transpose()?;
     let requested = Requested {
         profile,
+        trust: trust.clone(),
+        mode: mode.clone(),
         ..Requested::default()
     };
     let host = configuration::host_facts(&places)?;
@@ -59,7 +64,7 @@ fn files_here(places: &Places) -> Result<PolicyFiles, Failure> {
 }
 
 fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure> {
-    let rules = rules_here(Some(&arguments.name))?;
+    let rules = rules_here(Some(&arguments.name), (&arguments.trust, &arguments.mode))?;
     if arguments.cedar {
         let here = std::env::current_dir().doing("the current directory cannot be used")?;
         let text = rules.show_cedar(Some(&here));
@@ -81,6 +86,9 @@ fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure>
             );
             output.result(&format!("{}\n", printable(line.as_bytes())));
         }
+    }
+    if let Some(text) = rules.level_cedar() {
+        output.result(&format!("\n{text}"));
     }
     for notice in rules.notices() {
         output.warn(&notice.to_string());
@@ -172,12 +180,17 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
         method: arguments.method.clone(),
         path: arguments.path.clone(),
         control: arguments.control,
+        body: arguments.body,
+        trust: arguments.trust.clone(),
+        task: arguments.task.clone(),
+        purpose: arguments.purpose.clone(),
         profile: arguments.profile.clone(),
         time: now.map_or(0, |time| time.as_secs()),
         ..Case::default()
     };
     let found = if arguments.file.is_empty() {
-        let rules = rules_here(arguments.profile.as_deref().map(AsRef::as_ref))?;
+        let profile = arguments.profile.as_deref().map(AsRef::as_ref);
+        let rules = rules_here(profile, (&arguments.trust, &arguments.mode))?;
         match rules.policies() {
             Some(layers) => case.ask(|question| layers.authorize(question)),
             None => case.ask(|question| Layers::default().authorize(question)),

@@ -170,7 +170,21 @@ fn compiled(
     let files = PolicyFiles::read(places, Some(workspace))?;
     let requested = requested(arguments)?;
     let program = arguments.command.first().cloned().unwrap_or_default();
-    compile(&files.sources(), &requested, &program, host).map_err(|error| no_rules(&error))
+    let rules = compile(&files.sources(), &requested, &program, host);
+    let rules = rules.map_err(|error| no_rules(&error))?;
+    refuse_unseen(arguments, &rules)?;
+    Ok(rules)
+}
+
+/// Changes that a person has to look at are not applied by an option.
+fn refuse_unseen(arguments: &RunArguments, rules: &Rules) -> Result<(), Failure> {
+    match rules.applies_unseen() {
+        Err(why) if arguments.apply => Err(Failure::new("--apply is refused")
+            .because(why)
+            .advise("leave out --apply; atoll apply RUN takes the changes over afterwards")
+            .with_status(STATUS_DENIED)),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// What this host is like, and what it can hold a program with.
@@ -382,6 +396,10 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
         allow: arguments.allow.clone(),
         tunnel: arguments.tunnel.clone(),
         presets: arguments.preset.clone(),
+        trust: arguments.trust.clone(),
+        mode: arguments.mode.clone(),
+        task: arguments.task.clone(),
+        purpose: arguments.purpose.clone(),
         deny: arguments.deny.clone(),
         ask: arguments.ask.clone(),
         publish: arguments.publish.clone(),

@@ -7,7 +7,7 @@ use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, T
 use atoll_model::{Mode, WorkspaceMode};
 use serde::Deserialize;
 
-use crate::{Action, Asked, Decision, Effect, Facts, Look, Principal, Question};
+use crate::{Action, Asked, Decision, Effect, Facts, Follows, Look, Principal, Question};
 
 /// The most cases of one file.
 const CASES_MAX: usize = 2_000;
@@ -36,6 +36,8 @@ pub struct Case {
     pub method: Option<String>,
     /// The path of a request, with its query: `/`.
     pub path: Option<String>,
+    /// Whether a body follows a request: no.
+    pub body: bool,
     /// Whether other programs run a file that is taken over: no.
     pub control: bool,
     /// How the workspace is given: `copy-on-write`.
@@ -161,7 +163,9 @@ impl Case {
             Some(Action::Request) => {
                 let target = self.path.as_deref().unwrap_or("/");
                 let target = Target::parse(target).map_err(|error| error.to_string())?;
-                put(Asked::Request(&self.request(&self.host()?, &target)?))
+                let host = self.host()?;
+                let request = self.request(&host, &target)?;
+                put(Asked::Request(&request, self.follows()))
             }
             Some(Action::UseCredential) => {
                 let name = name
@@ -178,6 +182,13 @@ impl Case {
             Some(Action::Exec | Action::Call | Action::Escalate | Action::Administer) | None => {
                 Err(self.unasked())
             }
+        }
+    }
+
+    fn follows(&self) -> Follows {
+        match self.body {
+            true => Follows::Body,
+            false => Follows::Nothing,
         }
     }
 
@@ -266,12 +277,13 @@ impl Case {
     /// What is said of it has to be of this action: else it would be passed over.
     fn says_nothing(&self, action: Action) -> Result<(), String> {
         use Action::{Connect, Promote, Publish, Request, Run};
-        let said: [(&str, bool, &[Action]); 9] = [
+        let said: [(&str, bool, &[Action]); 10] = [
             ("port", self.port.is_some(), &[Connect, Request, Publish]),
             ("look", self.look.is_some(), &[Connect]),
             ("scheme", self.scheme.is_some(), &[Request]),
             ("method", self.method.is_some(), &[Request]),
             ("path", self.path.is_some(), &[Request]),
+            ("body", self.body, &[Request]),
             ("control", self.control, &[Promote]),
             ("workspace", self.workspace.is_some(), &[Run]),
             ("root, nesting", self.root || self.nesting, &[Run]),

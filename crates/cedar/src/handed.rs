@@ -19,6 +19,9 @@ struct Handed {
     session: Option<String>,
     mode: Mode,
     profile: String,
+    trust: Option<String>,
+    task: Option<String>,
+    purpose: Option<String>,
     files: Vec<(Layer, String, String)>,
 }
 
@@ -43,6 +46,9 @@ pub fn hand(
         session: principal.session.clone(),
         mode: facts.mode,
         profile: facts.profile.clone(),
+        trust: facts.trust.clone(),
+        task: facts.task.clone(),
+        purpose: facts.purpose.clone(),
         files: all.collect::<Result<_, String>>()?,
     };
     let written = serde_json::to_vec(&handed).map_err(|error| error.to_string())?;
@@ -75,11 +81,13 @@ pub fn take(written: &[u8]) -> Result<(Layers, Principal, Facts), String> {
         person: handed.person,
         session: handed.session,
     };
-    Ok((
-        layers,
-        principal,
-        Facts::new(0, handed.mode, &handed.profile),
-    ))
+    let facts = Facts {
+        trust: handed.trust,
+        task: handed.task,
+        purpose: handed.purpose,
+        ..Facts::new(0, handed.mode, &handed.profile)
+    };
+    Ok((layers, principal, facts))
 }
 
 /// The name of a file of policies, without its directories.

@@ -43,7 +43,7 @@ pub use layers::{Layer, Layers, PolicyFile};
 pub use lint::{Remark, Standing, refused, remarks};
 pub use obligation::{Obligation, Obligations, Rate, carried};
 pub use policies::{Known, Named, Policies};
-pub use question::{Asked, Facts, Look, Principal, Question};
+pub use question::{Asked, Facts, Follows, Look, Principal, Question};
 pub use source::{POLICIES_MAX, SOURCE_BYTES_MAX};
 pub use written::{Granted, written};
 

@@ -93,7 +93,8 @@ pub fn carried(action: Action) -> &'static [Obligation] {
         | Action::Publish
         | Action::Promote => &[Obligation::Log],
         // Of a connection there is nobody to tell but its record.
-        Action::Connect | Action::Request | Action::Resolve => &[],
+        Action::Connect | Action::Request => &[Obligation::Approve],
+        Action::Resolve => &[],
         Action::Exec | Action::Call | Action::Escalate | Action::Administer => &[],
     }
 }

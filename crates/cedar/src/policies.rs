@@ -187,6 +187,15 @@ impl Policies {
         self.meta.values().any(|one| one.actions.contains(&action))
     }
 
+    /// Whether a person has to agree to one of these.
+    pub(crate) fn asks_about(&self, actions: &[Action]) -> bool {
+        let mut all = self.meta.values();
+        all.any(|one| {
+            !one.obligations.approve.is_empty()
+                && actions.iter().any(|action| one.actions.contains(action))
+        })
+    }
+
     /// What single things are permitted, by the policies that name them.
     #[must_use]
     pub fn named(&self) -> Vec<Named> {

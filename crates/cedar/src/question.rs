@@ -76,6 +76,15 @@ pub enum Look {
     Past,
 }
 
+/// What follows the head of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    /// Nothing.
+    Nothing,
+    /// A body, or the messages of a WebSocket.
+    Body,
+}
+
 /// What somebody wants to do.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked<'a> {
@@ -107,8 +116,8 @@ pub enum Asked<'a> {
         /// How.
         look: Look,
     },
-    /// Send a request.
-    Request(&'a Request<'a>),
+    /// Send a request, and what follows its head.
+    Request(&'a Request<'a>, Follows),
     /// Have a credential put in.
     UseCredential(&'a CredentialName),
     /// Write a change to the person's files.
@@ -132,7 +141,7 @@ impl Asked<'_> {
             Self::Write(_) => Action::Write,
             Self::Resolve(_) => Action::Resolve,
             Self::Connect { .. } => Action::Connect,
-            Self::Request(_) => Action::Request,
+            Self::Request(_, _) => Action::Request,
             Self::UseCredential(_) => Action::UseCredential,
             Self::Promote { .. } => Action::Promote,
             Self::Publish(_) => Action::Publish,
@@ -154,7 +163,7 @@ impl Asked<'_> {
             }
             Self::Resolve(name) => format!("== Host::{}", quoted(name.as_str())),
             Self::Connect { host, .. } => format!("== Host::{}", quoted(&host_name(host))),
-            Self::Request(request) => {
+            Self::Request(request, _) => {
                 format!("== Host::{}", quoted(&host_name(request.host)))
             }
             Self::UseCredential(name) => format!("== Credential::{}", quoted(name.as_str())),
@@ -234,7 +243,7 @@ impl Question<'_> {
             entities,
             request: request.map_err(|error| error.to_string())?,
             unclear: match &self.asked {
-                Asked::Request(request) => request.target.unclear(),
+                Asked::Request(request, _) => request.target.unclear(),
                 Asked::Run { .. } | Asked::Read(_) | Asked::Write(_) | Asked::Resolve(_) => None,
                 Asked::Connect { .. } | Asked::UseCredential(_) => None,
                 Asked::Promote { .. } | Asked::Publish(_) => None,
@@ -265,7 +274,7 @@ impl Question<'_> {
             }
             Asked::Resolve(name) => named(words, name),
             Asked::Connect { host, .. } => host_of(words, host),
-            Asked::Request(request) => host_of(words, request.host),
+            Asked::Request(request, _) => host_of(words, request.host),
             Asked::UseCredential(name) => {
                 Ok((id(words, Kind::Credential, name.as_str())?, Vec::new()))
             }
@@ -342,10 +351,18 @@ impl Question<'_> {
             }
             Asked::Promote { control, .. } => to.push(truth("control", *control)),
             Asked::Publish(port) => to.push(long("outside", i64::from(port.outside))),
-            Asked::Request(request) => of_request(request, needs, to)?,
+            Asked::Request(request, follows) => {
+                to.push(truth("sends", sends(request, *follows)));
+                of_request(request, needs, to)?;
+            }
         }
         Ok(())
     }
+}
+
+/// Whether it says more than what is wanted. A method in another case is another method.
+fn sends(request: &Request<'_>, follows: Follows) -> bool {
+    follows == Follows::Body || !["GET", "HEAD"].contains(&request.method)
 }
 
 fn of_request(

@@ -361,6 +361,7 @@ fn every_command_that_documents_name_exists() {
         "docs/network.md",
         "docs/network-inside.md",
         "docs/trust.md",
+        "docs/levels.md",
         "docs/secrets.md",
         "docs/credentials.md",
         "docs/git.md",

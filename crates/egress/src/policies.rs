@@ -3,9 +3,19 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Asked, Decision, Effect, Facts, Layers, Look as Carried, Principal, Question, carried, take,
+    Action, Asked, Decision, Effect, Facts, Follows, Layers, Look as Carried, Principal, Question,
+    carried, take,
 };
-use atoll_model::network::{CredentialName, HostName, HostPart, Look, Request, within};
+use atoll_model::network::{
+    ASKED_TEXT_BYTES_MAX, CredentialName, HostName, HostPart, Look, NetworkRule, Request, within,
+};
+
+use crate::refusals::shown;
+
+/// What the names of files begin with that say what a level of trust means.
+const LEVEL: &str = "level/";
+/// Who is asked: nobody else is here.
+const PERSON: &str = "person";
 
 /// What is asked besides the rules; nothing where nobody has written any policy about
 /// connections.
@@ -30,6 +40,37 @@ pub(crate) struct Forbidden {
     pub(crate) policy: Option<String>,
 }
 
+/// By what a person is asked, in words: policies for whose yes something waits.
+#[derive(Debug)]
+pub(crate) struct Asks {
+    /// For the question, and the record.
+    pub(crate) rule: String,
+    /// Whether the level of trust alone asks. That is about what a program sends.
+    pub(crate) is_of_level: bool,
+}
+
+impl Asks {
+    fn by(decision: &Decision) -> Self {
+        Self {
+            rule: shown(&decision.why(), ASKED_TEXT_BYTES_MAX).into_owned(),
+            is_of_level: decision
+                .deciding
+                .iter()
+                .all(|one| one.file.starts_with(LEVEL)),
+        }
+    }
+
+    /// With a rule that asks about the same, if one does.
+    pub(crate) fn beside(rule: Option<&NetworkRule>, asks: Option<Self>) -> Option<String> {
+        match (rule.map(NetworkRule::told), asks) {
+            (None, None) => None,
+            (Some(rule), None) => Some(rule),
+            (None, Some(asks)) => Some(asks.rule),
+            (Some(rule), Some(asks)) => Some(format!("{rule}; {}", asks.rule)),
+        }
+    }
+}
+
 impl Policies {
     /// Reads what was handed over. None where it is no such thing: then nothing is carried.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
@@ -41,18 +82,25 @@ impl Policies {
         })))
     }
 
-    /// Whether a name may be asked for.
-    pub(crate) fn name(&self, name: &HostName) -> Result<(), Forbidden> {
-        self.ask(Asked::Resolve(name))
+    /// Whether some policy is about requests: it can be about their methods.
+    pub(crate) fn are_about_requests(&self) -> bool {
+        let taken = self.0.as_ref();
+        taken.is_some_and(|taken| taken.layers.are_about(&[Action::Request]))
     }
 
-    /// Whether a connection may be made. Its name is asked for then, whoever does that.
+    /// Whether a name may be asked for.
+    pub(crate) fn name(&self, name: &HostName) -> Result<(), Forbidden> {
+        self.ask(Asked::Resolve(name)).map(drop)
+    }
+
+    /// Whether a connection may be made, and by what a person is asked first. Its name is asked
+    /// for then, whoever does that.
     pub(crate) fn connection(
         &self,
         host: &HostPart,
         port: u16,
         look: Look,
-    ) -> Result<(), Forbidden> {
+    ) -> Result<Option<Asks>, Forbidden> {
         match host {
             HostPart::Name(name) => self.name(name)?,
             HostPart::Address(_) => {}
@@ -61,37 +109,37 @@ impl Policies {
             Look::Into => Carried::Into,
             Look::Past => Carried::Past,
         };
-        for host in [Some(host), translated(host).as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            self.ask(Asked::Connect { host, port, look })?;
+        let mut asks = self.ask(Asked::Connect { host, port, look })?;
+        if let Some(host) = &translated(host) {
+            asks = asks.or(self.ask(Asked::Connect { host, port, look })?);
         }
-        Ok(())
+        Ok(asks)
     }
 
     /// Whether a request may be sent, and the connection made that it goes by: one that comes
-    /// to a proxy as a whole has had no other.
-    pub(crate) fn request(&self, request: &Request<'_>) -> Result<(), Forbidden> {
-        self.connection(request.host, request.port, Look::Into)?;
-        self.ask(Asked::Request(request))?;
-        match translated(request.host) {
-            Some(host) => self.ask(Asked::Request(&Request {
-                host: &host,
-                ..*request
-            })),
-            None => Ok(()),
+    /// to a proxy as a whole has had no other. By what a person is asked first.
+    pub(crate) fn request(
+        &self,
+        request: &Request<'_>,
+        follows: Follows,
+    ) -> Result<Option<Asks>, Forbidden> {
+        let connection = self.connection(request.host, request.port, Look::Into)?;
+        let mut asks = self.ask(Asked::Request(request, follows))?.or(connection);
+        if let Some(host) = &translated(request.host) {
+            let request = Request { host, ..*request };
+            asks = asks.or(self.ask(Asked::Request(&request, follows))?);
         }
+        Ok(asks)
     }
 
     /// Whether a credential may be put into something now.
     pub(crate) fn credential(&self, name: &CredentialName) -> Result<(), Forbidden> {
-        self.ask(Asked::UseCredential(name))
+        self.ask(Asked::UseCredential(name)).map(drop)
     }
 
-    fn ask(&self, asked: Asked<'_>) -> Result<(), Forbidden> {
+    fn ask(&self, asked: Asked<'_>) -> Result<Option<Asks>, Forbidden> {
         let Some(taken) = &self.0 else {
-            return Ok(());
+            return Ok(None);
         };
         // A clock before 1970 is no time that a policy can be about: it reads 0.
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -106,8 +154,10 @@ impl Policies {
         };
         let decision = taken.layers.authorize(&question);
         let decision = decision.within(carried(asked.action()));
+        let mut whom = decision.obligations.approve.iter();
         match decision.effect {
-            Effect::Allow => Ok(()),
+            Effect::Allow => Ok(None),
+            Effect::Ask if whom.all(|one| one == PERSON) => Ok(Some(Asks::by(&decision))),
             Effect::Ask | Effect::Deny => Err(Forbidden::by(&decision)),
         }
     }

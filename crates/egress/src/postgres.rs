@@ -34,6 +34,7 @@ use crate::inspect::asking;
 use crate::limits::Part;
 use crate::line::{Carried, Opened};
 use crate::opening::Stop;
+use crate::policies::{Asks, Forbidden};
 use crate::resolve::{Nowhere, addresses};
 use crate::tunnel::Wanted;
 
@@ -188,7 +189,15 @@ async fn consent(
     program: &mut Program,
     flow: &Flow,
 ) -> Result<Option<u32>, Denied> {
-    let Some(rule) = egress.network.asks_of_connection(&wanted.host, wanted.port) else {
+    let (host, port) = (&wanted.host, wanted.port);
+    let forbidden = |one: Forbidden| Denied {
+        why: one.why,
+        inside: one.inside,
+        hint: String::new(),
+    };
+    let rule = egress.network.asks_of_connection(host, port);
+    let asks = egress.policies.connection(host, port, Look::Past);
+    let Some(rule) = Asks::beside(rule, asks.map_err(forbidden)?) else {
         return Ok(None);
     };
     let given = tokio::select! {
@@ -201,16 +210,11 @@ async fn consent(
         hint: why.how_to_ask().to_owned(),
     })?;
     // While a person was waited for it has become another time.
-    let (host, port) = (&wanted.host, wanted.port);
-    let mut granted = egress.policies.connection(host, port, Look::Past);
+    let granted = egress.policies.connection(host, port, Look::Past);
+    granted.map_err(forbidden)?;
     for name in &flow.credentials {
-        granted = granted.and_then(|()| egress.policies.credential(name));
+        egress.policies.credential(name).map_err(forbidden)?;
     }
-    granted.map_err(|forbidden| Denied {
-        why: forbidden.why,
-        inside: forbidden.inside,
-        hint: String::new(),
-    })?;
     Ok(Some(approval))
 }
 

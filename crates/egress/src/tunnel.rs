@@ -22,6 +22,7 @@ use crate::limits::{Asked, Part, Way, late};
 use crate::line::Carried;
 use crate::names::Names;
 use crate::opening::{Opening, Stop};
+use crate::policies::{Asks, Forbidden};
 use crate::resolve::{Nowhere, addresses};
 use crate::{Egress, dns, inspect, postgres, proxy};
 
@@ -96,6 +97,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         return refuse(egress, program, flow, why).await;
     }
     let found = egress.network.connection(&wanted.host, wanted.port);
+    // By what a person is asked is asked again once they would be.
     if let Ok((_, look)) = found
         && let Err(forbidden) = egress.policies.connection(&wanted.host, wanted.port, look)
     {
@@ -163,7 +165,11 @@ async fn consent(
     wanted: &Wanted,
     flow: &Flow,
 ) -> Result<Option<u32>, (String, String)> {
-    let Some(rule) = egress.network.asks_of_connection(&wanted.host, wanted.port) else {
+    let (host, port) = (&wanted.host, wanted.port);
+    let forbidden = |one: Forbidden| (one.why, one.inside);
+    let rule = egress.network.asks_of_connection(host, port);
+    let asks = egress.policies.connection(host, port, Look::Past);
+    let Some(rule) = Asks::beside(rule, asks.map_err(forbidden)?) else {
         return Ok(None);
     };
     let approval = tokio::select! {
@@ -172,10 +178,8 @@ async fn consent(
     };
     let approval = approval.map_err(|why| (why.why().to_owned(), why.why().to_owned()))?;
     // While a person was waited for it has become another time.
-    let granted = egress
-        .policies
-        .connection(&wanted.host, wanted.port, Look::Past);
-    granted.map_err(|forbidden| (forbidden.why, forbidden.inside))?;
+    let granted = egress.policies.connection(host, port, Look::Past);
+    granted.map_err(forbidden)?;
     Ok(Some(approval))
 }
 

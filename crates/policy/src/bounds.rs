@@ -7,6 +7,7 @@ use atoll_model::{ViewKind, WorkspaceMode};
 
 use crate::error::ProfileError;
 use crate::layers::{Denials, Organisation};
+use crate::levels::TrustSettings;
 use crate::merge::invalid;
 use crate::origin::{Origin, Sourced};
 use crate::refusal::{denial, reason};
@@ -57,6 +58,7 @@ pub(crate) fn bound_by_organisation(
     let memory = rules.host.memory_bytes;
     rules.network.upstream.extend(organisation.upstream);
     rules.network.ask.extend(organisation.ask);
+    bound_trust(rules, organisation.trust);
     for (key, text) in organisation.limits {
         let before = rules.limits.origin(key);
         let origin = text.origin.clone();
@@ -104,6 +106,25 @@ pub(crate) fn bound_by_organisation(
         forbid_dangerous(rules, &forbidden.origin);
     }
     Ok(())
+}
+
+/// The organisation says the most; what is less already needs no word.
+fn bound_trust(rules: &mut Rules, most: TrustSettings) {
+    let before = (rules.trust.level.clone(), rules.trust.mode.clone());
+    let _ = rules.trust.lower(most);
+    let lowered = |what: &str, stated: &str, origin: &Origin| {
+        (
+            format!("trust {what} {stated:?} is more than the organisation allows"),
+            origin.clone(),
+        )
+    };
+    let level = before.0.filter(|one| one.value != rules.trust.level());
+    let mode = before.1.filter(|one| one.value != rules.trust.mode());
+    let level = level.map(|one| lowered("level", one.value.name(), &one.origin));
+    let mode = mode.map(|one| lowered("mode", one.value.name(), &one.origin));
+    for (text, origin) in level.into_iter().chain(mode) {
+        rules.notice(text, origin);
+    }
 }
 
 fn forbid_dangerous(rules: &mut Rules, forbidden: &Origin) {

@@ -4,6 +4,7 @@ use crate::bounds::{bound_by_organisation, deny_places, deny_variables, settle_w
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
 use crate::layers::{Organisation, UserConfig};
+use crate::levels;
 use crate::load::{choose, load};
 use crate::merge::{Draft, merge_profile, merge_project, settle_places};
 use crate::origin::Origin;
@@ -86,6 +87,7 @@ pub fn compile(
     deny_variables(&mut rules, &mut denials);
     request::apply(&mut rules, requested)?;
     bound_by_organisation(&mut rules, organisation, requested)?;
+    levels::settle::settle(&mut rules)?;
     if rules.syscalls.deny_sockets.value {
         rules.network.forget_implied();
     }
@@ -93,16 +95,22 @@ pub fn compile(
     request::tell_nesting(&mut rules);
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
-    finish(&mut rules, version, policies);
+    finish(&mut rules, version, policies)?;
     Ok(rules)
 }
 
 /// What is known only once all layers have spoken.
-fn finish(rules: &mut Rules, mut version: PolicyDigest, read: policies::Read) {
+fn finish(
+    rules: &mut Rules,
+    mut version: PolicyDigest,
+    read: policies::Read,
+) -> Result<(), ProfileError> {
+    let read = policies::with_level(read, rules, &mut version)?;
     rules.tell_unused();
     rules.network.record(&mut version);
     policies::tell(rules, read);
     rules.digest = version.finish();
+    Ok(())
 }
 
 /// Takes up the preset that `--profile` means besides: that of a language, where the profile

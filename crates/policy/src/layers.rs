@@ -6,6 +6,7 @@ use atoll_model::{LimitKey, WorkspaceMode};
 use crate::SourceFile;
 use crate::document::{Document, Section};
 use crate::error::Problem;
+use crate::levels::TrustSettings;
 use crate::network::ask::AskSettings;
 use crate::network::rule::Effect;
 use crate::network::upstream::{self, UpstreamSettings};
@@ -36,6 +37,8 @@ pub(crate) struct Organisation {
     pub(crate) upstream: UpstreamSettings,
     /// What a person is asked about, of what is allowed below.
     pub(crate) ask: AskSettings,
+    /// How far anyone may trust a program.
+    pub(crate) trust: TrustSettings,
 }
 
 impl Organisation {
@@ -44,6 +47,7 @@ impl Organisation {
         let mut organisation = Self {
             limits: read_limits(&mut document, &mut top),
             denials: Denials::read(&mut document, &mut top),
+            trust: TrustSettings::read(&mut document, &mut top, Author::Project),
             terminal: read_terminal(&mut document, &mut top, Author::Project),
             forbid_dangerous: document
                 .flag(&mut top, "forbid-dangerous")
@@ -82,6 +86,7 @@ impl Organisation {
                 "require",
                 "terminal",
                 "network",
+                "trust",
                 "forbid-dangerous",
             ],
         );

@@ -24,6 +24,7 @@ mod git;
 mod grant;
 mod home;
 mod layers;
+mod levels;
 mod load;
 mod login;
 mod merge;

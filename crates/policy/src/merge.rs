@@ -32,6 +32,7 @@ pub(crate) fn merge_profile(
 ) -> Result<(), ProfileError> {
     replace(&mut rules.workspace, settings.workspace);
     rules.network.merge(settings.network)?;
+    rules.trust.merge(settings.trust);
     rules.add_credentials(settings.credentials);
     rules.add_logins(settings.logins);
     rules.git.extend(settings.git);
@@ -115,6 +116,9 @@ pub(crate) fn merge_project(
     }
     if let Some(narrower) = settings.execute.take() {
         narrow_programs(rules, draft, narrower);
+    }
+    for (text, origin) in rules.trust.lower(std::mem::take(&mut settings.trust)) {
+        rules.notice(text, origin);
     }
     settings.network = narrow_network(rules, settings.network);
     merge_profile(rules, draft, settings)

@@ -16,7 +16,8 @@ use atoll_model::{Mode, Reason};
 use crate::digest::PolicyDigest;
 use crate::document::{Complaint, Document, Section};
 use crate::error::ProfileError;
-use crate::network::ask::AskSettings;
+use crate::levels;
+use crate::network::ask::{Answering, AskSettings};
 pub(crate) use crate::network::packages::remarks;
 use crate::network::preset::Preset;
 use crate::network::publishing::{PUBLISH, parse_published, published, publishing};
@@ -69,6 +70,8 @@ pub(crate) struct NetworkRules {
     pub(crate) upstream: UpstreamSettings,
     /// Whether what no rule speaks of passes, to learn of it.
     pub(crate) learn: bool,
+    /// What becomes of questions.
+    pub(crate) answering: Answering,
 }
 
 impl NetworkSettings {
@@ -168,11 +171,7 @@ impl NetworkRules {
     /// A profile over what it extends: lists add up, and `"none"` empties them.
     pub(crate) fn merge(&mut self, settings: NetworkSettings) -> Result<(), ProfileError> {
         if settings.none {
-            self.allow.clear();
-            self.ask = std::mem::take(&mut self.ask).narrowed();
-            self.presets.clear();
-            self.publish.clear();
-            self.implied = None;
+            self.close();
         }
         for preset in settings.presets {
             self.add_preset(preset.value)?;
@@ -186,6 +185,17 @@ impl NetworkRules {
             .into_iter()
             .for_each(|one| self.publish(one));
         Ok(())
+    }
+
+    /// Opens nothing. Whether something was open.
+    pub(crate) fn close(&mut self) -> bool {
+        let was_open = self.first().is_some_and(|_| !self.learn) || !self.allow.is_empty();
+        self.allow.clear();
+        self.ask = std::mem::take(&mut self.ask).narrowed();
+        self.presets.clear();
+        self.publish.clear();
+        self.implied = None;
+        was_open
     }
 
     /// Adds a port, once.
@@ -252,10 +262,24 @@ impl NetworkRules {
             };
             list.iter().map(rule).collect()
         };
-        let (opens, asks) = (self.ask.opens(), self.ask.asks());
+        let opens = self.ask.opens();
+        let mut deny = list(&self.deny);
+        let asks = match self.answering {
+            Answering::Person => self.ask.asks(),
+            Answering::Allow => self.ask.asks_of_others(),
+            Answering::Deny => {
+                let mut denied: Vec<NetworkRule> = list(&self.ask.asks());
+                for rule in &mut denied {
+                    rule.origin
+                        .push_str(", asked about; trust mode strict denies that");
+                }
+                deny.append(&mut denied);
+                Vec::new()
+            }
+        };
         Network {
             allow: list(&[&self.allow[..], &opens].concat()),
-            deny: list(&self.deny),
+            deny,
             ask: list(&asks),
             learn: self.learn.then(NetworkRule::learning),
             publish: self.publish.iter().map(published).collect(),
@@ -280,7 +304,8 @@ impl NetworkRules {
 
 /// What the command line adds.
 pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
-    for name in &requested.presets {
+    let of_network = |name: &&String| levels::preset::named(name).is_none();
+    for name in requested.presets.iter().filter(of_network) {
         let preset = Preset::parse(name).map_err(|complaint| wrong(&PRESET, complaint))?;
         rules.network.add_preset(preset)?;
     }

@@ -22,7 +22,7 @@ use crate::rules::Rules;
 use crate::source::{Facts, SourceFile, Sources};
 
 /// The policies of all layers, as read and compiled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Policies {
     pub(crate) layers: Layers,
     files: Vec<(Layer, Vec<PolicyFile>)>,
@@ -76,6 +76,28 @@ pub(crate) fn read(
     let layers = layers.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
     let policies = (!layers.is_empty()).then_some(Policies { layers, files });
     Ok(Read { policies, notice })
+}
+
+/// Adds those of the level of trust to what people have written.
+pub(crate) fn with_level(
+    mut read: Read,
+    rules: &Rules,
+    version: &mut PolicyDigest,
+) -> Result<Read, ProfileError> {
+    let Some((name, text)) = rules.trust.cedar() else {
+        return Ok(read);
+    };
+    version.add(&format!("policies {name}"), text.as_bytes());
+    let file = PolicyFile {
+        name,
+        content: text.into_bytes(),
+    };
+    let mut policies = read.policies.take().unwrap_or_default();
+    let added = policies.layers.add(Layer::Level, &file);
+    added.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
+    policies.files.push((Layer::Level, vec![file]));
+    read.policies = Some(policies);
+    Ok(read)
 }
 
 fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
@@ -267,7 +289,13 @@ fn principals(call: &Call) -> (Principal, Principal) {
 fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
     let time = facts.now.duration_since(UNIX_EPOCH);
     let time = time.map_or(0, |time| time.as_secs());
-    CedarFacts::new(time, facts.mode, &rules.profile.value)
+    let trust = &rules.trust;
+    CedarFacts {
+        trust: trust.level.as_ref().map(|one| one.value.name().to_owned()),
+        task: trust.task.clone(),
+        purpose: trust.purpose.clone(),
+        ..CedarFacts::new(time, facts.mode, &rules.profile.value)
+    }
 }
 
 /// Questions on their way.
@@ -376,7 +404,7 @@ impl Asking<'_> {
             Asked::Run { .. }
             | Asked::Resolve(_)
             | Asked::Connect { .. }
-            | Asked::Request(_)
+            | Asked::Request(_, _)
             | Asked::UseCredential(_)
             | Asked::Promote { .. }
             | Asked::Publish(_) => None,
@@ -443,5 +471,12 @@ impl Rules {
     #[must_use]
     pub fn policies(&self) -> Option<&Layers> {
         self.policies.as_ref().map(|policies| &policies.layers)
+    }
+
+    /// Whether a person can be asked about something that goes out.
+    #[must_use]
+    pub fn may_ask(&self) -> bool {
+        let asks = |layers: &Layers| layers.ask_about(&[Action::Connect, Action::Request]);
+        !self.network().ask.is_empty() || self.policies().is_some_and(asks)
     }
 }

@@ -7,13 +7,14 @@ use crate::origin::Sourced;
 use crate::settings::{Author, Settings};
 
 /// The keys at the top of a profile.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "description",
     "extends",
     "commands",
     "workspace",
     "forbid-live",
     "network",
+    "trust",
     "credential",
     "login",
     "git",

@@ -8,12 +8,13 @@ use crate::origin::Sourced;
 use crate::profile::parse_profile_name;
 use crate::settings::{Author, Settings};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "description",
     "profile",
     "workspace",
     "forbid-live",
     "network",
+    "trust",
     "home",
     "files",
     "environment",

@@ -9,6 +9,7 @@ use atoll_model::{Access, Keep, Layering, LimitKey, View, ViewKind, WorkspaceMod
 
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
+use crate::levels;
 use crate::network;
 use crate::origin::{Origin, Sourced};
 use crate::places::{
@@ -49,6 +50,7 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     too_many("--publish", requested.publish.len())?;
     apply_read_only(rules, requested);
     network::apply(rules, requested)?;
+    levels::apply(rules, requested)?;
     apply_limits(rules, requested)?;
     for option in &requested.environment {
         apply_variable(rules, option).map_err(|why| ProfileError::Request {
@@ -286,6 +288,16 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     }
     if let Some(timeout) = requested.timeout {
         digest.add("--timeout", &timeout.as_nanos().to_be_bytes());
+    }
+    for (option, stated) in [
+        ("--trust", &requested.trust),
+        ("--mode", &requested.mode),
+        ("--task", &requested.task),
+        ("--purpose", &requested.purpose),
+    ] {
+        if let Some(text) = stated {
+            digest.add(option, text.as_bytes());
+        }
     }
     digest.add("--learn", &[u8::from(requested.learn)]);
     for (option, list) in [

@@ -10,6 +10,7 @@ use atoll_model::{
 use atoll_model::network::{CredentialName, HostName, Network, Placeholder};
 
 use crate::credential::Credential;
+use crate::levels::TrustRules;
 use crate::login::Login;
 use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
@@ -47,6 +48,7 @@ pub struct Rules {
     pub(crate) syscalls: SyscallRules,
     pub(crate) programs: Vec<Sourced<PathBuf>>,
     pub(crate) network: NetworkRules,
+    pub(crate) trust: TrustRules,
     pub(crate) credentials: BTreeMap<CredentialName, Sourced<Credential>>,
     pub(crate) logins: BTreeMap<CredentialName, Sourced<Login>>,
     /// Hosts whose remotes over SSH git asks by HTTPS.
@@ -198,6 +200,7 @@ impl Rules {
             },
             programs: Vec::new(),
             network: NetworkRules::default(),
+            trust: TrustRules::default(),
             credentials: BTreeMap::new(),
             logins: BTreeMap::new(),
             git: Vec::new(),

@@ -10,6 +10,7 @@ use crate::credential::{self, Written};
 use crate::document::{Complaint, Document, Section};
 use crate::git;
 use crate::home::HomeSettings;
+use crate::levels::TrustSettings;
 use crate::login;
 use crate::network::NetworkSettings;
 use crate::origin::Sourced;
@@ -34,6 +35,7 @@ pub(crate) enum Author {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) network: NetworkSettings,
+    pub(crate) trust: TrustSettings,
     pub(crate) credentials: Vec<Sourced<Written>>,
     pub(crate) logins: Vec<Sourced<login::Written>>,
     pub(crate) git: Vec<Sourced<HostName>>,
@@ -109,6 +111,7 @@ impl Settings {
         let (system_read, [root, nesting]) = read_system(document, top);
         Self {
             network: NetworkSettings::read(document, top),
+            trust: TrustSettings::read(document, top, author),
             credentials: credential::read(document, top),
             logins: login::read(document, top),
             git: git::read(document, top),

@@ -115,6 +115,7 @@ impl Rules {
             "ATOLL_RUN=<the run's id>",
             &Origin::BuiltIn,
         );
+        rows.trust(self);
         rows.network(self);
         rows.limits(self);
         rows.flag("terminal", "queries", &self.terminal.queries);
@@ -187,6 +188,19 @@ impl Rows {
                 (Access::Layer(_), _) => ("layer", path),
             };
             self.text(section, key, &text, &view.origin);
+        }
+    }
+
+    fn trust(&mut self, rules: &Rules) {
+        let trust = &rules.trust;
+        if let Some(level) = &trust.level {
+            self.text("trust", "level", level.value.name(), &level.origin);
+        }
+        if let Some(mode) = &trust.mode {
+            self.text("trust", "mode", mode.value.name(), &mode.origin);
+        }
+        for one in &trust.endpoints {
+            self.text("trust", "endpoints", &one.value, &one.origin);
         }
     }
 

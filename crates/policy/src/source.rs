@@ -106,8 +106,16 @@ pub struct Requested {
     pub allow: Vec<String>,
     /// `--tunnel`: further destinations, where what is sent is not looked into.
     pub tunnel: Vec<String>,
-    /// `--preset`: rules for the network that come with Atoll, by name.
+    /// `--preset`: rules for the network, or a level of trust, that come with Atoll, by name.
     pub presets: Vec<String>,
+    /// `--trust`: how far the program is trusted.
+    pub trust: Option<String>,
+    /// `--mode`: what becomes of questions.
+    pub mode: Option<String>,
+    /// `--task`: what is to be done, for policies.
+    pub task: Option<String>,
+    /// `--purpose`: what for.
+    pub purpose: Option<String>,
     /// `--deny`: destinations not to reach.
     pub deny: Vec<String>,
     /// `--ask`: further destinations, each time with a person's yes.

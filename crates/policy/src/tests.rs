@@ -8,6 +8,7 @@ mod files;
 mod git;
 mod keys;
 mod layers;
+mod levels;
 mod logins;
 mod monotonic;
 mod network;

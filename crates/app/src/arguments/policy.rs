@@ -47,6 +47,20 @@ pub struct ShowPolicyArguments {
     /// Print the profile in Cedar. Default: the files of policies that count here.
     #[arg(long)]
     pub cedar: bool,
+
+    /// With the policies of this level of trust, and print them: none, low, medium, high, full.
+    /// Default: what the profile names.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        conflicts_with = "cedar",
+        verbatim_doc_comment
+    )]
+    pub trust: Option<String>,
+
+    /// In this mode: strict, layered, permissive. Default: what the profile names.
+    #[arg(long, value_name = "MODE", conflicts_with = "cedar")]
+    pub mode: Option<String>,
 }
 
 /// Check files of policies: mistakes, and what changes nothing
@@ -109,9 +123,29 @@ pub struct AskPolicyArguments {
     #[arg(long)]
     pub control: bool,
 
+    /// Of a request: a body follows. Default: off.
+    #[arg(long)]
+    pub body: bool,
+
     /// The profile that is asked under. Default: default.
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
+
+    /// With the policies of this level of trust. Default: what the profile names.
+    #[arg(long, value_name = "LEVEL", conflicts_with = "file")]
+    pub trust: Option<String>,
+
+    /// In this mode: strict, layered, permissive. Default: what the profile names.
+    #[arg(long, value_name = "MODE", conflicts_with = "file")]
+    pub mode: Option<String>,
+
+    /// What is to be done, as a person states it. Default: not stated.
+    #[arg(long, value_name = "TEXT")]
+    pub task: Option<String>,
+
+    /// What it is for, as a person states it. Default: not stated.
+    #[arg(long, value_name = "TEXT")]
+    pub purpose: Option<String>,
 }
 
 /// Test files of policies with the cases beside them

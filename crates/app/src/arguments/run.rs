@@ -125,13 +125,50 @@ pub struct RunArguments {
     #[arg(long, value_name = "HOST[:PORT]", verbatim_doc_comment)]
     pub tunnel: Vec<String>,
 
-    /// Rules for the network that come with Atoll, as npm, pip, cargo, git-read
+    /// Rules for the network that come with Atoll, as npm, or how far to trust, as research
     ///
-    /// `atoll profile presets` lists them, and shows one. Can be given several times.
+    /// `atoll profile presets` lists them, and shows one. Can be given several times. Those
+    /// that say how far to trust are a level and a mode: production-backend,
+    /// development-assistant, research, public-chat (docs/levels.md).
     /// Default: what the profile names.
     /// Example: --preset npm --preset git-read
     #[arg(long, value_name = "NAME", verbatim_doc_comment)]
     pub preset: Vec<String>,
+
+    /// How far the program is trusted: none, low, medium, high, full
+    ///
+    ///   none    no network, no credentials, nothing of the home directory, tight limits
+    ///   low     reads from the hosts that the profile allows, sends nothing
+    ///   medium  a person is asked before it sends, but to its model
+    ///   high    what the profile says
+    ///   full    what the profile says, and what it would ask about without a question
+    /// No level allows what the profile does not. All are recorded. docs/levels.md has the table.
+    /// Default: what the profile names, else high.
+    /// Example: --trust low
+    #[arg(long, value_name = "LEVEL", verbatim_doc_comment)]
+    pub trust: Option<String>,
+
+    /// What becomes of questions: strict denies them, layered asks you, permissive allows them
+    ///
+    /// What the organisation or a project asks about is asked in permissive too.
+    /// Default: what the profile names, else layered.
+    /// Example: --mode strict
+    #[arg(long, value_name = "MODE", verbatim_doc_comment)]
+    pub mode: Option<String>,
+
+    /// What is to be done, for policies that ask for it (context.task)
+    ///
+    /// Nothing inside can change it. Default: not stated.
+    /// Example: --task release-notes
+    #[arg(long, value_name = "TEXT", verbatim_doc_comment)]
+    pub task: Option<String>,
+
+    /// What it is for, for policies that ask for it (context.purpose)
+    ///
+    /// Nothing inside can change it. Default: not stated.
+    /// Example: --purpose support
+    #[arg(long, value_name = "TEXT", verbatim_doc_comment)]
+    pub purpose: Option<String>,
 
     /// A host that the program may not reach by that name, whatever allows it; as --allow
     ///
@@ -295,6 +332,10 @@ impl RunArguments {
             ("--allow", texts(&self.allow)),
             ("--tunnel", texts(&self.tunnel)),
             ("--preset", texts(&self.preset)),
+            ("--trust", texts(self.trust.as_slice())),
+            ("--mode", texts(self.mode.as_slice())),
+            ("--task", texts(self.task.as_slice())),
+            ("--purpose", texts(self.purpose.as_slice())),
             ("--deny", texts(&self.deny)),
             ("--ask", texts(&self.ask)),
             ("--publish", texts(&self.publish)),

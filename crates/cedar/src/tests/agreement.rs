@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{compiled, facts, principal};
-use crate::{Asked, Effect, Granted, Look, Policies, Question, written};
+use crate::{Asked, Effect, Follows, Granted, Look, Policies, Question, written};
 
 const DESTINATIONS: [&str; 14] = [
     "example.com",
@@ -246,7 +246,7 @@ fn compare_requests(
             target: &target,
         };
         let rules = network.request(&request).is_ok();
-        let cedar = allows(&policies, Asked::Request(&request));
+        let cedar = allows(&policies, Asked::Request(&request, Follows::Nothing));
         assert_eq!(rules, cedar, "{request:?}\n{network:#?}\n{text}");
         match rules {
             true => seen.allowed += 1,
@@ -356,7 +356,7 @@ fn what_has_no_policy_is_denied() {
     assert!(allowed.request(&request).is_ok());
     assert!(!allows(
         &compiled(&text_of(&allowed)),
-        Asked::Request(&request)
+        Asked::Request(&request, Follows::Nothing)
     ));
     let whole: Meant = "example.com".parse().unwrap();
     let denied = Network {
@@ -366,14 +366,17 @@ fn what_has_no_policy_is_denied() {
     };
     assert!(!allows(
         &compiled(&text_of(&denied)),
-        Asked::Request(&request)
+        Asked::Request(&request, Follows::Nothing)
     ));
     // And without that rule it would be allowed.
     let open = Network {
         allow: vec![rule(&whole)],
         ..Network::default()
     };
-    assert!(allows(&compiled(&text_of(&open)), Asked::Request(&request)));
+    assert!(allows(
+        &compiled(&text_of(&open)),
+        Asked::Request(&request, Follows::Nothing)
+    ));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, T
 
 use super::{compiled, facts, principal};
 use crate::vocabulary::Vocabulary;
-use crate::{Action, Asked, Decision, Effect, Facts, Look, Question, SCHEMA};
+use crate::{Action, Asked, Decision, Effect, Facts, Follows, Look, Question, SCHEMA};
 
 fn read(text: &str) -> Decision {
     ask(text, Asked::Read(Path::new("/srv/a")), &facts())
@@ -100,7 +100,7 @@ fn request(text: &str, path: &str) -> Decision {
         method: "GET",
         target: &target,
     };
-    ask(text, Asked::Request(&request), &facts())
+    ask(text, Asked::Request(&request, Follows::Nothing), &facts())
 }
 
 const REQUESTS: &str = "@id(\"open\") permit(principal, action == Action::\"request\", resource);";
@@ -311,7 +311,7 @@ fn every_question_is_one_of_the_schema() {
                 port: 22,
                 look: Look::Past,
             },
-            Asked::Request(&request),
+            Asked::Request(&request, Follows::Nothing),
             Asked::UseCredential(&key),
             Asked::Promote {
                 path: Path::new("/srv/a"),

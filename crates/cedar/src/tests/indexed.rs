@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{facts, file, principal};
-use crate::{Asked, Known, Look, Policies, Principal, Question};
+use crate::{Asked, Follows, Known, Look, Policies, Principal, Question};
 
 /// Scopes and conditions of which some are wrong for some questions, and some fail.
 fn policy() -> impl Strategy<Value = String> {
@@ -160,7 +160,11 @@ fn ask_all(policies: &Policies, counts: &mut [usize; 3]) {
         port: 443,
         look: Look::Into,
     }));
-    all.extend(requests.iter().map(Asked::Request));
+    all.extend(
+        requests
+            .iter()
+            .map(|one| Asked::Request(one, Follows::Nothing)),
+    );
     for principal in [&person, &principal()] {
         for asked in &all {
             let question = Question {

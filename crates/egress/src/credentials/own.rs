@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use atoll_cedar::Follows;
 use atoll_model::network::{
     CredentialName, Endpoint, Flow, FlowKind, FlowRequest, Network, Request as Judged, Scheme,
     Target,
@@ -88,6 +89,17 @@ pub(super) async fn ask(
     asked.map_err(late).and_then(|asked| asked).map_err(at)
 }
 
+/// Whether policies let Atoll ask. There is nothing of the program's in it, which is what a level
+/// of trust asks a person about.
+fn policed(egress: &Egress, kind: FlowKind, judged: &Judged<'_>) -> Result<(), String> {
+    let granted = egress.policies.request(judged, Follows::Body);
+    let asks = granted.map_err(|forbidden| forbidden.inside)?;
+    match kind != FlowKind::Revocation && asks.is_some_and(|asks| !asks.is_of_level) {
+        true => Err(ASKED.to_owned()),
+        false => Ok(()),
+    }
+}
+
 async fn sent(
     egress: &Arc<Egress>,
     network: &Network,
@@ -109,8 +121,7 @@ async fn sent(
     if asking.kind != FlowKind::Revocation && network.asks_of_request(&judged).is_some() {
         return Err(ASKED.to_owned());
     }
-    let granted = egress.policies.request(&judged);
-    granted.map_err(|forbidden| forbidden.inside)?;
+    policed(egress, asking.kind, &judged)?;
     let places = addresses_by(
         egress,
         network,

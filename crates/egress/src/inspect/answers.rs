@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use atoll_cedar::Follows;
 use atoll_model::network::{Limit, NetworkRule, Request as Judged, Unreachable};
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -136,13 +137,16 @@ pub(crate) fn allowing<'a>(
     asked: &Asked,
     parts: &Parts,
     judged: &Judged<'_>,
+    follows: Follows,
 ) -> Result<&'a NetworkRule, Box<(String, Denial)>> {
     let found = egress.network.request(judged);
     let rule = found.map_err(|unreachable| {
         let denial = Denial::by(asked, parts, judged, &unreachable);
         Box::new((unreachable.why(), denial))
     })?;
-    egress.policies.request(judged).map_err(|forbidden| {
+    let granted = egress.policies.request(judged, follows);
+    // A person is asked once all of it is there.
+    granted.map_err(|forbidden| {
         let denial = Denial::of(asked, parts, String::new()).forbidden(&forbidden);
         Box::new((forbidden.why, denial))
     })?;

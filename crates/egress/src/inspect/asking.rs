@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use atoll_model::network::{
     ASKED_HEADERS_MAX, ASKED_SHORT_BYTES_MAX, ASKED_TEXT_BYTES_MAX, ASKING_PATIENCE, AskedBody,
-    AskedCall, AskedHeader, AskedRequest, CallDigest, Consent, Flow, NetworkRule, NoConsent,
+    AskedCall, AskedHeader, AskedRequest, CallDigest, Consent, Flow, NoConsent,
 };
 use bytes::Bytes;
 use hyper::header::HeaderMap;
@@ -74,7 +74,7 @@ fn hash(bytes: &[u8]) -> CallDigest {
 
 /// A connection whose bytes are carried as they are, once a database is signed in to where
 /// its flow says so.
-pub(crate) fn connection(flow: &Flow, rule: &NetworkRule) -> AskedCall {
+pub(crate) fn connection(flow: &Flow, rule: String) -> AskedCall {
     AskedCall {
         kind: flow.kind,
         host: flow.host.clone(),
@@ -82,12 +82,12 @@ pub(crate) fn connection(flow: &Flow, rule: &NetworkRule) -> AskedCall {
         request: None,
         login: flow.login.clone(),
         credentials: flow.credentials.clone(),
-        rule: rule.told(),
+        rule,
     }
 }
 
 /// A request, with its whole body as the program has written it.
-pub(super) fn request(outgoing: &Outgoing, rule: &NetworkRule, body: Option<&Bytes>) -> AskedCall {
+pub(super) fn request(outgoing: &Outgoing, rule: String, body: Option<&Bytes>) -> AskedCall {
     let Outgoing {
         parts, head, flow, ..
     } = outgoing;

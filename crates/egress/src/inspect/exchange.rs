@@ -203,7 +203,7 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Received>, Unrecorded> {
     let (mut parts, body) = request.into_parts();
-    let head = match head::read(&egress.network, &asked, &parts) {
+    let head = match head::read(&egress, &asked, &parts) {
         Ok(head) => head,
         Err(fault) => return Ok(unclear(&egress, &asked, fault, &parts, body).await),
     };
@@ -216,7 +216,8 @@ pub(crate) async fn answer(
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
-    let rule = match answers::allowing(&egress, &asked, &parts, &judged) {
+    let follows = head.follows(!body.is_end_stream());
+    let rule = match answers::allowing(&egress, &asked, &parts, &judged, follows) {
         Ok(rule) => rule,
         Err(refused) => {
             let (why, denial) = *refused;

@@ -1,6 +1,7 @@
 //! The head of a request: what it is for, and whether it can be read in one way only.
 
-use atoll_model::network::{HostPart, Network, Scheme, Target};
+use atoll_cedar::Follows;
+use atoll_model::network::{HostPart, Scheme, Target};
 use bytes::Bytes;
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE,
@@ -12,6 +13,7 @@ use hyper::{Method, StatusCode, Uri, Version};
 
 use super::Asked;
 use super::limits::PATH_BYTES_MAX;
+use crate::Egress;
 use crate::refusals::shown;
 
 /// The longest method, bytes: it is recorded whole.
@@ -25,6 +27,16 @@ pub(crate) struct Head {
     pub(crate) target: Target,
     /// Whether it asks to go on as a WebSocket.
     pub(crate) is_web_socket: bool,
+}
+
+impl Head {
+    /// What follows it.
+    pub(crate) fn follows(&self, has_body: bool) -> Follows {
+        match has_body || self.is_web_socket {
+            true => Follows::Body,
+            false => Follows::Nothing,
+        }
+    }
 }
 
 /// Why a request is not even judged.
@@ -66,7 +78,7 @@ pub(crate) fn is_hop(name: &str) -> bool {
 }
 
 /// Reads the head of a request that came to a host.
-pub(crate) fn read(network: &Network, asked: &Asked, parts: &Parts) -> Result<Head, Fault> {
+pub(crate) fn read(egress: &Egress, asked: &Asked, parts: &Parts) -> Result<Head, Fault> {
     if parts.method.as_str().len() > METHOD_BYTES_MAX {
         let why = format!("its method is longer than {METHOD_BYTES_MAX} bytes");
         return Err(fault(StatusCode::NOT_IMPLEMENTED, why));
@@ -79,7 +91,10 @@ pub(crate) fn read(network: &Network, asked: &Asked, parts: &Parts) -> Result<He
         let why = "TRACE shows what was sent, and is not sent on";
         return Err(fault(StatusCode::FORBIDDEN, why));
     }
-    if says_other_method(parts) && network.is_about_methods(&asked.host, asked.port) {
+    if says_other_method(parts)
+        && (egress.network.is_about_methods(&asked.host, asked.port)
+            || egress.policies.are_about_requests())
+    {
         let why = "rules are about its method, and a header of it names another one";
         return Err(fault(StatusCode::FORBIDDEN, why));
     }

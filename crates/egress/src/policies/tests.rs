@@ -24,15 +24,16 @@ fn host(text: &str) -> HostPart {
     text.parse().unwrap()
 }
 
-fn request(policies: &Policies, method: &str) -> Result<(), Forbidden> {
+fn request(policies: &Policies, method: &str) -> Result<Option<Asks>, Forbidden> {
     let (host, target) = (host("example.com"), Target::parse("/v1").unwrap());
-    policies.request(&Request {
+    let request = Request {
         host: &host,
         port: 443,
         scheme: Scheme::Https,
         method,
         target: &target,
-    })
+    };
+    policies.request(&request, Follows::Nothing)
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn an_address_is_held_to_what_is_said_of_the_one_within_it() {
             method: "GET",
             target: &target,
         };
-        policies.request(&request).is_ok()
+        policies.request(&request, Follows::Nothing).is_ok()
     };
     for action in ["connect", "request"] {
         for (scope, when) in [
@@ -144,7 +145,7 @@ fn the_time_is_that_of_the_question() {
 #[test]
 fn what_is_not_carried_out_denies() {
     for annotation in [
-        "@approve(\"person\")",
+        "@approve(\"team-a\")",
         "@rate(\"1/s\")",
         "@log(\"It was.\")",
     ] {
@@ -153,5 +154,25 @@ fn what_is_not_carried_out_denies() {
         assert!(request(&policies(&text), "GET").is_err(), "{annotation}");
     }
     let plain = "permit(principal, action == Action::\"request\", resource);";
-    assert!(request(&policies(plain), "GET").is_ok());
+    assert!(request(&policies(plain), "GET").unwrap().is_none());
+}
+
+/// A person is asked by policies as by rules, and told by which.
+#[test]
+fn what_policies_ask_about_is_asked_about() {
+    let text = "@id(\"writes\") @approve(\"person\") permit(principal, action in [Action::\"request\", Action::\"connect\"], resource);";
+    let asked = request(&policies(text), "POST").unwrap().unwrap();
+    assert!(
+        asked.rule.contains("policy writes (/policies/own.cedar:1)"),
+        "{}",
+        asked.rule
+    );
+    assert!(!asked.is_of_level);
+    let connected = policies(text).connection(&host("example.com"), 443, Look::Past);
+    assert!(connected.unwrap().is_some());
+    // A name is not: nobody is asked about one.
+    let names = "@approve(\"person\") permit(principal, action == Action::\"resolve\", resource);";
+    let refused = policies(names).connection(&host("example.com"), 443, Look::Past);
+    assert!(refused.is_err());
+    assert_eq!(Asks::beside(None, None), None);
 }

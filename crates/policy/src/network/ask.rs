@@ -7,6 +7,18 @@ use crate::network::read_rules;
 use crate::network::rule::Effect;
 use crate::origin::{Origin, Sourced};
 
+/// What becomes of what a person would be asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Answering {
+    /// A person is asked.
+    #[default]
+    Person,
+    /// It goes out where whoever may allow asks about it; what others ask about is still asked.
+    Allow,
+    /// It does not go out.
+    Deny,
+}
+
 /// Lists of what is asked about, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AskSettings {
@@ -72,6 +84,15 @@ impl AskSettings {
 
     /// What is asked about: where no port is named at each of them, as what is denied.
     pub(crate) fn asks(&self) -> Vec<Sourced<Meant>> {
+        Self::asking(self.rules.iter())
+    }
+
+    /// The same of those that open nothing: of the organisation and of projects.
+    pub(crate) fn asks_of_others(&self) -> Vec<Sourced<Meant>> {
+        Self::asking(self.rules.iter().filter(|one| !one.opens))
+    }
+
+    fn asking<'a>(rules: impl Iterator<Item = &'a Asking>) -> Vec<Sourced<Meant>> {
         let asking = |one: &Asking| {
             one.rule.clone().map(|mut meant| {
                 if meant.to.ports == Ports::Web {
@@ -88,6 +109,6 @@ impl AskSettings {
                 }
             })
         };
-        self.rules.iter().map(asking).collect()
+        rules.map(asking).collect()
     }
 }

@@ -3,6 +3,7 @@
 use crate::SourceFile;
 use crate::document::{Complaint, Document};
 use crate::error::Problem;
+use crate::levels;
 use crate::network::read_rules;
 use crate::network::rule::Effect;
 use crate::origin::{Origin, Sourced};
@@ -68,7 +69,8 @@ const WITH_PARAMETERS: [PresetSummary; 1] = [PresetSummary {
 #[must_use]
 pub fn presets() -> Vec<PresetSummary> {
     let all = ALL.iter().map(Preset::summary);
-    all.chain(WITH_PARAMETERS).collect()
+    let of_network = all.chain(WITH_PARAMETERS);
+    of_network.chain(levels::preset::summaries()).collect()
 }
 
 /// The preset that allows a request, if one does.
@@ -110,6 +112,12 @@ impl Preset {
                          under [network] of a profile",
                         one.name
                     ),
+                );
+            }
+            if levels::preset::named(name).is_some() {
+                return Complaint::new(
+                    format!("the preset {name:?} says how far a program is trusted"),
+                    format!("write preset = {name:?} under [trust]"),
                 );
             }
             let names = || presets().into_iter().map(|preset| preset.name);

@@ -61,6 +61,7 @@ impl Rules {
         out.0.push('\n');
         self.top(&mut out);
         self.places(&mut out);
+        self.trust(&mut out);
         self.reach(&mut out);
         self.secrets(&mut out);
         self.git(&mut out);
@@ -109,6 +110,22 @@ impl Rules {
         out.flag("keep-caches", &self.keep_caches);
         out.section("files");
         out.list("read", of(ViewKind::Input).map(|view| self.absolute(view)));
+        out.end_section();
+    }
+
+    fn trust(&self, out: &mut Profile) {
+        out.section("trust");
+        if let Some(level) = &self.trust.level {
+            out.value("level", &quoted(level.value.name()), &level.origin);
+        }
+        if let Some(mode) = &self.trust.mode {
+            out.value("mode", &quoted(mode.value.name()), &mode.origin);
+        }
+        let endpoints = self.trust.endpoints.iter();
+        out.list(
+            "endpoints",
+            endpoints.map(|one| (one.value.clone(), one.origin.clone())),
+        );
         out.end_section();
     }
 

@@ -847,6 +847,10 @@ fn presets_allow_what_they_are_for_and_no_more() {
     }
     for summary in presets() {
         assert!(!summary.description.is_empty(), "{}", summary.name);
+        // Those of trust open nothing, and have tests of their own.
+        if summary.content.contains("level = ") {
+            continue;
+        }
         // What has parameters is shown as a profile that names some.
         let text = match summary.content.contains("[network]") {
             true => summary.content.to_owned(),

@@ -7,16 +7,20 @@ use super::{Outgoing, judged, proof};
 use crate::Egress;
 use crate::inspect::upload::Unheld;
 use crate::inspect::{Asked, asking};
+use crate::policies::{Asks, Forbidden};
 
-/// Waits for a person's word about a request, where rules ask for that.
+/// Waits for a person's word about a request, where rules or policies ask for that.
 pub(super) async fn wait(
     egress: &Egress,
     asked: &Asked,
     outgoing: &mut Outgoing,
 ) -> Result<(), Unanswered> {
+    let follows = outgoing.head.follows(outgoing.body.is_some());
     let rule = {
         let request = judged(asked, &outgoing.parts, &outgoing.head);
-        egress.network.asks_of_request(&request)
+        let rule = egress.network.asks_of_request(&request);
+        let asks = egress.policies.request(&request, follows);
+        Asks::beside(rule, asks.map_err(forbidden)?)
     };
     let Some(rule) = rule else {
         return Ok(());
@@ -41,9 +45,13 @@ pub(super) async fn wait(
     })?);
     // While a person was waited for it has become another time.
     let request = judged(asked, &outgoing.parts, &outgoing.head);
-    let granted = egress.policies.request(&request);
-    granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))?;
+    let granted = egress.policies.request(&request, follows);
+    granted.map_err(forbidden)?;
     proof::may_use(egress, &outgoing.flow)
+}
+
+fn forbidden(forbidden: Forbidden) -> Unanswered {
+    Unanswered::refused(forbidden.why, forbidden.inside)
 }
 
 /// A person sees all of what is sent, or nothing is.

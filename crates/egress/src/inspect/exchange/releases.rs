@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use atoll_cedar::Follows;
 use atoll_model::network::{HostPart, Project, ReleaseFile, Scheme, Target, Unaged};
 use http_body_util::BodyExt;
 use hyper::body::Body;
@@ -236,8 +237,10 @@ fn prepared(
         Ok(rule) => rule,
         Err(unreachable) => return Err(unreachable.why_inside()),
     };
-    if let Err(forbidden) = egress.policies.request(&whole) {
-        return Err(forbidden.inside);
+    match egress.policies.request(&whole, Follows::Nothing) {
+        Ok(None) => {}
+        Ok(Some(asks)) => return Err(asks.rule),
+        Err(forbidden) => return Err(forbidden.inside),
     }
     flow.rule = Some(format!("for the date of a release: {}", rule.told()));
     let room = Room::own(egress).ok_or_else(|| "too many requests are on their way".to_owned())?;

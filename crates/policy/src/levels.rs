@@ -1,0 +1,258 @@
+//! How far a program is trusted: a level, and a mode that says what becomes of questions.
+//!
+//! The table of what they mean is in docs/levels.md, and a test reads it there. Both only take
+//! away: a level is policies in Cedar beside those of people, and what of a profile is left out
+//! so that a run can start at all.
+
+pub(crate) mod cedar;
+pub(crate) mod preset;
+pub(crate) mod settle;
+
+use std::fmt;
+
+use atoll_model::network::HostName;
+
+use crate::document::{Complaint, Document, Section};
+use crate::error::ProfileError;
+use crate::origin::{Origin, Sourced};
+use crate::rules::Rules;
+use crate::settings::{Author, among};
+use crate::source::Requested;
+
+const TRUST: Origin = Origin::CommandLine("--trust");
+const MODE: Origin = Origin::CommandLine("--mode");
+const PRESET: Origin = Origin::CommandLine("--preset");
+/// The longest task or purpose, bytes.
+const STATED_BYTES_MAX: usize = 256;
+
+/// How far a program is trusted, from the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    None,
+    Low,
+    Medium,
+    High,
+    Full,
+}
+
+/// What becomes of what a person would be asked about, from the strictest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TrustMode {
+    Strict,
+    Layered,
+    Permissive,
+}
+
+impl Level {
+    pub(crate) const ALL: [Self; 5] = [Self::None, Self::Low, Self::Medium, Self::High, Self::Full];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Full => "full",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, Complaint> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| among(text, &Self::ALL.map(Self::name)))
+    }
+}
+
+impl TrustMode {
+    pub(crate) const ALL: [Self; 3] = [Self::Strict, Self::Layered, Self::Permissive];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Layered => "layered",
+            Self::Permissive => "permissive",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, Complaint> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| among(text, &Self::ALL.map(Self::name)))
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(self.name())
+    }
+}
+
+impl fmt::Display for TrustMode {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(self.name())
+    }
+}
+
+/// `[trust]` of one file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TrustSettings {
+    pub(crate) level: Option<Sourced<Level>>,
+    pub(crate) mode: Option<Sourced<TrustMode>>,
+    /// Hosts of the model that an agent works with: names, or `*.` and a name.
+    pub(crate) endpoints: Vec<Sourced<String>>,
+}
+
+impl TrustSettings {
+    pub(crate) fn read(document: &mut Document, top: &mut Section<'_>, author: Author) -> Self {
+        let Some(mut section) = document.section(top, "trust", "trust") else {
+            return Self::default();
+        };
+        if author == Author::Project {
+            let why = "only a profile names the hosts of a model; this file can lower trust";
+            document.refuse(&mut section, "endpoints", why);
+        }
+        let preset = document.text(&mut section, "preset", preset::parse);
+        let level = document.text(&mut section, "level", Level::parse);
+        let mode = document.text(&mut section, "mode", TrustMode::parse);
+        let endpoints = document.list(&mut section, "endpoints", parse_endpoint);
+        document.end(section, &["preset", "level", "mode", "endpoints"]);
+        // What stands beside a preset is said more closely.
+        let of_preset = preset.map(|one| (one.value, one.origin));
+        let named = of_preset.as_ref();
+        Self {
+            level: level.or_else(|| named.map(|(one, at)| Sourced::new(one.level, at.clone()))),
+            mode: mode.or_else(|| named.map(|(one, at)| Sourced::new(one.mode, at.clone()))),
+            endpoints: endpoints.map(|list| list.value).unwrap_or_default(),
+        }
+    }
+}
+
+fn parse_endpoint(text: &str) -> Result<String, Complaint> {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    match HostName::parse(name) {
+        Ok(name) if text.starts_with("*.") => Ok(format!("*.{name}")),
+        Ok(name) => Ok(name.to_string()),
+        Err(error) => Err(Complaint::new(
+            format!("{text:?} is no name of a host: {error}"),
+            "write a name without a port, as \"api.example.com\" or \"*.example.com\"",
+        )),
+    }
+}
+
+/// How far a run is trusted. What nobody has stated leaves everything to the profile, as `high`
+/// and `layered` do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TrustRules {
+    pub(crate) level: Option<Sourced<Level>>,
+    pub(crate) mode: Option<Sourced<TrustMode>>,
+    pub(crate) endpoints: Vec<Sourced<String>>,
+    /// What is to be done, and what for: stated by the person, never from inside.
+    pub(crate) task: Option<String>,
+    pub(crate) purpose: Option<String>,
+}
+
+impl TrustRules {
+    /// The level in force.
+    pub(crate) fn level(&self) -> Level {
+        self.level.as_ref().map_or(Level::High, |one| one.value)
+    }
+
+    /// The mode in force.
+    pub(crate) fn mode(&self) -> TrustMode {
+        self.mode
+            .as_ref()
+            .map_or(TrustMode::Layered, |one| one.value)
+    }
+
+    /// Who has stated the level, or else the mode.
+    pub(crate) fn origin(&self) -> Origin {
+        let level = self.level.as_ref().map(|one| &one.origin);
+        let mode = self.mode.as_ref().map(|one| &one.origin);
+        level.or(mode).cloned().unwrap_or(Origin::BuiltIn)
+    }
+
+    /// A profile over what it extends.
+    pub(crate) fn merge(&mut self, settings: TrustSettings) {
+        self.level = settings.level.or(self.level.take());
+        self.mode = settings.mode.or(self.mode.take());
+        self.endpoints.extend(settings.endpoints);
+    }
+
+    /// What may only lower: a project's file, and the organisation's over all. What it would
+    /// raise, in words.
+    pub(crate) fn lower(&mut self, settings: TrustSettings) -> Vec<(String, Origin)> {
+        let mut ignored = Vec::new();
+        let mut tell = |what: &str, wider: &str, present: &str, origin: Origin| {
+            let text = format!("trust {what} {wider:?} is ignored: it is {present:?} already");
+            ignored.push((text, origin));
+        };
+        let (level, mode) = (self.level(), self.mode());
+        if let Some(one) = settings.level {
+            match one.value.cmp(&level) {
+                std::cmp::Ordering::Less => self.level = Some(one),
+                std::cmp::Ordering::Equal => {}
+                std::cmp::Ordering::Greater => {
+                    tell("level", one.value.name(), level.name(), one.origin);
+                }
+            }
+        }
+        if let Some(one) = settings.mode {
+            match one.value.cmp(&mode) {
+                std::cmp::Ordering::Less => self.mode = Some(one),
+                std::cmp::Ordering::Equal => {}
+                std::cmp::Ordering::Greater => {
+                    tell("mode", one.value.name(), mode.name(), one.origin);
+                }
+            }
+        }
+        ignored
+    }
+}
+
+/// What the command line says: the person's own word.
+pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
+    let wrong = |option: &'static str, complaint: Complaint| ProfileError::Request {
+        option,
+        why: match complaint.hint {
+            Some(hint) => format!("{}; {hint}", complaint.what),
+            None => complaint.what,
+        },
+    };
+    let mut presets = requested
+        .presets
+        .iter()
+        .filter_map(|name| preset::named(name));
+    if let Some(preset) = presets.next() {
+        rules.trust.level = Some(Sourced::new(preset.level, PRESET));
+        rules.trust.mode = Some(Sourced::new(preset.mode, PRESET));
+    }
+    if presets.next().is_some() {
+        return Err(ProfileError::Request {
+            option: "--preset",
+            why: "two of them say how far the program is trusted; leave one out".to_owned(),
+        });
+    }
+    if let Some(text) = &requested.trust {
+        let level = Level::parse(text).map_err(|complaint| wrong("--trust", complaint))?;
+        rules.trust.level = Some(Sourced::new(level, TRUST));
+    }
+    if let Some(text) = &requested.mode {
+        let mode = TrustMode::parse(text).map_err(|complaint| wrong("--mode", complaint))?;
+        rules.trust.mode = Some(Sourced::new(mode, MODE));
+    }
+    rules.trust.task = stated("--task", requested.task.as_deref())?;
+    rules.trust.purpose = stated("--purpose", requested.purpose.as_deref())?;
+    Ok(())
+}
+
+fn stated(option: &'static str, text: Option<&str>) -> Result<Option<String>, ProfileError> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    let is_plain = !text.is_empty() && !text.chars().any(char::is_control);
+    match is_plain && text.len() <= STATED_BYTES_MAX {
+        true => Ok(Some(text.to_owned())),
+        false => Err(ProfileError::Request {
+            option,
+            why: format!("it is one line of text, at most {STATED_BYTES_MAX} bytes"),
+        }),
+    }
+}

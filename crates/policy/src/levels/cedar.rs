@@ -1,0 +1,95 @@
+//! A level as policies in Cedar, beside those that people have written.
+
+use std::fmt::Write;
+
+use crate::levels::{Level, TrustMode, TrustRules};
+
+/// What a level says of each request and connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    /// As the profile says.
+    Open,
+    /// A person is asked.
+    Asked,
+    Denied,
+}
+
+fn sending(level: Level, mode: TrustMode) -> Sending {
+    match (level, mode) {
+        (Level::None | Level::Low, _) | (Level::Medium, TrustMode::Strict) => Sending::Denied,
+        (Level::Medium, TrustMode::Layered) => Sending::Asked,
+        (Level::Medium, TrustMode::Permissive) | (Level::High | Level::Full, _) => Sending::Open,
+    }
+}
+
+impl TrustRules {
+    /// The policies of the level, with the name of their file; none where it leaves all to the
+    /// profile.
+    pub(crate) fn cedar(&self) -> Option<(String, String)> {
+        let (level, mode) = (self.level(), self.mode());
+        let mut text = format!("// Trust level {level}, mode {mode}: docs/levels.md.\n");
+        let before = text.len();
+        match level {
+            Level::None => text.push_str(&nothing()),
+            Level::Low => text.push_str(&boundary(level)),
+            Level::Medium | Level::High | Level::Full => {}
+        }
+        if level != Level::None {
+            text.push_str(&self.leaving(level, sending(level, mode)));
+        }
+        (text.len() > before).then(|| (format!("level/{level}-{mode}.cedar"), text))
+    }
+
+    /// About what leaves: requests that send something, and bytes that nobody looks into.
+    fn leaving(&self, level: Level, sending: Sending) -> String {
+        let mut hosts = String::new();
+        for (at, one) in self.endpoints.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            let _ = write!(hosts, "{comma}Host::\"{}\"", one.value);
+        }
+        let elsewhere = match self.endpoints.is_empty() {
+            true => "context.sends".to_owned(),
+            false => format!("context.sends && !(resource in [{hosts}])"),
+        };
+        match sending {
+            Sending::Open => String::new(),
+            Sending::Denied => format!(
+                "@id(\"level-{level}-sends\") @reason(\"nothing is sent at trust level {level}\")\n\
+                 forbid(principal, action == Action::\"request\", resource) when {{ {elsewhere} }};\n\
+                 @id(\"level-{level}-unseen\") @reason(\"what a tunnel carries is no request that is read\")\n\
+                 forbid(principal, action == Action::\"connect\", resource) when {{ context.look == \"past\" }};\n"
+            ),
+            Sending::Asked => format!(
+                "@id(\"level-{level}-sends\") @approve(\"person\") @reason(\"what is sent is asked about at trust level {level}\")\n\
+                 permit(principal, action == Action::\"request\", resource) when {{ {elsewhere} }};\n\
+                 @id(\"level-{level}-reads\")\n\
+                 permit(principal, action == Action::\"request\", resource) unless {{ {elsewhere} }};\n\
+                 @id(\"level-{level}-unseen\") @approve(\"person\") @reason(\"what nobody looks into is asked about at trust level {level}\")\n\
+                 permit(principal, action == Action::\"connect\", resource) when {{ context.look == \"past\" }};\n\
+                 @id(\"level-{level}-seen\")\n\
+                 permit(principal, action == Action::\"connect\", resource) unless {{ context.look == \"past\" }};\n"
+            ),
+        }
+    }
+}
+
+/// No connection, no credential, no visitors.
+fn nothing() -> String {
+    let actions = ["resolve", "connect", "request", "use_credential", "publish"];
+    let actions = actions.map(|one| format!("Action::\"{one}\"")).join(", ");
+    format!(
+        "@id(\"level-none-outside\") @reason(\"nothing outside is used at trust level none\")\n\
+         forbid(principal, action in [{actions}], resource);\n{}",
+        boundary(Level::None)
+    )
+}
+
+/// Changes wait in a layer, and nothing more of the kernel is opened.
+fn boundary(level: Level) -> String {
+    format!(
+        "@id(\"level-{level}-live\") @reason(\"changes wait for a person at trust level {level}\")\n\
+         forbid(principal, action == Action::\"run\", resource) when {{ context.workspace == \"live\" }};\n\
+         @id(\"level-{level}-wider\") @reason(\"neither root nor nesting at trust level {level}\")\n\
+         forbid(principal, action == Action::\"run\", resource) when {{ context.root || context.nesting }};\n"
+    )
+}

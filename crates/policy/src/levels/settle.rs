@@ -1,0 +1,130 @@
+//! What of a profile a level leaves out, so that a run starts without it rather than not at all.
+
+use atoll_model::{LimitKey, ViewKind};
+
+use crate::error::ProfileError;
+use crate::levels::{Level, TrustMode};
+use crate::merge::invalid;
+use crate::network::ask::Answering;
+use crate::origin::Origin;
+use crate::refusal::reason;
+use crate::rules::{Rules, Tightened};
+
+/// The most that is used at level none. None of them is one that some hosts cannot hold.
+const TIGHT: [(LimitKey, &str); 9] = [
+    (LimitKey::Memory, "25%"),
+    (LimitKey::Processes, "256"),
+    (LimitKey::OpenFiles, "1024"),
+    (LimitKey::Disk, "1GiB"),
+    (LimitKey::Inodes, "100000"),
+    (LimitKey::Tmp, "256MiB"),
+    (LimitKey::WallClock, "10m"),
+    (LimitKey::Idle, "2m"),
+    (LimitKey::Output, "16MiB"),
+];
+
+/// Once all layers have said how far a program is trusted.
+pub(crate) fn settle(rules: &mut Rules) -> Result<(), ProfileError> {
+    let (level, mode) = (rules.trust.level(), rules.trust.mode());
+    let origin = rules.trust.origin();
+    refuse_learning(rules, &origin);
+    if level == Level::None {
+        leave_out(rules, &origin);
+        tighten(rules, &origin)?;
+    }
+    if level <= Level::Low && !rules.ssh.is_empty() {
+        rules.ssh.clear();
+        let text = format!("no key of SSH signs: trust level {level}");
+        rules.notice(text, origin.clone());
+    }
+    rules.network.answering = match (level, mode) {
+        (_, TrustMode::Strict) => Answering::Deny,
+        (_, TrustMode::Permissive) | (Level::Full, TrustMode::Layered) => Answering::Allow,
+        (Level::None | Level::Low | Level::Medium | Level::High, TrustMode::Layered) => {
+            Answering::Person
+        }
+    };
+    if level > Level::None && rules.network.answering == Answering::Allow {
+        let text = format!(
+            "what would be asked about goes out without a question, and is recorded: trust level \
+             {level}, mode {mode}"
+        );
+        rules.notice(text, origin);
+    }
+    Ok(())
+}
+
+impl Rules {
+    /// Whether changes are applied at a run's end without a person who has looked at them.
+    /// Where they are not, why.
+    ///
+    /// # Errors
+    /// The level of trust that does not let them.
+    pub fn applies_unseen(&self) -> Result<(), String> {
+        let level = self.trust.level();
+        match level {
+            Level::None | Level::Low => Err(format!(
+                "at trust level {level} a person decides about changes ({})",
+                self.trust.origin()
+            )),
+            Level::Medium | Level::High | Level::Full => Ok(()),
+        }
+    }
+
+    /// The policies in Cedar that the level of trust in force stands for; none where it leaves
+    /// all to the profile.
+    #[must_use]
+    pub fn level_cedar(&self) -> Option<String> {
+        self.trust.cedar().map(|(_, text)| text)
+    }
+}
+
+/// What opens all of the internet is allowed by no profile.
+fn refuse_learning(rules: &mut Rules, origin: &Origin) {
+    let (level, mode) = (rules.trust.level(), rules.trust.mode());
+    if rules.network.learn && (level <= Level::Low || mode == TrustMode::Strict) {
+        rules.refusals.push(reason(
+            "learning what is reached (--learn)",
+            format!("trust level {level}, mode {mode}, leaves no host open that no rule names"),
+            origin,
+            "leave out --learn, or trust it further",
+        ));
+    }
+}
+
+fn leave_out(rules: &mut Rules, origin: &Origin) {
+    let mut left_out = Vec::new();
+    if rules.network.close() {
+        left_out.push("the network");
+    }
+    if !rules.credentials.is_empty() {
+        rules.credentials.clear();
+        left_out.push("credentials");
+    }
+    let before = rules.views.len();
+    rules.views.retain(|_, view| match view.value.kind {
+        ViewKind::Home | ViewKind::Cache => false,
+        ViewKind::System | ViewKind::Input => true,
+    });
+    if rules.views.len() < before {
+        left_out.push("what is shown of the home directory");
+    }
+    if !left_out.is_empty() {
+        let text = format!(
+            "of the profile these are left out: {} (trust level none)",
+            left_out.join(", ")
+        );
+        rules.notice(text, origin.clone());
+    }
+}
+
+fn tighten(rules: &mut Rules, origin: &Origin) -> Result<(), ProfileError> {
+    let memory = rules.host.memory_bytes;
+    for (key, text) in TIGHT {
+        let tightened = rules.limits.tighten(key, text, origin.clone(), memory);
+        match tightened.map_err(|error| invalid(origin, error.to_string()))? {
+            Tightened::Counts | Tightened::Same | Tightened::Looser => {}
+        }
+    }
+    Ok(())
+}
