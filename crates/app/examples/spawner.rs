@@ -162,6 +162,7 @@ impl Many {
             handover: None,
             signing: None,
             scratch: true,
+            discarded: true,
             resume: None,
             now,
         };

@@ -80,6 +80,7 @@ fn carry_out(
         signing: signing.as_ref(),
         terminal: if terminal { terminal_size() } else { None },
         scratch: is_scratch(arguments, mode),
+        discarded: arguments.discard,
         resume: resume.as_ref(),
         now,
     };

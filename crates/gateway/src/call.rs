@@ -43,6 +43,9 @@ pub struct Request<'a> {
     /// Nothing of the run is kept but what the ledger says; not for live or
     /// resumed runs.
     pub scratch: bool,
+    /// Nothing that the run changes is to be kept, so that it does not write to what is kept of
+    /// earlier ones either.
+    pub discarded: bool,
     /// The run whose layers this one goes on with.
     pub resume: Option<&'a RunRecord>,
     /// The time of the call.
@@ -283,8 +286,12 @@ impl Prepared {
         record.attempts = counts.fold(0, u64::saturating_add);
         record.ending = Some(outcome.ending);
         record.exit = Some(outcome.ending.exit_status());
+        let mut notices = placed.notices;
+        for (view, kept) in placed.kept {
+            kept.settle(&view, &mut notices);
+        }
         let record = note_end(request, record, RunState::Kept)?;
-        Ok((outcome, record, placed.notices, flows, departing))
+        Ok((outcome, record, notices, flows, departing))
     }
 
     /// Takes back what was prepared for a call that goes no further.

@@ -14,6 +14,7 @@ mod describe;
 mod fallback;
 mod fencing;
 mod flows;
+mod kept;
 mod login;
 mod place;
 mod place_error;

@@ -15,11 +15,12 @@ use atoll_store::{
 use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
+use crate::kept::Kept;
 use crate::resuming::decided_about;
 use crate::slug::slug;
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
-use crate::{PlaceError, Request, fencing, login, rooted};
+use crate::{PlaceError, Request, fencing, kept, login, rooted};
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
@@ -34,6 +35,8 @@ pub(crate) struct Placed {
     pub(crate) trust: Option<Trust>,
     /// What its programs read to use keys of SSH.
     pub(crate) ssh: Option<SshPlace>,
+    /// Layers over parts of the home that the profile's next run goes on with.
+    pub(crate) kept: Vec<(View, Kept)>,
     /// Locks of layers that several runs share, held while this one runs.
     _locks: Vec<File>,
 }
@@ -54,6 +57,7 @@ pub(crate) fn place(
         ),
         base: request.host.is_root.then(|| base_of(request, boundary)),
         layers: Vec::new(),
+        kept: Vec::new(),
         locks: Vec::new(),
         notices: Vec::new(),
         special: Vec::new(),
@@ -72,9 +76,12 @@ pub(crate) fn place(
     }
     let mut layers = system;
     for (view, keep) in views {
-        layers.extend(placing.view(view, keep, &boundary.profile)?);
+        layers.extend(placing.view(view, keep, boundary)?);
     }
     let hidden = login::place(&mut placing, boundary, &mut layers)?;
+    for (_, kept) in &placing.kept {
+        kept.note()?;
+    }
     let fence = fence(&mut placing, boundary)?;
     let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
     let notices = placing.offered.notices(boundary, placing.base);
@@ -107,6 +114,7 @@ pub(crate) fn place(
         notices: placing.notices,
         trust,
         ssh,
+        kept: placing.kept,
         _locks: placing.locks,
     })
 }
@@ -149,6 +157,8 @@ pub(crate) struct Placing<'a> {
     pub(crate) offered: Offered<'a>,
     pub(crate) base: Option<u32>,
     pub(crate) layers: Vec<LayerRecord>,
+    /// Layers that are no part of the run's changes.
+    pub(crate) kept: Vec<(View, Kept)>,
     pub(crate) locks: Vec<File>,
     pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.
@@ -296,7 +306,7 @@ impl Placing<'_> {
         &mut self,
         view: &View,
         keep: Keep,
-        profile: &str,
+        boundary: &Boundary,
     ) -> Result<Option<atoll_sandbox::PlacedLayer>, PlaceError> {
         let Ok(host_path) = view.host.canonicalize() else {
             return Ok(None);
@@ -309,9 +319,16 @@ impl Placing<'_> {
             return Ok(None);
         }
         let name = slug(&view.inside);
+        let is_configuration = view.kind == ViewKind::Home;
         let shared = match keep {
             Keep::Run => None,
-            Keep::Profile => self.lock_shared(&format!("{profile}-{name}"))?,
+            Keep::Profile if is_configuration => {
+                match kept::place(self, view, &host_path, boundary) {
+                    Some(layer) => return Ok(Some(layer)),
+                    None => None,
+                }
+            }
+            Keep::Profile => self.lock_shared(&format!("{}-{name}", boundary.profile))?,
         };
         let (below, directory) = match &shared {
             Some(below) => (
@@ -438,7 +455,7 @@ pub(crate) fn state_error(
     move |error| PlaceError::State { what, path, error }
 }
 
-fn stamp(time: SystemTime) -> (i64, u32) {
+pub(crate) fn stamp(time: SystemTime) -> (i64, u32) {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();

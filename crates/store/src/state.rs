@@ -151,6 +151,12 @@ impl StateDir {
         self.path.join(SHARED_LAYERS)
     }
 
+    /// Where the layers over parts of the home are kept that a profile's next run goes on with.
+    #[must_use]
+    pub fn kept_dir(&self) -> PathBuf {
+        self.path.join(KEPT)
+    }
+
     /// Waits until the names directly below are on disk: what is in a directory is lost with
     /// its name.
     pub(crate) fn sync_names(&self) -> Result<(), FileFault> {
@@ -203,6 +209,7 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
 
 /// Names of the directories directly below the state directory.
 pub(crate) const CONTROL: &str = "control";
+pub(crate) const KEPT: &str = "kept";
 pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const LEDGER_KEY: &str = "ledger-key";
 pub(crate) const OPEN_RUNS: &str = "open";

@@ -49,6 +49,7 @@ commands = ['x"y']
 workspace = "live"
 home.keep-caches = true
 home.layer = ["a b"]
+home.keep = ["c d"]
 files.read = ["~/notes", "/srv/x"]
 network = { allow = ["a.example", "*.b.example:22,8000-8080", "[2001:db8::/32]:*"], deny = ["*:25"] }
 environment.set = { A = 't\ "', B = "l\nb" }
