@@ -1,6 +1,7 @@
 //! `atoll kept`: what profiles' runs hold from one to the next, looked at and taken over apart
 //! from the changes of any one run.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -151,11 +152,8 @@ impl Opened {
 
 /// Login files of a layer, as paths in it.
 fn paths_of(record: &KeptRecord) -> Vec<RelativePath> {
-    let paths = record
-        .logins
-        .iter()
-        .map(|name| RelativePath::new(name.as_bytes()));
-    paths.filter_map(Result::ok).collect()
+    let path = |name: &OsString| RelativePath::new(name.as_bytes()).ok();
+    record.logins.iter().filter_map(path).collect()
 }
 
 fn list(is_json: bool, output: &Output) -> Result<u8, Failure> {
@@ -229,10 +227,8 @@ fn known(
 /// The layers that a person means: one by its name, or all of a profile's.
 fn meant(state: &StateDir, text: &str, output: &Output) -> Result<Vec<KeptName>, Failure> {
     let all = list_kept(state).doing("what is kept cannot be listed")?;
-    let by_name = all.iter().filter(|(name, _)| name.as_str() == text);
-    let by_name: Vec<KeptName> = by_name.map(|(name, _)| name.clone()).collect();
-    if !by_name.is_empty() {
-        return Ok(by_name);
+    if let Some((name, _)) = all.iter().find(|(name, _)| name.as_str() == text) {
+        return Ok(vec![name.clone()]);
     }
     let known = known(state, output)?;
     let by_profile = known.iter().filter(|(_, record, _)| record.profile == text);
@@ -318,29 +314,30 @@ fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Result<u8, Fai
         force: arguments.force,
         ..Selection::default()
     };
-    let mut planned = Vec::new();
-    for one in open_all(&state, &arguments.name, output)? {
-        refuse_interrupted(&one)?;
+    let opened = open_all(&state, &arguments.name, output)?;
+    let mut allowed = Vec::new();
+    // All of it is looked at before anything is written.
+    for one in &opened {
+        refuse_interrupted(one)?;
         let all = one.changes()?;
-        let policies = promotion::allowed(None, &one.record.profile, &all, &selection, output)?;
-        let mut plans = Vec::new();
         for part in &all {
-            let plan = plan_apply(&part.paths, &part.set, &selection)
-                .doing("what is kept cannot be applied")?;
-            refuse_conflicts(&plan, &arguments.name)?;
-            plans.push(plan);
+            refuse_conflicts(&plan(part, &selection)?, &arguments.name)?;
         }
-        planned.push((one, plans, policies));
+        let profile = &one.record.profile;
+        allowed.push(promotion::allowed(None, profile, &all, &selection, output)?);
     }
     let mut steps = 0;
-    for (mut one, plans, policies) in planned {
-        let is_whole = plans.iter().all(|plan| {
-            tell_held(plan, &one.record.inside, output);
-            plan.held_control.is_empty() && plan.refused.is_empty()
-        });
-        let mut applied = 0;
-        for plan in plans.into_iter().filter(|plan| !plan.is_empty()) {
-            applied += carry_out(&one, &ledger, plan, policies.as_deref())?;
+    for (mut one, policies) in opened.into_iter().zip(allowed) {
+        let (mut applied, mut is_whole) = (0, true);
+        for upper in [one.layer.upper(), one.layer.aside()] {
+            // What the first has made is there for the second.
+            let plan = plan(&one.read(upper)?, &selection)?;
+            refuse_conflicts(&plan, &arguments.name)?;
+            tell_held(&plan, &one.record.inside, output);
+            is_whole &= plan.held_control.is_empty() && plan.refused.is_empty();
+            if !plan.is_empty() {
+                applied += carry_out(&one, &ledger, plan, policies.as_deref())?;
+            }
         }
         if is_whole && applied > 0 {
             one.forget_conflicts()?;
@@ -355,6 +352,10 @@ fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Result<u8, Fai
         )),
     }
     Ok(0)
+}
+
+fn plan(part: &LayerChanges, selection: &Selection) -> Result<Plan, Failure> {
+    plan_apply(&part.paths, &part.set, selection).doing("what is kept cannot be applied")
 }
 
 fn tell_held(plan: &Plan, inside: &Path, output: &Output) {
