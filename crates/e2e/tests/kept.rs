@@ -24,6 +24,7 @@ const PLANTED: &str = "cd ~/.agent; mkdir -p sessions/deep hooks projects/p/memo
     echo planted > config.toml; echo planted > hooks/one.sh; echo planted > projects/p/memory/MEMORY.md; \
     echo planted > CLAUDE.md; ln -s ../elsewhere log; ln -s ../config.toml sessions/link; \
     mkfifo sessions/pipe; echo planted > sessions/repository/HEAD; echo planted > sessions/.envrc; \
+    mkdir -p tmp/bin; echo planted > tmp/bin/rg; chmod +x tmp/bin/rg; \
     rm -f rules.md; cd - > /dev/null; ";
 /// Everything in the agent's directory, as a program inside sees it.
 const SHOW: &str = "cd ~/.agent; find . ! -type d | sort; cat history.jsonl config.toml; true";

@@ -11,9 +11,9 @@ use atoll_model::{Boundary, View};
 use atoll_sandbox::{PlacedLayer, SandboxError, identity_base, make_layer};
 use atoll_store::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs};
 
-use crate::Request;
 use crate::place::{Placing, stamp};
 use crate::slug::slug;
+use crate::{Fate, Request};
 
 /// What may wait, set aside, for a person to look at it, of one layer: bytes.
 const ASIDE_BYTES_MAX: u64 = 1 << 30;
@@ -95,8 +95,9 @@ impl Kept {
             base,
             ..
         } = *wanted;
-        if request.discarded {
-            return Err(Apart::Discarded);
+        match request.fate {
+            Fate::Open => {}
+            Fate::Discarded | Fate::Scratch => return Err(Apart::Discarded),
         }
         if wanted.root {
             return Err(Apart::Root);

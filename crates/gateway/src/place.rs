@@ -47,21 +47,7 @@ pub(crate) fn place(
     boundary: &Boundary,
     record: &mut RunRecord,
 ) -> Result<Placed, PlaceError> {
-    let mut placing = Placing {
-        request,
-        offered: Offered::new(
-            request.host,
-            request.state.path(),
-            boundary,
-            &request.call.workspace,
-        ),
-        base: request.host.is_root.then(|| base_of(request, boundary)),
-        layers: Vec::new(),
-        kept: Vec::new(),
-        locks: Vec::new(),
-        notices: Vec::new(),
-        special: Vec::new(),
-    };
+    let mut placing = Placing::new(request, boundary);
     if let Some(earlier) = request.resume {
         placing.take_over(earlier)?;
     }
@@ -88,7 +74,7 @@ pub(crate) fn place(
     placing.notices.extend(notices);
     record.layers = placing.layers;
     record.base = placing.base;
-    if !request.scratch {
+    if !request.is_scratch() {
         // Before anything is written there: whoever looks after a sudden end
         // finds the layers by this.
         let placed = |kept: &mut RunRecord| kept.clone_from(record);
@@ -165,6 +151,26 @@ pub(crate) struct Placing<'a> {
     pub(crate) special: Vec<PathBuf>,
 }
 
+impl<'a> Placing<'a> {
+    fn new(request: &'a Request<'a>, boundary: &Boundary) -> Self {
+        Self {
+            request,
+            offered: Offered::new(
+                request.host,
+                request.state.path(),
+                boundary,
+                &request.call.workspace,
+            ),
+            base: request.host.is_root.then(|| base_of(request, boundary)),
+            layers: Vec::new(),
+            kept: Vec::new(),
+            locks: Vec::new(),
+            notices: Vec::new(),
+            special: Vec::new(),
+        }
+    }
+}
+
 impl Placing<'_> {
     fn workspace(&mut self, mode: WorkspaceMode) -> Result<WorkspacePlace, PlaceError> {
         match mode {
@@ -186,7 +192,7 @@ impl Placing<'_> {
     /// Where a layer is below the run's directory. A run of which nothing is kept
     /// has the workspace's right there: there is less to make and to remove.
     fn below(&self, name: &str) -> PathBuf {
-        if self.request.scratch && name == WORKSPACE {
+        if self.request.is_scratch() && name == WORKSPACE {
             PathBuf::new()
         } else {
             Path::new(LAYERS).join(name)
@@ -206,7 +212,7 @@ impl Placing<'_> {
         let below = self.below(WORKSPACE);
         let directory = self.run_dir().join(&below);
         let (mut layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
-        layer.volatile = self.request.scratch;
+        layer.volatile = self.request.is_scratch();
         let how = LayerHow::Overlay {
             xattrs: self.xattrs(),
         };
@@ -341,7 +347,7 @@ impl Placing<'_> {
             }
         };
         let (mut layer, since) = make_layer(&directory, &host_path, &view.inside, self.base)?;
-        layer.volatile = self.request.scratch && shared.is_none();
+        layer.volatile = self.request.is_scratch() && shared.is_none();
         if !self.layers.iter().any(|layer| layer.name == name) {
             self.layers.push(LayerRecord {
                 name,
@@ -428,7 +434,7 @@ impl Placing<'_> {
 
     pub(crate) fn run_dir(&self) -> PathBuf {
         let run = &self.request.call.run;
-        if self.request.scratch {
+        if self.request.is_scratch() {
             self.request.state.scratch_dir(run)
         } else {
             self.request.state.run_dir(run)

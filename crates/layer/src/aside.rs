@@ -18,6 +18,8 @@ use crate::{Bounds, RelativePath, control};
 
 /// What the owner of a directory needs to look at it and to take something out of it.
 const OWNER_RIGHTS: u32 = 0o700;
+/// That somebody may execute a file.
+const EXECUTABLE: u32 = 0o111;
 
 /// Moves all that is not history out of a kept layer's upper directory `from` into `to`, an
 /// upper directory like it, where what is newer takes the place of what is older. `drop` names
@@ -188,8 +190,9 @@ impl Aside {
 
 /// Whether the next program may find an entry.
 fn stays(path: &RelativePath, facts: &Facts) -> bool {
-    let is_readable = match facts.kind {
-        Kind::File => true,
+    let is_plain = match facts.kind {
+        // Gemini CLI puts programs among what it has for a while, and runs them.
+        Kind::File => facts.mode & EXECUTABLE == 0,
         Kind::Directory => facts.mode & OWNER_RIGHTS == OWNER_RIGHTS,
         // The removal of a file below, in overlayfs' words.
         Kind::CharacterDevice => facts.device_number == 0,
@@ -198,7 +201,7 @@ fn stays(path: &RelativePath, facts: &Facts) -> bool {
     let is_directory = facts.kind == Kind::Directory;
     let too_deep = is_directory && path.depth() >= Bounds::default().depth_max;
     let is_control = control::reason(path, is_directory, false).is_some();
-    is_readable && !too_deep && !is_control && control::is_history(path)
+    is_plain && !too_deep && !is_control && control::is_history(path)
 }
 
 /// Files that stay in a kept layer and that the person's directory has changed since they

@@ -53,6 +53,9 @@ fn only_history_stays_in_a_kept_layer() {
     symlink("../config.toml", upper.join("sessions/link")).unwrap();
     let socket = upper.join("sessions/socket");
     let _listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    write(&upper, "tmp/bin/rg", "program");
+    let program = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(upper.join("tmp/bin/rg"), program).unwrap();
     let closed = upper.join("sessions/closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
@@ -66,6 +69,7 @@ fn only_history_stays_in_a_kept_layer() {
         "sessions/link",
         "sessions/socket",
         "tmp/.envrc",
+        "tmp/bin/rg",
         "tmp/repository",
     ];
     assert_eq!(moved(top.path(), &[path("auth.json")]), expected);
