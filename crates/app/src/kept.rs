@@ -437,13 +437,7 @@ fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failu
             match journal_state(&journal).doing("the journal cannot be read")? {
                 JournalState::None | JournalState::Undone => {}
                 JournalState::Interrupted => done.push((at, journal, true)),
-                JournalState::Done => {
-                    let conflicts = undo_conflicts(&journal).map_err(|error| not_undone(&error))?;
-                    if let (Some(first), false) = (conflicts.first(), arguments.force) {
-                        return Err(not_undone(&format!("{}: {}", first.path, first.why)));
-                    }
-                    done.push((at, journal, false));
-                }
+                JournalState::Done => done.push((at, journal, false)),
             }
         }
     }
@@ -457,6 +451,13 @@ fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failu
         let Some(one) = opened.get(*at) else {
             continue;
         };
+        // Only now: a later apply, taken back already, may have written over this one.
+        if !is_cut_short && !arguments.force {
+            let conflicts = undo_conflicts(journal).map_err(|error| not_undone(&error))?;
+            if let Some(first) = conflicts.first() {
+                return Err(not_undone(&format!("{}: {}", first.path, first.why)));
+            }
+        }
         one.tell(&ledger, "undo.started", json!({}))?;
         let undone = match is_cut_short {
             true => take_back(journal),
