@@ -729,62 +729,6 @@ fn codex(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Opti
 }
 
 #[test]
-fn codex_goes_on_with_a_conversation_of_an_earlier_run() {
-    let world = World::new("codex_goes_on_with_a_conversation_of_an_earlier_run");
-    let Some(first) = codex(&world, Mode::Full, &[COMMAND], &[]) else {
-        return;
-    };
-    check(&world, Mode::Full, &first);
-    let codex = package(&world, "@openai/codex/bin/codex.js").unwrap();
-    let script = format!(
-        "node '{}' exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume --last 'and go on'",
-        codex.display()
-    );
-    goes_on(&world, "codex", &["--profile", "codex"], &script);
-}
-
-/// An agent that goes on with its last conversation tells its model of it, as long as that is
-/// kept.
-fn goes_on(world: &World, profile: &str, options: &[&str], script: &str) {
-    for is_kept in [true, false] {
-        let file = world.top().join("internet/requests");
-        fs::remove_file(&file).unwrap();
-        let outcome = at_work(world, Mode::Full, &[COMMAND], options, script);
-        let requests = fs::read_to_string(&file).unwrap_or_default();
-        let what = format!("{outcome}\n{requests}");
-        assert_eq!(requests.contains("do the work"), is_kept, "{what}");
-        assert!(!is_kept || requests.contains("and go on"), "{what}");
-        let _ = world.atoll(["kept", "discard", profile]).run().success();
-    }
-}
-
-#[test]
-fn opencode_goes_on_with_a_conversation_of_an_earlier_run() {
-    let world = World::new("opencode_goes_on_with_a_conversation_of_an_earlier_run");
-    for directory in [".config", ".local/share", ".local/state"] {
-        fs::create_dir_all(world.home().join(directory).join("opencode")).unwrap();
-    }
-    let Some(first) = opencode(&world, Mode::Full, &[COMMAND], &[]) else {
-        return;
-    };
-    check(&world, Mode::Full, &first);
-    let opencode = package(&world, &opencode_program()).unwrap();
-    let options = [
-        "--profile",
-        "opencode",
-        "--env",
-        "OPENCODE_DISABLE_MODELS_FETCH=1",
-        "--env",
-        "OPENCODE_DISABLE_AUTOUPDATE=1",
-    ];
-    let script = format!(
-        "'{}' run --continue --model scripted/model 'and go on'",
-        opencode.display()
-    );
-    goes_on(&world, "opencode", &options, &script);
-}
-
-#[test]
 fn opencode_works_with_a_model_that_its_profile_lets_it_reach() {
     let world = World::new("opencode_works_with_a_model_that_its_profile_lets_it_reach");
     if let Some(outcome) = opencode(&world, Mode::Full, &[COMMAND], &[]) {
