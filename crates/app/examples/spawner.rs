@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use atoll_gateway::{Request, call};
+use atoll_gateway::{Fate, Request, call};
 use atoll_model::{Call, Ending, Mode, Principal, RunId};
 use atoll_policy::{
     Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, SourceFile,
@@ -162,7 +162,7 @@ impl Many {
             terminal: None,
             handover: None,
             signing: None,
-            scratch: true,
+            fate: Fate::Scratch,
             resume: None,
             now,
         };

@@ -258,6 +258,9 @@ impl About<'_> {
             PlaceError::State { path, error, .. } => state(error, path),
             PlaceError::Authority(error) => authority(error),
             PlaceError::Ledger(error) => ledger(error),
+            PlaceError::Kept(_) => {
+                "atoll kept discard NAME begins anew; atoll kept lists the names".to_owned()
+            }
             PlaceError::Run(error) => self.run(error),
         }
     }

@@ -7,6 +7,7 @@
 
 mod approvals;
 mod authority;
+mod kept;
 mod ledger;
 mod policy;
 mod ports;
@@ -30,6 +31,10 @@ pub use approvals::{
 };
 pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
+};
+pub use kept::{
+    ApplyKeptArguments, DiffKeptArguments, DiscardKeptArguments, KeptAction, KeptArguments,
+    ListKeptArguments, UndoKeptArguments,
 };
 pub use ledger::{
     CheckProofArguments, ExportFormat, ExportLedgerArguments, KeyAction, KeyLedgerArguments,
@@ -108,6 +113,7 @@ pub enum Command {
     Apply(ApplyArguments),
     Discard(DiscardArguments),
     Undo(UndoArguments),
+    Kept(KeptArguments),
     Why(WhyArguments),
     Gc(GcArguments),
     #[command(alias = "profiles")]

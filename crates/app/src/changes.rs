@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::{
-    AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths,
+    AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths, ReadError,
     RelativePath, XattrFlavour,
 };
 use atoll_model::WorkspaceMode;
@@ -42,10 +42,6 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
     let (seconds, nanoseconds) = layer.since;
     let since = SystemTime::UNIX_EPOCH
         + Duration::new(u64::try_from(seconds).unwrap_or_default(), nanoseconds);
-    let flavour = |xattrs: OverlayXattrs| match xattrs {
-        OverlayXattrs::User => XattrFlavour::User,
-        OverlayXattrs::Trusted => XattrFlavour::Trusted,
-    };
     let shifted = record
         .base
         .map_or(IdShift::None, |base| IdShift::Base { base, count: IDS });
@@ -85,6 +81,42 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
     }
 }
 
+/// Which extended attributes hold the marks of an overlay, in the words of who reads it.
+pub fn flavour(xattrs: OverlayXattrs) -> XattrFlavour {
+    match xattrs {
+        OverlayXattrs::User => XattrFlavour::User,
+        OverlayXattrs::Trusted => XattrFlavour::Trusted,
+    }
+}
+
+/// Reads what changed in one layer that nobody uses.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_at_rest(layer: LayerRecord, paths: LayerPaths) -> Result<LayerChanges, Failure> {
+    let set = atoll_layer::changes_at_rest(&paths, &Bounds::default());
+    sorted(layer, paths, set)
+}
+
+/// What was read in a layer, without login files, and with control files of the home.
+fn sorted(
+    layer: LayerRecord,
+    paths: LayerPaths,
+    set: Result<ChangeSet, ReadError>,
+) -> Result<LayerChanges, Failure> {
+    let mut set = set.doing(&format!(
+        "the changes below {} cannot be read",
+        layer.host.display()
+    ))?;
+    set.leave_out(&logins(&layer));
+    if layer.kind == LayerKind::Home
+        && let Ok(directory) = within_root(&layer.inside)
+    {
+        set.classify_within(&directory);
+    }
+    Ok(LayerChanges { layer, paths, set })
+}
+
 /// Reads what changed in all layers of a run.
 ///
 /// # Errors
@@ -100,21 +132,8 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
                 true => atoll_layer::changes,
                 false => atoll_layer::changes_at_rest,
             };
-            let mut set = read(&paths, &Bounds::default()).doing(&format!(
-                "the changes below {} cannot be read",
-                layer.host.display()
-            ))?;
-            set.leave_out(&logins(layer));
-            if layer.kind == LayerKind::Home
-                && let Ok(directory) = within_root(&layer.inside)
-            {
-                set.classify_within(&directory);
-            }
-            Ok(LayerChanges {
-                layer: layer.clone(),
-                paths,
-                set,
-            })
+            let set = read(&paths, &Bounds::default());
+            sorted(layer.clone(), paths, set)
         })
         .collect()
 }

@@ -107,7 +107,13 @@ impl Work<'_> {
     ) -> Result<bool, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.refuse_interrupted(record)?;
-        let policies = promotion::allowed(record, all, selection, self.output)?;
+        let policies = promotion::allowed(
+            Some(&record.workspace),
+            &record.profile,
+            all,
+            selection,
+            self.output,
+        )?;
         let mut steps = 0;
         let mut held = false;
         for one in all

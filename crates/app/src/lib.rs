@@ -23,6 +23,7 @@ pub mod escape;
 mod failure;
 mod finding;
 mod hints;
+mod kept;
 mod learnt;
 mod ledger;
 mod live;
@@ -114,6 +115,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Apply(arguments) => review::apply(&arguments, output),
         Command::Discard(arguments) => review::discard(&arguments, output),
         Command::Undo(arguments) => review::undo(&arguments, output),
+        Command::Kept(arguments) => kept::kept(&arguments, output),
         Command::Why(arguments) => why::why(&arguments, output),
         Command::Gc(arguments) => upkeep::gc(&arguments, output),
         Command::Profile(arguments) => upkeep::profile(arguments, output),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_layer::{Class, Selection, plan_apply};
 use atoll_policy::{Promoted, Promoter, PromotionError, promote};
-use atoll_store::{LayerKind, RunRecord};
+use atoll_store::LayerKind;
 
 use crate::advice;
 use crate::changes::LayerChanges;
@@ -21,12 +21,13 @@ use crate::output::Output;
 /// # Errors
 /// With every reason; also where a file of policies has mistakes.
 pub fn allowed(
-    record: &RunRecord,
+    workspace: Option<&Path>,
+    profile: &str,
     all: &[LayerChanges],
     selection: &Selection,
     output: &Output,
 ) -> Result<Option<String>, Failure> {
-    let files = PolicyFiles::read(&Places::read()?, Some(&record.workspace))?;
+    let files = PolicyFiles::read(&Places::read()?, workspace)?;
     if files.policies().next().is_none() {
         return Ok(None);
     }
@@ -43,7 +44,7 @@ pub fn allowed(
     let promoter = Promoter {
         user: configuration::principal().uid,
         time: now.map_or(0, |time| time.as_secs()),
-        profile: &record.profile,
+        profile,
     };
     let promotion = promote(&files.sources(), &promoter, &changes).map_err(refused)?;
     for notice in promotion.notices {

@@ -210,7 +210,11 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         .filter(|one| arguments.caches || one.layer.kind != LayerKind::Cache)
         .collect();
     if arguments.json {
-        output.json(&diff_json(&record, &all));
+        let mut told = changes_json(&all);
+        if let Some(members) = told.as_object_mut() {
+            members.insert("run".to_owned(), json!(record.run));
+        }
+        output.json(&told);
         return Ok(0);
     }
     let mut text = Vec::new();
@@ -294,7 +298,8 @@ fn tell_left_out(
     }
 }
 
-fn write_stat(
+/// One line for each change.
+pub fn write_stat(
     one: &LayerChanges,
     set: &atoll_layer::ChangeSet,
     filter: &[atoll_layer::RelativePath],
@@ -330,7 +335,8 @@ fn write_stat(
     }
 }
 
-fn diff_json(record: &RunRecord, all: &[LayerChanges]) -> Value {
+/// Each change, and what is not carried over, for machines.
+pub fn changes_json(all: &[LayerChanges]) -> Value {
     let one_change = |one: &LayerChanges, change: &atoll_layer::Change| {
         json!({
             "path": String::from_utf8_lossy(&changes::shown_path(one, change.path.as_bytes())),
@@ -363,7 +369,7 @@ fn diff_json(record: &RunRecord, all: &[LayerChanges]) -> Value {
     let refused: Vec<Value> = changes::refusals(all)
         .map(|(path, why)| json!({ "path": String::from_utf8_lossy(&path), "why": why }))
         .collect();
-    json!({ "run": record.run, "changes": list, "refused": refused })
+    json!({ "changes": list, "refused": refused })
 }
 
 /// Shows a long text through the person's pager, or directly without one.

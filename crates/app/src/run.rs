@@ -8,7 +8,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_gateway::{CallError, Request, call};
+use atoll_gateway::{CallError, Fate, Request, call};
 use atoll_model::{
     Call, InvalidLimit, LimitKey, Mode, Reason, RunId, SessionId, WorkspaceMode, parse_duration,
     parse_limit,
@@ -80,7 +80,7 @@ fn carry_out(
         handover: handover.as_ref(),
         signing: signing.as_ref(),
         terminal: if terminal { terminal_size() } else { None },
-        scratch: is_scratch(arguments, mode),
+        fate: fate(arguments, mode),
         resume: resume.as_ref(),
         now,
     };
@@ -123,6 +123,15 @@ fn session(
     named
         .map(|name| crate::sessions::begin(name, (state, ledger), now))
         .transpose()
+}
+
+/// What is to become of what the run changes, as far as that is known before it.
+fn fate(arguments: &RunArguments, mode: Mode) -> Fate {
+    match (is_scratch(arguments, mode), arguments.discard) {
+        (true, _) => Fate::Scratch,
+        (false, true) => Fate::Discarded,
+        (false, false) => Fate::Open,
+    }
 }
 
 /// What is asked for, from now on a run.

@@ -353,6 +353,7 @@ fn every_command_that_documents_name_exists() {
     for name in [
         "README.md",
         "docs/profiles.md",
+        "docs/kept.md",
         "docs/ledger.md",
         "docs/outcome.md",
         "docs/doctor.md",
@@ -387,6 +388,32 @@ fn every_command_that_documents_name_exists() {
     assert!(seen.contains("run") && seen.contains("why"), "{seen:?}");
     for command in seen {
         let _ = world.atoll([command.as_str(), "--help"]).run().success();
+    }
+}
+
+#[test]
+fn the_commands_about_what_is_kept_work() {
+    let world = World::new("the_commands_about_what_is_kept_work");
+    world.write(world.home().join(".codex/config.toml"), "");
+    let script = "mkdir ~/.codex/sessions; echo said > ~/.codex/sessions/one.jsonl; echo set > ~/.codex/config.toml";
+    let run = world.run(["--keep", "--profile", "codex"], script);
+    let _ = run.run().success();
+    let text = document("docs/kept.md");
+    let block = text.split("```console\n").nth(1);
+    let block = block.and_then(|rest| rest.split("```").next());
+    let commands = transcript(block.unwrap_or_default());
+    assert!(commands.len() > 5, "{commands:?}");
+    for (command, _) in commands {
+        let command = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let outcome = world.host_shell(&command).run().success();
+        match command.ends_with("--control") {
+            true => assert_eq!(world.read(world.home().join(".codex/config.toml")), "set\n"),
+            false => assert_eq!(
+                world.read(world.home().join(".codex/config.toml")),
+                "",
+                "{outcome}"
+            ),
+        }
     }
 }
 

@@ -421,6 +421,8 @@ fn in_a_fence_what_holds_a_login_is_not_shown() {
 fn what_a_run_changes_of_an_agents_own_waits_for_a_yes_but_for_its_history() {
     let world =
         World::new("what_a_run_changes_of_an_agents_own_waits_for_a_yes_but_for_its_history");
+    // Without that, its history is kept apart from the run's changes.
+    world.profile("mine", "extends = [\"codex\"]\nhome.layer = [\".codex\"]\n");
     let own = world.home().join(".codex");
     fs::create_dir_all(&own).unwrap();
     world.write(own.join("config.toml"), "model = \"mine\"\n");
@@ -428,7 +430,7 @@ fn what_a_run_changes_of_an_agents_own_waits_for_a_yes_but_for_its_history() {
                   echo planted > ~/.codex/hooks/one.sh; echo planted > ~/.codex/config.toml; \
                   ln -s ../../planted ~/.codex/log";
     let run = world
-        .run(["--keep", "--profile", "codex"], script)
+        .run(["--keep", "--profile", "mine"], script)
         .run()
         .success();
     assert!(run.err().contains("control"), "{run}");

@@ -40,13 +40,34 @@ pub struct Request<'a> {
     pub handover: Option<&'a Handover>,
     /// Keys of SSH for the process that signs.
     pub signing: Option<&'a SshHandover>,
-    /// Nothing of the run is kept but what the ledger says; not for live or
-    /// resumed runs.
-    pub scratch: bool,
+    /// What is to become of what it changes.
+    pub fate: Fate,
     /// The run whose layers this one goes on with.
     pub resume: Option<&'a RunRecord>,
     /// The time of the call.
     pub now: SystemTime,
+}
+
+impl Request<'_> {
+    /// Whether nothing of the run is kept but what the ledger says.
+    pub(crate) fn is_scratch(&self) -> bool {
+        match self.fate {
+            Fate::Scratch => true,
+            Fate::Open | Fate::Discarded => false,
+        }
+    }
+}
+
+/// What is to become of what a run changes, as far as that is known before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is kept until somebody decides.
+    Open,
+    /// It will be thrown away, so that nothing of it goes to what is kept from run to run either.
+    Discarded,
+    /// The same, and from the beginning nothing of the run is kept but what the ledger says; not
+    /// for live or resumed runs.
+    Scratch,
 }
 
 /// How a call ended.
@@ -185,14 +206,14 @@ fn prepare(
     let host = request.host;
     let held = detect_groups(host);
     let mut record = new_record(request, grant);
-    if request.scratch {
+    if request.is_scratch() {
         create_scratch(request.state, &record.run)?;
     } else {
         create_run(request.state, &record)?;
     }
     let assembled = (|| {
         let placed = place(request, grant.boundary(), &mut record)?;
-        if !request.scratch {
+        if !request.is_scratch() {
             reserve_end(request.state, &record.run)?;
         }
         let native = Native {
@@ -283,8 +304,12 @@ impl Prepared {
         record.attempts = counts.fold(0, u64::saturating_add);
         record.ending = Some(outcome.ending);
         record.exit = Some(outcome.ending.exit_status());
+        let mut notices = placed.notices;
+        for (view, kept) in placed.kept {
+            kept.settle(&view, &mut notices);
+        }
         let record = note_end(request, record, RunState::Kept)?;
-        Ok((outcome, record, placed.notices, flows, departing))
+        Ok((outcome, record, notices, flows, departing))
     }
 
     /// Takes back what was prepared for a call that goes no further.
@@ -308,7 +333,7 @@ fn note_end(
 ) -> Result<RunRecord, CallError> {
     record.state = state;
     ranged::give_back(request.state, &record.run).map_err(PlaceError::GivenBack)?;
-    if request.scratch {
+    if request.is_scratch() {
         remove_scratch(request.state, &record.run)?;
         record.state = RunState::Discarded;
         return Ok(record);
@@ -351,7 +376,8 @@ fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {
 
 /// What else the closing event says.
 fn closing(request: &Request<'_>, outcome: &Outcome, flows: &Flows) -> Value {
-    let mut details = json!({ "exit": outcome.ending.exit_status(), "kept": !request.scratch });
+    let mut details =
+        json!({ "exit": outcome.ending.exit_status(), "kept": !request.is_scratch() });
     if let (Some(details), Some(failure)) = (details.as_object_mut(), &flows.failure) {
         details.insert("network-failure".to_owned(), json!(failure));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use atoll_model::network::{Network, NetworkRule};
-use atoll_model::{Access, Boundary, Limits, Verdict, ViewKind};
+use atoll_model::{Access, Boundary, Keep, Limits, Verdict, ViewKind};
 use atoll_policy::{Grant, Rules};
 use atoll_store::host_text;
 use serde_json::{Map, Value, json};
@@ -47,23 +47,24 @@ fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String
         .collect();
     insert_list(fields, "limits-asked-for", json!(asked_for));
     let mut names = Names::default();
-    let mut places = |key: &str, wanted: &dyn Fn(ViewKind, bool) -> bool| {
+    let mut places = |key: &str, wanted: &dyn Fn(ViewKind, Option<Keep>) -> bool| {
         let shown = boundary.views.iter().filter(|view| {
-            let is_layered = match view.access {
-                Access::ReadOnly => false,
-                Access::Layer(_) => true,
+            let keep = match view.access {
+                Access::ReadOnly => None,
+                Access::Layer(layering) => Some(layering.keep),
             };
-            wanted(view.kind, is_layered)
+            wanted(view.kind, keep)
         });
         let list = names.take(shown.map(|view| view.inside.as_path()));
         insert_list(fields, key, list);
     };
-    places("home-read", &|kind, layered| {
-        kind == ViewKind::Home && !layered
-    });
-    places("home-layer", &|kind, layered| {
-        kind == ViewKind::Home && layered
-    });
+    for (key, wanted) in [
+        ("home-read", None),
+        ("home-layer", Some(Keep::Run)),
+        ("home-keep", Some(Keep::Profile)),
+    ] {
+        places(key, &|kind, keep| kind == ViewKind::Home && keep == wanted);
+    }
     places("home-cache", &|kind, _| kind == ViewKind::Cache);
     places("files-read", &|kind, _| kind == ViewKind::Input);
     let programs = names.take(boundary.programs.iter().map(std::path::PathBuf::as_path));

@@ -14,6 +14,7 @@ mod describe;
 mod fallback;
 mod fencing;
 mod flows;
+mod kept;
 mod login;
 mod place;
 mod place_error;
@@ -24,7 +25,7 @@ mod slug;
 mod ssh;
 mod trust;
 
-pub use call::{CallError, Called, Request, call};
+pub use call::{CallError, Called, Fate, Request, call};
 pub use fallback::holds_layers;
 pub use place_error::PlaceError;
 pub use ranged::reclaim_leftovers;

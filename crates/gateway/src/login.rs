@@ -76,6 +76,11 @@ fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Resul
         return Ok(());
     };
     furnish_login(layer, name, text, placing.base)?;
+    let mut kept = placing.kept.iter_mut();
+    if let Some((_, kept)) = kept.find(|(_, kept)| kept.is_at(&layer.inside)) {
+        kept.note_login(name);
+        return Ok(());
+    }
     let mut records = placing.layers.iter_mut();
     let record = records.find(|record| record.inside == layer.inside);
     if let Some(record) = record

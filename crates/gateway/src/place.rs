@@ -15,11 +15,12 @@ use atoll_store::{
 use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
+use crate::kept::Kept;
 use crate::resuming::decided_about;
 use crate::slug::slug;
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
-use crate::{PlaceError, Request, fencing, login, rooted};
+use crate::{PlaceError, Request, fencing, kept, login, rooted};
 
 /// Below a run's directory.
 const LAYERS: &str = "layers";
@@ -34,6 +35,8 @@ pub(crate) struct Placed {
     pub(crate) trust: Option<Trust>,
     /// What its programs read to use keys of SSH.
     pub(crate) ssh: Option<SshPlace>,
+    /// Layers over parts of the home that the profile's next run goes on with.
+    pub(crate) kept: Vec<(View, Kept)>,
     /// Locks of layers that several runs share, held while this one runs.
     _locks: Vec<File>,
 }
@@ -44,20 +47,7 @@ pub(crate) fn place(
     boundary: &Boundary,
     record: &mut RunRecord,
 ) -> Result<Placed, PlaceError> {
-    let mut placing = Placing {
-        request,
-        offered: Offered::new(
-            request.host,
-            request.state.path(),
-            boundary,
-            &request.call.workspace,
-        ),
-        base: request.host.is_root.then(|| base_of(request, boundary)),
-        layers: Vec::new(),
-        locks: Vec::new(),
-        notices: Vec::new(),
-        special: Vec::new(),
-    };
+    let mut placing = Placing::new(request, boundary);
     if let Some(earlier) = request.resume {
         placing.take_over(earlier)?;
     }
@@ -72,16 +62,19 @@ pub(crate) fn place(
     }
     let mut layers = system;
     for (view, keep) in views {
-        layers.extend(placing.view(view, keep, &boundary.profile)?);
+        layers.extend(placing.view(view, keep, boundary)?);
     }
     let hidden = login::place(&mut placing, boundary, &mut layers)?;
+    for (_, kept) in &placing.kept {
+        kept.note()?;
+    }
     let fence = fence(&mut placing, boundary)?;
     let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
     let notices = placing.offered.notices(boundary, placing.base);
     placing.notices.extend(notices);
     record.layers = placing.layers;
     record.base = placing.base;
-    if !request.scratch {
+    if !request.is_scratch() {
         // Before anything is written there: whoever looks after a sudden end
         // finds the layers by this.
         let placed = |kept: &mut RunRecord| kept.clone_from(record);
@@ -107,6 +100,7 @@ pub(crate) fn place(
         notices: placing.notices,
         trust,
         ssh,
+        kept: placing.kept,
         _locks: placing.locks,
     })
 }
@@ -149,10 +143,32 @@ pub(crate) struct Placing<'a> {
     pub(crate) offered: Offered<'a>,
     pub(crate) base: Option<u32>,
     pub(crate) layers: Vec<LayerRecord>,
+    /// Layers that are no part of the run's changes.
+    pub(crate) kept: Vec<(View, Kept)>,
     pub(crate) locks: Vec<File>,
     pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.
     pub(crate) special: Vec<PathBuf>,
+}
+
+impl<'a> Placing<'a> {
+    fn new(request: &'a Request<'a>, boundary: &Boundary) -> Self {
+        Self {
+            request,
+            offered: Offered::new(
+                request.host,
+                request.state.path(),
+                boundary,
+                &request.call.workspace,
+            ),
+            base: request.host.is_root.then(|| base_of(request, boundary)),
+            layers: Vec::new(),
+            kept: Vec::new(),
+            locks: Vec::new(),
+            notices: Vec::new(),
+            special: Vec::new(),
+        }
+    }
 }
 
 impl Placing<'_> {
@@ -176,7 +192,7 @@ impl Placing<'_> {
     /// Where a layer is below the run's directory. A run of which nothing is kept
     /// has the workspace's right there: there is less to make and to remove.
     fn below(&self, name: &str) -> PathBuf {
-        if self.request.scratch && name == WORKSPACE {
+        if self.request.is_scratch() && name == WORKSPACE {
             PathBuf::new()
         } else {
             Path::new(LAYERS).join(name)
@@ -196,7 +212,7 @@ impl Placing<'_> {
         let below = self.below(WORKSPACE);
         let directory = self.run_dir().join(&below);
         let (mut layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
-        layer.volatile = self.request.scratch;
+        layer.volatile = self.request.is_scratch();
         let how = LayerHow::Overlay {
             xattrs: self.xattrs(),
         };
@@ -296,7 +312,7 @@ impl Placing<'_> {
         &mut self,
         view: &View,
         keep: Keep,
-        profile: &str,
+        boundary: &Boundary,
     ) -> Result<Option<atoll_sandbox::PlacedLayer>, PlaceError> {
         let Ok(host_path) = view.host.canonicalize() else {
             return Ok(None);
@@ -309,9 +325,16 @@ impl Placing<'_> {
             return Ok(None);
         }
         let name = slug(&view.inside);
+        let is_configuration = view.kind == ViewKind::Home;
         let shared = match keep {
             Keep::Run => None,
-            Keep::Profile => self.lock_shared(&format!("{profile}-{name}"))?,
+            Keep::Profile if is_configuration => {
+                match kept::place(self, view, &host_path, boundary) {
+                    Some(layer) => return Ok(Some(layer)),
+                    None => None,
+                }
+            }
+            Keep::Profile => self.lock_shared(&format!("{}-{name}", boundary.profile))?,
         };
         let (below, directory) = match &shared {
             Some(below) => (
@@ -324,7 +347,7 @@ impl Placing<'_> {
             }
         };
         let (mut layer, since) = make_layer(&directory, &host_path, &view.inside, self.base)?;
-        layer.volatile = self.request.scratch && shared.is_none();
+        layer.volatile = self.request.is_scratch() && shared.is_none();
         if !self.layers.iter().any(|layer| layer.name == name) {
             self.layers.push(LayerRecord {
                 name,
@@ -411,7 +434,7 @@ impl Placing<'_> {
 
     pub(crate) fn run_dir(&self) -> PathBuf {
         let run = &self.request.call.run;
-        if self.request.scratch {
+        if self.request.is_scratch() {
             self.request.state.scratch_dir(run)
         } else {
             self.request.state.run_dir(run)
@@ -438,7 +461,7 @@ pub(crate) fn state_error(
     move |error| PlaceError::State { what, path, error }
 }
 
-fn stamp(time: SystemTime) -> (i64, u32) {
+pub(crate) fn stamp(time: SystemTime) -> (i64, u32) {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use atoll_layer::{CheckpointError, SealError, TreeError};
 use atoll_model::RunId;
 use atoll_sandbox::SandboxError;
-use atoll_store::{AuthorityError, LedgerError, RunError};
+use atoll_store::{AuthorityError, KeptError, LedgerError, RunError};
 
 /// A run's layers could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +78,9 @@ pub enum PlaceError {
     /// That there is a new authority could not be recorded.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// What is known of a kept layer could not be written.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
     /// The earlier run's record could not be changed.
     #[error(transparent)]
     Run(#[from] RunError),

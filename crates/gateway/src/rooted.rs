@@ -76,7 +76,7 @@ fn system(
     }
     let directory = placing.run_dir().join(SYSTEM_LAYERS).join(slug(inside));
     let (mut layer, _) = make_layer(&directory, lower, inside, placing.base)?;
-    layer.volatile = placing.request.scratch;
+    layer.volatile = placing.request.is_scratch();
     if let Some(why) = furnish_system(&layer, from, placing.base, placing.request.host)? {
         if inside.starts_with(OWN_SYSTEM) {
             return refused(why);

@@ -16,6 +16,7 @@
 
 mod access_list;
 mod apply;
+mod aside;
 mod change;
 mod checkpoint;
 mod classify;
@@ -55,6 +56,7 @@ pub use apply::{
     Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back, undo,
     undo_conflicts,
 };
+pub use aside::{changed_outside, set_aside};
 pub use change::{Change, ChangeKind, ChangeSet, Class, Counts, EntryFacts, EntryKind, Refusal};
 pub use checkpoint::{CheckpointFacts, checkpoint};
 pub use control::{CONTROL_FILES, ControlFile};

@@ -1,4 +1,5 @@
 mod access_lists;
+mod aside;
 mod diffs;
 mod further_names;
 mod hostile;

@@ -14,6 +14,8 @@ pub(crate) enum HomeUse {
     Read,
     /// It is changed in a layer that belongs to the run.
     Layer,
+    /// It is changed in a layer that the next run of the profile goes on with.
+    Keep,
     /// It is changed in a layer; only saves time.
     Cache,
 }
@@ -37,10 +39,20 @@ impl HomeSettings {
         let Some(mut section) = document.section(top, "home", "home") else {
             return Self::default();
         };
+        let known: &[&str] = match author {
+            Author::Profile => &["read", "layer", "keep", "cache", "keep-caches"],
+            Author::Project => {
+                let why = "a project's file cannot choose what is kept between runs";
+                document.refuse(&mut section, "keep", why);
+                document.refuse(&mut section, "keep-caches", why);
+                &["read", "layer", "cache"]
+            }
+        };
         let mut places: Vec<Sourced<HomePlace>> = Vec::new();
         for (key, usage) in [
             ("read", HomeUse::Read),
             ("layer", HomeUse::Layer),
+            ("keep", HomeUse::Keep),
             ("cache", HomeUse::Cache),
         ] {
             let Some(list) = document.list(&mut section, key, parse_in_home) else {
@@ -51,14 +63,6 @@ impl HomeSettings {
             }
         }
         report_twice(document, &places);
-        let known: &[&str] = match author {
-            Author::Profile => &["read", "layer", "cache", "keep-caches"],
-            Author::Project => {
-                let why = "a project's file cannot choose what is kept between runs";
-                document.refuse(&mut section, "keep-caches", why);
-                &["read", "layer", "cache"]
-            }
-        };
         let keep_caches = document.flag(&mut section, "keep-caches");
         document.end(section, known);
         Self {

@@ -227,6 +227,10 @@ pub(crate) fn settle_places(rules: &mut Rules, draft: Draft) -> Result<(), Profi
         let (access, kind) = match place.value.usage {
             HomeUse::Read => (Access::ReadOnly, ViewKind::Home),
             HomeUse::Layer => (Access::Layer(Layering { keep: Keep::Run }), ViewKind::Home),
+            HomeUse::Keep => {
+                let keep = Keep::Profile;
+                (Access::Layer(Layering { keep }), ViewKind::Home)
+            }
             HomeUse::Cache => (Access::Layer(Layering { keep }), ViewKind::Cache),
         };
         show(home.join(place.value.path), access, kind, place.origin);

@@ -185,7 +185,10 @@ impl Rows {
                     Keep::Run => ("cache", path),
                     Keep::Profile => ("cache", format!("{path} (kept for the next run)")),
                 },
-                (Access::Layer(_), _) => ("layer", path),
+                (Access::Layer(layering), _) => match layering.keep {
+                    Keep::Run => ("layer", path),
+                    Keep::Profile => ("keep", path),
+                },
             };
             self.text(section, key, &text, &view.origin);
         }

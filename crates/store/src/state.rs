@@ -151,6 +151,12 @@ impl StateDir {
         self.path.join(SHARED_LAYERS)
     }
 
+    /// Where the layers over parts of the home are kept that a profile's next run goes on with.
+    #[must_use]
+    pub fn kept_dir(&self) -> PathBuf {
+        self.path.join(KEPT)
+    }
+
     /// Waits until the names directly below are on disk: what is in a directory is lost with
     /// its name.
     pub(crate) fn sync_names(&self) -> Result<(), FileFault> {
@@ -205,6 +211,7 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
 pub(crate) const CONTROL: &str = "control";
 /// How far the ledger was sent elsewhere.
 pub(crate) const TELEMETRY: &str = "telemetry";
+pub(crate) const KEPT: &str = "kept";
 pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const LEDGER_KEY: &str = "ledger-key";
 pub(crate) const OPEN_RUNS: &str = "open";

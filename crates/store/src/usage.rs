@@ -43,7 +43,7 @@ struct Level {
 
 /// Only the directory that is being looked at is open; the way back is `..`,
 /// checked to be where it came from. So no depth is too deep.
-fn measure(top: OwnedFd) -> Result<DiskUsage, Errno> {
+pub(crate) fn measure(top: OwnedFd) -> Result<DiskUsage, Errno> {
     let mut usage = DiskUsage::default();
     let mut seen = HashSet::new();
     let mut levels = vec![look(top.as_fd(), &mut usage, &mut seen)?];

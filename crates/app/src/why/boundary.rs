@@ -73,6 +73,7 @@ impl Story<'_> {
         let parts: Vec<String> = [
             of("home-read", "to read:"),
             of("home-layer", "to change in a layer:"),
+            of("home-keep", "to change in a layer that is kept:"),
             of("home-cache", "as caches:"),
         ]
         .into_iter()

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use atoll_model::network::{HostName, Meant, PublishedPort};
-use atoll_model::{Access, LimitKey, Limits, View, ViewKind, format_bytes};
+use atoll_model::{Access, Keep, Layering, LimitKey, Limits, View, ViewKind, format_bytes};
 
 use crate::network::rule::{network_entry, network_entry_of};
 use crate::origin::{Origin, Sourced};
@@ -99,13 +99,15 @@ impl Rules {
         out.flag("root", &self.root);
         out.flag("nesting", &self.nesting);
         out.section("home");
-        let of_home = |layered: bool| {
+        let of_home = |wanted: Access| {
             of(ViewKind::Home)
-                .filter(move |view| matches!(view.value.access, Access::Layer(_)) == layered)
+                .filter(move |view| view.value.access == wanted)
                 .map(|view| self.in_home(view))
         };
-        out.list("read", of_home(false));
-        out.list("layer", of_home(true));
+        let layer = |keep: Keep| Access::Layer(Layering { keep });
+        out.list("read", of_home(Access::ReadOnly));
+        out.list("layer", of_home(layer(Keep::Run)));
+        out.list("keep", of_home(layer(Keep::Profile)));
         out.list("cache", of(ViewKind::Cache).map(|view| self.in_home(view)));
         out.flag("keep-caches", &self.keep_caches);
         out.section("files");

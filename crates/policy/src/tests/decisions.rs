@@ -137,7 +137,7 @@ fn a_directory_that_is_shown_otherwise_is_no_workspace() {
     world.call.workspace = PathBuf::from("/home/ann/.codex");
     world.call.directory = world.call.workspace.clone();
     assert!(world.reasons()[0].why.contains("shown in another way"));
-    assert_eq!(world.reasons()[0].rule, "shipped/codex.toml:7");
+    assert_eq!(world.reasons()[0].rule, "shipped/codex.toml:8");
     let mut named = crate::tests::world();
     named.requested.read_only_dirs = vec![named.call.workspace.clone()];
     let [reason] = named.reasons().try_into().unwrap();

@@ -431,6 +431,12 @@ fn mistakes_have_a_place_and_a_hint() {
         ),
         (
             "atoll.toml",
+            "home.keep = ['.c']",
+            (1, 6),
+            "kept between runs",
+        ),
+        (
+            "atoll.toml",
             "terminal.clipboard = true",
             (1, 10),
             "only set it to false",

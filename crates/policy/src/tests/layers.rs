@@ -399,6 +399,7 @@ fn caches_are_kept_only_when_a_profile_says_so() {
             Keep::Profile,
         ),
         ("home.layer = ['.c']\nhome.keep-caches = true", Keep::Run),
+        ("home.keep = ['.c']", Keep::Profile),
     ] {
         let text = format!("system.read = []\n{text}");
         let boundary = world().profile("p", &text).with("p").boundary();

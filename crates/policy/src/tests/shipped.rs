@@ -49,6 +49,7 @@ commands = ['x"y']
 workspace = "live"
 home.keep-caches = true
 home.layer = ["a b"]
+home.keep = ["c d"]
 files.read = ["~/notes", "/srv/x"]
 network = { allow = ["a.example", "*.b.example:22,8000-8080", "[2001:db8::/32]:*"], deny = ["*:25"] }
 environment.set = { A = 't\ "', B = "l\nb" }
@@ -207,7 +208,12 @@ fn agents_have_their_configuration_in_a_layer() {
         let boundary = world().command(agent).boundary();
         let place = host().home.join(place);
         let view = boundary.views.iter().find(|view| view.inside == place);
-        let layer = Access::Layer(Layering { keep: Keep::Run });
+        // Of a single file there is a copy, which is the run's.
+        let keep = match place.ends_with(".claude.json") {
+            true => Keep::Run,
+            false => Keep::Profile,
+        };
+        let layer = Access::Layer(Layering { keep });
         assert_eq!(view.map(|view| view.access), Some(layer), "{agent}");
         assert!(boundary.terminal.queries && boundary.terminal.title);
     }

@@ -1,0 +1,498 @@
+//! `atoll kept`: what profiles' runs hold from one to the next, looked at and taken over apart
+//! from the changes of any one run.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use atoll_layer::{
+    AfterTree, DiffOptions, IdShift, JournalState, LayerPaths, Plan, RelativePath, Selection,
+    apply, journal_state, plan_apply, set_aside, take_back, undo, undo_conflicts, write_diff,
+};
+use atoll_model::{format_bytes, format_duration};
+use atoll_sandbox::IDS;
+use atoll_store::{
+    DiskUsage, Durability, KeptError, KeptLayer, KeptName, KeptRecord, LayerHow, LayerKind,
+    LayerRecord, Ledger, StateDir, host_text, list_kept,
+};
+use serde_json::{Value, json};
+
+use crate::arguments::{
+    ApplyKeptArguments, DiffKeptArguments, KeptAction, KeptArguments, UndoKeptArguments,
+};
+use crate::changes::{self, LayerChanges};
+use crate::configuration::Places;
+use crate::decision::refuse_any;
+use crate::escape::printable;
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+use crate::promotion;
+use crate::render::Style;
+use crate::review;
+
+/// Carries one of the commands out.
+pub fn kept(arguments: &KeptArguments, output: &Output) -> Result<u8, Failure> {
+    match &arguments.action {
+        None => list(arguments.json, output),
+        Some(KeptAction::List(arguments)) => list(arguments.json, output),
+        Some(KeptAction::Diff(arguments)) => diff(arguments, output),
+        Some(KeptAction::Apply(arguments)) => apply_kept(arguments, output),
+        Some(KeptAction::Undo(arguments)) => undo_kept(arguments, output),
+        Some(KeptAction::Discard(arguments)) => discard(&arguments.name, output),
+    }
+}
+
+/// A kept layer that no run uses now.
+struct Opened {
+    layer: KeptLayer,
+    record: KeptRecord,
+}
+
+impl Opened {
+    /// Takes a layer; what a run that was cut short has left is sorted out first.
+    fn open(state: &StateDir, name: &KeptName) -> Result<Option<Self>, Failure> {
+        let layer = match KeptLayer::open(state, name) {
+            Err(error @ KeptError::InUse(_)) => {
+                return Err(Failure::new(error.to_string()).advise("atoll runs lists what goes on"));
+            }
+            opened => opened.doing("what is kept cannot be used")?,
+        };
+        let Some(record) = layer.record().doing("what is kept cannot be used")? else {
+            return Ok(None);
+        };
+        layer.furnish().doing("what is kept cannot be used")?;
+        let logins = paths_of(&record);
+        set_aside(&layer.upper(), &layer.aside(), &logins)
+            .doing("what is kept cannot be looked at")?;
+        Ok(Some(Self { layer, record }))
+    }
+
+    /// What differs from the directory outside: what the next run sees, then what is set aside.
+    fn changes(&self) -> Result<Vec<LayerChanges>, Failure> {
+        let both = [self.layer.upper(), self.layer.aside()];
+        both.into_iter().map(|upper| self.read(upper)).collect()
+    }
+
+    fn read(&self, upper: PathBuf) -> Result<LayerChanges, Failure> {
+        let record = &self.record;
+        let layer = LayerRecord {
+            name: self.layer.name().to_string(),
+            host: record.host.clone(),
+            inside: record.inside.clone(),
+            kind: LayerKind::Home,
+            how: LayerHow::Overlay {
+                xattrs: record.xattrs,
+            },
+            upper: upper.clone(),
+            since: record.since,
+            shared: true,
+            logins: record.logins.clone(),
+        };
+        let (seconds, nanoseconds) = record.since;
+        let since = Duration::new(u64::try_from(seconds).unwrap_or_default(), nanoseconds);
+        let paths = LayerPaths {
+            before: record.host.clone(),
+            after: AfterTree::Overlay {
+                work: upper.with_file_name("work"),
+                upper,
+                xattrs: changes::flavour(record.xattrs),
+            },
+            since: SystemTime::UNIX_EPOCH + since,
+            ids: record
+                .base
+                .map_or(IdShift::None, |base| IdShift::Base { base, count: IDS }),
+        };
+        changes::read_at_rest(layer, paths)
+    }
+
+    /// The journals of its applies, oldest first.
+    fn journals(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.layer.journals());
+        let numbered = entries.into_iter().flatten().flatten().filter_map(|entry| {
+            let number: u64 = entry.file_name().to_str()?.parse().ok()?;
+            Some((number, entry.path()))
+        });
+        let mut numbered: Vec<(u64, PathBuf)> = numbered.collect();
+        numbered.sort();
+        numbered.into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// Where the next apply keeps its journal.
+    fn next_journal(&self) -> Result<PathBuf, Failure> {
+        let directory = self.layer.journals();
+        std::fs::create_dir_all(&directory).doing("the journal cannot be made")?;
+        Ok(directory.join(self.journals().len().to_string()))
+    }
+
+    /// What differs from now on outside is somebody else's change.
+    fn forget_conflicts(&mut self) -> Result<(), Failure> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.unwrap_or_default();
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        self.record.since = (seconds, now.subsec_nanos());
+        self.layer
+            .write(&self.record)
+            .doing("what is kept cannot be noted")
+    }
+
+    /// Records a decision, on disk before it returns.
+    fn tell(&self, ledger: &Ledger, kind: &str, mut body: Value) -> Result<(), Failure> {
+        if let Some(members) = body.as_object_mut() {
+            members.insert("layer".to_owned(), json!(self.layer.name().as_str()));
+            members.insert("profile".to_owned(), json!(self.record.profile));
+            members.insert("directory".to_owned(), host_text(&self.record.host));
+        }
+        let recorded = ledger.record(None, kind, body, Durability::Durable);
+        recorded
+            .map(drop)
+            .doing("the decision could not be recorded")
+    }
+}
+
+/// Login files of a layer, as paths in it.
+fn paths_of(record: &KeptRecord) -> Vec<RelativePath> {
+    let path = |name: &OsString| RelativePath::new(name.as_bytes()).ok();
+    record.logins.iter().filter_map(path).collect()
+}
+
+fn list(is_json: bool, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let all = match places.state.exists() {
+        true => known(&places.read_state()?, output)?,
+        false => Vec::new(),
+    };
+    if is_json {
+        let told = all.iter().map(|(name, record, usage)| {
+            json!({
+                "name": name.as_str(),
+                "profile": record.profile,
+                "directory": host_text(&record.host),
+                "bytes": usage.bytes,
+                "files": usage.entries,
+                "last_run": record.run,
+                "used_at_ms": record.used_at_ms,
+            })
+        });
+        output.json(&told.collect());
+        return Ok(0);
+    }
+    if all.is_empty() {
+        output.say("Nothing is kept. Runs of a profile with [home] keep do that.\n");
+        return Ok(0);
+    }
+    output.result(&table(&all, output));
+    Ok(0)
+}
+
+fn table(all: &[(KeptName, KeptRecord, DiskUsage)], output: &Output) -> String {
+    let now = SystemTime::now();
+    let width = all.iter().map(|(name, ..)| name.as_str().len()).max();
+    let width = width.unwrap_or_default();
+    let heading = format!(
+        "{:<width$}  {:>9}  {:<8}  DIRECTORY",
+        "NAME", "SIZE", "USED"
+    );
+    let mut text = output.paint.style(Style::Strong, &heading) + "\n";
+    for (name, record, usage) in all {
+        let used = SystemTime::UNIX_EPOCH + Duration::from_millis(record.used_at_ms);
+        let ago = format_duration(now.duration_since(used).unwrap_or_default());
+        text.push_str(&format!(
+            "{:<width$}  {:>9}  {ago:<8}  {} (profile {}, run {})\n",
+            name.as_str(),
+            format_bytes(usage.bytes),
+            printable(record.host.as_os_str().as_bytes()),
+            printable(record.profile.as_bytes()),
+            record.run,
+        ));
+    }
+    text
+}
+
+/// All that is kept and can be read.
+fn known(
+    state: &StateDir,
+    output: &Output,
+) -> Result<Vec<(KeptName, KeptRecord, DiskUsage)>, Failure> {
+    let mut known = Vec::new();
+    for (name, read) in list_kept(state).doing("what is kept cannot be listed")? {
+        match read {
+            Ok((record, usage)) => known.push((name, record, usage)),
+            Err(error) => output.warn(&error.to_string()),
+        }
+    }
+    Ok(known)
+}
+
+/// The layers that a person means: one by its name, or all of a profile's.
+fn meant(state: &StateDir, text: &str, output: &Output) -> Result<Vec<KeptName>, Failure> {
+    let all = list_kept(state).doing("what is kept cannot be listed")?;
+    if let Some((name, _)) = all.iter().find(|(name, _)| name.as_str() == text) {
+        return Ok(vec![name.clone()]);
+    }
+    let known = known(state, output)?;
+    let by_profile = known.iter().filter(|(_, record, _)| record.profile == text);
+    let by_profile: Vec<KeptName> = by_profile.map(|(name, ..)| name.clone()).collect();
+    if !by_profile.is_empty() {
+        return Ok(by_profile);
+    }
+    Err(Failure::new(format!(
+        "nothing is kept for a profile or by a name {text:?}"
+    ))
+    .advise("atoll kept lists what is"))
+}
+
+fn open_all(state: &StateDir, text: &str, output: &Output) -> Result<Vec<Opened>, Failure> {
+    let names = meant(state, text, output)?;
+    let opened = names.iter().map(|name| Opened::open(state, name));
+    Ok(opened
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+fn diff(arguments: &DiffKeptArguments, output: &Output) -> Result<u8, Failure> {
+    let state = writable()?;
+    let mut told = Vec::new();
+    let (mut text, mut refused) = (Vec::new(), String::new());
+    for one in open_all(&state, &arguments.name, output)? {
+        let all = one.changes()?;
+        if arguments.json {
+            let mut object = review::changes_json(&all);
+            if let Some(members) = object.as_object_mut() {
+                members.insert("name".to_owned(), json!(one.layer.name().as_str()));
+                members.insert("profile".to_owned(), json!(one.record.profile));
+            }
+            told.push(object);
+            continue;
+        }
+        refused.push_str(&review::refused_there(&all, &[]));
+        for part in &all {
+            if arguments.stat {
+                review::write_stat(part, &part.set, &[], output, &mut text);
+                continue;
+            }
+            let options = DiffOptions {
+                place: changes::place_of(part),
+                colour: output.paint.is_on(),
+                ..DiffOptions::default()
+            };
+            write_diff(&part.paths, &part.set, &[], &mut text, &options)
+                .doing("no diff could be made")?;
+        }
+    }
+    if arguments.json {
+        output.json(&json!(told));
+        return Ok(0);
+    }
+    if text.is_empty() {
+        output.say("Nothing there differs from what is outside.\n");
+    } else if arguments.no_pager || !output.is_terminal {
+        output.result(&String::from_utf8_lossy(&text));
+    } else {
+        review::page(&text, output);
+    }
+    output.say(&refused);
+    Ok(0)
+}
+
+/// The state, where there is any, for writing.
+fn writable() -> Result<StateDir, Failure> {
+    let places = Places::read()?;
+    places.read_state()?;
+    places.open_state()
+}
+
+fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Result<u8, Failure> {
+    let state = writable()?;
+    let ledger = crate::run::open_ledger(&state)?;
+    let selection = Selection {
+        control: arguments.control,
+        caches: true,
+        ignored: true,
+        force: arguments.force,
+        ..Selection::default()
+    };
+    let opened = open_all(&state, &arguments.name, output)?;
+    let mut allowed = Vec::new();
+    // All of it is looked at before anything is written.
+    for one in &opened {
+        refuse_interrupted(one)?;
+        let all = one.changes()?;
+        for part in &all {
+            refuse_conflicts(&plan(part, &selection)?, &arguments.name)?;
+        }
+        let profile = &one.record.profile;
+        allowed.push(promotion::allowed(None, profile, &all, &selection, output)?);
+    }
+    let mut steps = 0;
+    for (mut one, policies) in opened.into_iter().zip(allowed) {
+        let (mut applied, mut is_whole) = (0, true);
+        for upper in [one.layer.upper(), one.layer.aside()] {
+            // What the first has made is there for the second.
+            let plan = plan(&one.read(upper)?, &selection)?;
+            refuse_conflicts(&plan, &arguments.name)?;
+            tell_held(&plan, &one.record.inside, output);
+            is_whole &= plan.held_control.is_empty() && plan.refused.is_empty();
+            if !plan.is_empty() {
+                applied += carry_out(&one, &ledger, plan, policies.as_deref())?;
+            }
+        }
+        if is_whole && applied > 0 {
+            one.forget_conflicts()?;
+        }
+        steps += applied;
+    }
+    match steps {
+        0 => output.say("There was nothing to apply.\n"),
+        _ => output.say(&format!(
+            "Applied. `atoll kept undo {}` takes it back.\n",
+            arguments.name
+        )),
+    }
+    Ok(0)
+}
+
+fn plan(part: &LayerChanges, selection: &Selection) -> Result<Plan, Failure> {
+    plan_apply(&part.paths, &part.set, selection).doing("what is kept cannot be applied")
+}
+
+fn tell_held(plan: &Plan, inside: &Path, output: &Output) {
+    for refusal in &plan.refused {
+        output.warn(&format!("not applied: {}: {}", refusal.path, refusal.why));
+    }
+    if !plan.held_control.is_empty() {
+        let names: Vec<String> = plan.held_control.iter().map(ToString::to_string).collect();
+        output.warn(&format!(
+            "in {} not applied without --control, because the agent runs or believes them: {}",
+            inside.display(),
+            names.join(", ")
+        ));
+    }
+}
+
+fn refuse_conflicts(plan: &Plan, name: &str) -> Result<(), Failure> {
+    let failure = Failure::new("the directory changed meanwhile; nothing was written")
+        .advise(format!("atoll kept diff {name} shows what is kept"))
+        .advise(format!(
+            "atoll kept apply {name} --force overwrites; what is overwritten is kept for undo"
+        ));
+    refuse_any(plan, failure)
+}
+
+fn carry_out(
+    one: &Opened,
+    ledger: &Ledger,
+    plan: Plan,
+    policies: Option<&str>,
+) -> Result<u64, Failure> {
+    let journal = one.next_journal()?;
+    let mut what = json!({ "steps": plan.steps.len(), "bytes": plan.bytes() });
+    if let (Some(what), Some(policies)) = (what.as_object_mut(), policies) {
+        what.insert("policy".to_owned(), json!(policies));
+    }
+    one.tell(ledger, "apply.started", what)?;
+    match apply(plan, &journal, &mut |_| {}) {
+        Ok(applied) => {
+            let what = json!({ "entries": applied.entries });
+            one.tell(ledger, "apply.finished", what)?;
+            Ok(applied.steps)
+        }
+        Err(error) => {
+            one.tell(ledger, "apply.failed", json!({ "why": error.to_string() }))?;
+            Err(Failure::new("what is kept could not be applied").because(error))
+        }
+    }
+}
+
+/// Another apply waits until one that was cut short is taken back.
+fn refuse_interrupted(one: &Opened) -> Result<(), Failure> {
+    for journal in one.journals() {
+        let state = journal_state(&journal).doing("the journal cannot be read")?;
+        if state == JournalState::Interrupted {
+            let name = one.layer.name();
+            return Err(Failure::new(format!("an apply of {name} was cut short"))
+                .advise(format!("atoll kept undo {name} takes it back")));
+        }
+    }
+    Ok(())
+}
+
+fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failure> {
+    let state = writable()?;
+    let ledger = crate::run::open_ledger(&state)?;
+    let not_undone = |error: &dyn std::fmt::Display| {
+        Failure::new("what was applied could not be taken back")
+            .because(error)
+            .advise(format!(
+                "atoll kept undo {} --force takes it back all the same",
+                arguments.name
+            ))
+    };
+    let mut done = Vec::new();
+    let opened = open_all(&state, &arguments.name, output)?;
+    for (at, one) in opened.iter().enumerate() {
+        for journal in one.journals().into_iter().rev() {
+            match journal_state(&journal).doing("the journal cannot be read")? {
+                JournalState::None | JournalState::Undone => {}
+                JournalState::Interrupted => done.push((at, journal, true)),
+                JournalState::Done => done.push((at, journal, false)),
+            }
+        }
+    }
+    if done.is_empty() {
+        return Err(Failure::new(format!(
+            "nothing of {} was applied",
+            arguments.name
+        )));
+    }
+    for (at, journal, is_cut_short) in &done {
+        let Some(one) = opened.get(*at) else {
+            continue;
+        };
+        // Only now: a later apply, taken back already, may have written over this one.
+        if !is_cut_short && !arguments.force {
+            let conflicts = undo_conflicts(journal).map_err(|error| not_undone(&error))?;
+            if let Some(first) = conflicts.first() {
+                return Err(not_undone(&format!("{}: {}", first.path, first.why)));
+            }
+        }
+        one.tell(&ledger, "undo.started", json!({}))?;
+        let undone = match is_cut_short {
+            true => take_back(journal),
+            false => undo(journal, arguments.force),
+        };
+        let undone = undone.map_err(|error| not_undone(&error))?;
+        let what = json!({ "entries": undone.entries });
+        one.tell(&ledger, "undo.finished", what)?;
+    }
+    for (at, mut one) in opened.into_iter().enumerate() {
+        if done.iter().any(|(of, ..)| *of == at) {
+            one.forget_conflicts()?;
+        }
+    }
+    output.say("Taken back.\n");
+    Ok(0)
+}
+
+fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
+    let state = writable()?;
+    let ledger = crate::run::open_ledger(&state)?;
+    for name in meant(&state, text, output)? {
+        // What cannot be read is thrown away, too.
+        let layer = match KeptLayer::open(&state, &name) {
+            Err(KeptError::Missing(_)) => continue,
+            opened => opened.doing("what is kept cannot be discarded")?,
+        };
+        let body = json!({ "layer": name.as_str() });
+        ledger
+            .record(None, "kept.discarded", body, Durability::Durable)
+            .doing("the decision could not be recorded")?;
+        layer
+            .remove(&state)
+            .doing("what is kept cannot be discarded")?;
+        output.say(&format!("{name} is discarded.\n"));
+    }
+    Ok(0)
+}

@@ -1,0 +1,379 @@
+//! What is kept of an agent's directories from run to run: what of it the next run sees, and
+//! how a person takes it over or throws it away.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use e2e::{Avoidable, Outcome, World, fine, is_root};
+
+const KEEP: &str = "[home]\nkeep = [\".agent\"]\n";
+/// The same for one run alone.
+const LAYER: &str = "[home]\nlayer = [\".agent\"]\n";
+
+/// What an agent that was led astray leaves beside its history.
+const PLANTED: &str = "cd ~/.agent; mkdir -p sessions/deep hooks projects/p/memory sessions/repository; \
+    echo said > sessions/deep/one.jsonl; echo asked >> history.jsonl; echo kept > projects/p/one.jsonl; \
+    echo planted > config.toml; echo planted > hooks/one.sh; echo planted > projects/p/memory/MEMORY.md; \
+    echo planted > CLAUDE.md; ln -s ../elsewhere log; ln -s ../config.toml sessions/link; \
+    mkfifo sessions/pipe; echo planted > sessions/repository/HEAD; echo planted > sessions/.envrc; \
+    mkdir -p tmp/bin; echo planted > tmp/bin/rg; chmod +x tmp/bin/rg; \
+    rm -f rules.md; cd - > /dev/null; ";
+/// Everything in the agent's directory, as a program inside sees it.
+const SHOW: &str = "cd ~/.agent; find . ! -type d | sort; cat history.jsonl config.toml; true";
+
+/// A world with an agent's directory, and profiles that say this.
+fn world(name: &str, profile: &str) -> World {
+    let world = World::new(name);
+    for name in ["agent", "other"] {
+        world.profile(name, profile);
+    }
+    world.write(own(&world).join("config.toml"), "mine\n");
+    world.write(own(&world).join("rules.md"), "rules\n");
+    world.write(own(&world).join("history.jsonl"), "before\n");
+    world.write(own(&world).join("sessions/host.jsonl"), "outside\n");
+    world
+}
+
+fn own(world: &World) -> PathBuf {
+    world.home().join(".agent")
+}
+
+fn run(world: &World, script: &str) -> Outcome {
+    world
+        .run(["--keep", "--profile", "agent"], script)
+        .run()
+        .success()
+}
+
+/// The names that a program sees there.
+fn seen(world: &World) -> String {
+    run(world, SHOW).out()
+}
+
+/// What `atoll kept` tells of all layers.
+fn kept(world: &World) -> Vec<serde_json::Value> {
+    let told = fine(world, &["kept", "--json"]).json();
+    told.as_array().unwrap().clone()
+}
+
+const HOST: &str = "./config.toml\n./history.jsonl\n./rules.md\n./sessions/host.jsonl\n";
+
+#[test]
+fn the_next_run_sees_the_history_and_nothing_that_steers_it() {
+    let name = "the_next_run_sees_the_history_and_nothing_that_steers_it";
+    let world = world(name, KEEP);
+    let first = run(&world, &format!("{PLANTED}{SHOW}"));
+    assert!(first.out().contains("./hooks/one.sh"), "{first}");
+    assert!(first.out().ends_with("before\nasked\nplanted\n"), "{first}");
+    first.says(["no run sees", "atoll kept apply"]);
+    // It is no change of the run, and nothing outside has changed.
+    let diff = fine(&world, &["diff", "last"]);
+    assert_eq!(diff.out(), "");
+    assert_eq!(world.read(own(&world).join("config.toml")), "mine\n");
+    assert!(!own(&world).join("sessions/deep").exists());
+    let expected = "./config.toml\n./history.jsonl\n./projects/p/one.jsonl\n./rules.md\n\
+                    ./sessions/deep/one.jsonl\n./sessions/host.jsonl\nbefore\nasked\nmine\n";
+    for _ in 0..2 {
+        assert_eq!(seen(&world), expected);
+    }
+    // What is written outside meanwhile is seen, where the layer has nothing of its own.
+    world.write(own(&world).join("config.toml"), "newer\n");
+    world.write(own(&world).join("sessions/later.jsonl"), "later\n");
+    let third = seen(&world);
+    assert!(
+        third.contains("./sessions/later.jsonl") && third.ends_with("newer\n"),
+        "{third}"
+    );
+    // Other profiles have theirs.
+    let other = world.run(["--keep", "--profile", "other"], SHOW).run();
+    assert!(!other.success().out().contains("one.jsonl"));
+}
+
+#[test]
+fn a_layer_of_one_run_is_not_seen_by_the_next() {
+    // What the test before would see if nothing were kept, and if all were.
+    let world = world("a_layer_of_one_run_is_not_seen_by_the_next", LAYER);
+    let _ = run(&world, PLANTED);
+    assert!(fine(&world, &["diff", "last"]).out().contains("one.jsonl"));
+    assert_eq!(seen(&world), format!("{HOST}before\nmine\n"));
+    assert!(kept(&world).is_empty());
+}
+
+#[test]
+fn what_is_kept_is_looked_at_and_taken_over_apart() {
+    let world = world("what_is_kept_is_looked_at_and_taken_over_apart", KEEP);
+    let _ = fine(&world, &["kept"]);
+    let _ = run(&world, PLANTED);
+    let listed = kept(&world);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0]["profile"], "agent");
+    assert_eq!(listed[0]["directory"], own(&world).to_str().unwrap());
+    assert_eq!(listed[0]["last_run"], world.last_run());
+    let name = listed[0]["name"].as_str().unwrap();
+    assert!(fine(&world, &["kept", "list"]).out().contains(name));
+    let text = fine(&world, &["kept", "diff", name]).out();
+    assert!(
+        text.contains("+asked") && text.contains("+planted"),
+        "{text}"
+    );
+    let json = fine(&world, &["kept", "diff", "agent", "--json"]).json();
+    assert!(json[0]["changes"].as_array().unwrap().len() > 5, "{json}");
+    let stat = fine(&world, &["kept", "diff", "agent", "--stat"]).out();
+    for (file, is_control) in [
+        ("sessions/deep/one.jsonl", false),
+        ("history.jsonl", false),
+        ("config.toml", true),
+        ("hooks/one.sh", true),
+        ("rules.md", true),
+        ("memory/MEMORY.md", true),
+        ("/log", true),
+    ] {
+        let mut lines = stat.lines();
+        let line = lines.find(|line| line.contains(file));
+        let line = line.unwrap_or_else(|| panic!("{file}: {stat}"));
+        assert_eq!(line.contains("control:"), is_control, "{line}");
+    }
+    // History first, the rest after a yes of its own.
+    let applied = fine(&world, &["kept", "apply", "agent"]);
+    applied.says(["not applied without --control", "config.toml"]);
+    assert_eq!(
+        world.read(own(&world).join("sessions/deep/one.jsonl")),
+        "said\n"
+    );
+    assert_eq!(
+        world.read(own(&world).join("history.jsonl")),
+        "before\nasked\n"
+    );
+    assert_eq!(world.read(own(&world).join("config.toml")), "mine\n");
+    assert!(own(&world).join("rules.md").exists() && !own(&world).join("hooks").exists());
+    let _ = fine(&world, &["kept", "apply", "agent", "--control"]);
+    assert_eq!(world.read(own(&world).join("config.toml")), "planted\n");
+    assert!(own(&world).join("hooks/one.sh").exists() && !own(&world).join("rules.md").exists());
+    // Now it is the person's own, and the next run sees it.
+    assert!(seen(&world).contains("./hooks/one.sh"));
+    let _ = fine(&world, &["kept", "undo", "agent"]);
+    assert_eq!(world.read(own(&world).join("config.toml")), "mine\n");
+    assert_eq!(world.read(own(&world).join("history.jsonl")), "before\n");
+    assert!(own(&world).join("rules.md").exists() && !own(&world).join("hooks").exists());
+    assert!(!seen(&world).contains("hooks"));
+    // Thrown away, the next run begins anew.
+    assert!(seen(&world).contains("./sessions/deep/one.jsonl"));
+    let _ = fine(&world, &["gc"]);
+    assert!(seen(&world).contains("./sessions/deep/one.jsonl"));
+    let _ = fine(&world, &["kept", "discard", "agent"]);
+    assert!(kept(&world).is_empty());
+    assert_eq!(seen(&world), format!("{HOST}before\nmine\n"));
+    let none = world.atoll(["kept", "diff", "nobody"]).run();
+    none.is_clear_error(["nothing is kept", "atoll kept"]);
+    let verified = fine(&world, &["ledger", "verify"]);
+    assert_eq!(verified.code(), 0);
+}
+
+#[test]
+fn two_runs_at_once_do_not_share_what_is_kept() {
+    let world = world("two_runs_at_once_do_not_share_what_is_kept", KEEP);
+    let script =
+        "echo one > ~/.agent/sessions/one.jsonl; echo begun; read line; cat ~/.agent/sessions/*";
+    let mut first = world.run(["--keep", "--profile", "agent"], script).start();
+    let _ = first.until_stdout("begun");
+    let in_use = world.atoll(["kept", "diff", "agent"]).run();
+    in_use.is_clear_error(["in use"]);
+    let second = run(
+        &world,
+        "ls ~/.agent/sessions; echo two > ~/.agent/sessions/two.jsonl",
+    );
+    assert_eq!(second.out(), "host.jsonl\n");
+    second.says(["another run is using", "part of its changes"]);
+    assert!(fine(&world, &["diff", "last"]).out().contains("+two"));
+    first.send("go on\n");
+    let first = first.wait().success();
+    assert_eq!(first.out(), "begun\noutside\none\n");
+    let third = seen(&world);
+    assert!(
+        third.contains("one.jsonl") && !third.contains("two.jsonl"),
+        "{third}"
+    );
+}
+
+#[test]
+fn what_a_killed_run_left_is_sorted_out_before_the_next() {
+    let world = world("what_a_killed_run_left_is_sorted_out_before_the_next", KEEP);
+    let script = format!("{PLANTED}echo begun; sleep 1000");
+    let begun = world.run(["--keep", "--profile", "agent"], &script).start();
+    let _ = begun.until_stdout("begun");
+    begun.signal(rustix::process::Signal::KILL);
+    let _ = begun.wait();
+    let next = run(&world, SHOW);
+    assert!(next.out().contains("./sessions/deep/one.jsonl"), "{next}");
+    assert!(next.out().ends_with("before\nasked\nmine\n"), "{next}");
+    assert!(
+        !next.out().contains("hooks") && !next.out().contains("MEMORY"),
+        "{next}"
+    );
+    next.says(["no run sees"]);
+    let stat = fine(&world, &["kept", "diff", "agent", "--stat"]).out();
+    assert!(stat.contains("hooks/one.sh"), "{stat}");
+}
+
+#[test]
+fn a_discarded_run_neither_sees_nor_writes_what_is_kept() {
+    let name = "a_discarded_run_neither_sees_nor_writes_what_is_kept";
+    let world = world(name, KEEP);
+    let _ = run(&world, "echo said > ~/.agent/sessions/one.jsonl");
+    for further in [&["--discard"][..], &["--discard", "--json", "-"]] {
+        let options = [further, &["--profile", "agent"]].concat();
+        let script = "ls ~/.agent/sessions; echo gone > ~/.agent/sessions/gone.jsonl; echo gone > ~/.agent/sessions/one.jsonl";
+        let outcome = world.run(options, script).run().success();
+        assert_eq!(outcome.out(), "host.jsonl\n");
+    }
+    let after = run(
+        &world,
+        "ls ~/.agent/sessions; cat ~/.agent/sessions/one.jsonl",
+    );
+    assert_eq!(after.out(), "host.jsonl\none.jsonl\nsaid\n");
+}
+
+#[test]
+fn what_changes_outside_meanwhile_is_told_and_a_conflict() {
+    let world = world(
+        "what_changes_outside_meanwhile_is_told_and_a_conflict",
+        KEEP,
+    );
+    let first = run(&world, "echo inside >> ~/.agent/history.jsonl");
+    assert!(!first.err().contains("written outside"), "{first}");
+    let second = run(&world, "cat ~/.agent/history.jsonl");
+    assert!(!second.err().contains("written outside"), "{second}");
+    world.write(own(&world).join("history.jsonl"), "before\noutside\n");
+    let third = run(&world, "cat ~/.agent/history.jsonl");
+    assert_eq!(third.out(), "before\ninside\n");
+    third.says(["history.jsonl", "written outside since"]);
+    let refused = world.atoll(["kept", "apply", "agent"]).run();
+    refused.is_clear_error(["changed meanwhile", "history.jsonl", "--force"]);
+    assert_eq!(
+        world.read(own(&world).join("history.jsonl")),
+        "before\noutside\n"
+    );
+    let _ = fine(&world, &["kept", "apply", "agent", "--force"]);
+    assert_eq!(
+        world.read(own(&world).join("history.jsonl")),
+        "before\ninside\n"
+    );
+    let _ = fine(&world, &["kept", "undo", "agent"]);
+    assert_eq!(
+        world.read(own(&world).join("history.jsonl")),
+        "before\noutside\n"
+    );
+    // Another directory in its place is one to begin over, and the history stays.
+    fs::remove_dir_all(own(&world)).unwrap();
+    world.write(own(&world).join("config.toml"), "another\n");
+    assert_eq!(
+        seen(&world),
+        "./config.toml\n./history.jsonl\nbefore\ninside\nanother\n"
+    );
+}
+
+#[test]
+fn what_stands_for_a_login_is_made_anew_and_never_kept() {
+    let with = "[network]\nallow = [\"example.com\"]\n[home]\nkeep = [\".agent\"]\n\
+        [login.agent]\nfile = \"~/.agent/auth.json\"\nkeep = [\"mode\"]\n\
+        [credential.agent]\nsource = { login = \"agent\", field = \"access\" }\nto = \"example.com\"\n\
+        place = { header = \"authorization\", form = \"Bearer {}\" }\n";
+    let world = world("what_stands_for_a_login_is_made_anew_and_never_kept", with);
+    let real = "sk-ant-oat01-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+    let login = format!("{{\"mode\": \"chat\", \"access\": \"{real}\"}}\n");
+    let file = own(&world).join("auth.json");
+    world.write(&file, &login);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let show = "sed 's/.*\"access\":\"\\([^\"]*\\)\".*/\\1/' ~/.agent/auth.json; ";
+    let mut stood = Vec::new();
+    for script in [
+        "echo said > ~/.agent/sessions/one.jsonl",
+        "echo own > ~/.agent/auth.json",
+        "rm ~/.agent/auth.json; mkdir ~/.agent/auth.json; touch ~/.agent/auth.json/in",
+        "cat ~/.agent/sessions/one.jsonl",
+    ] {
+        let outcome = run(&world, &format!("{show}{script}"));
+        let first = outcome.out().lines().next().unwrap_or_default().to_owned();
+        assert!(
+            first.starts_with("sk-ant-oat01-") && first != real,
+            "{outcome}"
+        );
+        assert!(!stood.contains(&first), "{outcome}");
+        stood.push(first);
+        let find = world
+            .host("find")
+            .arg(world.state())
+            .args(["-name", "auth.json"]);
+        // Nobody may look into what overlayfs works with.
+        assert_eq!(find.run().out(), "", "{script}");
+        let stat = fine(&world, &["kept", "diff", "agent", "--stat"]).out();
+        assert!(
+            stat.contains("one.jsonl") && !stat.contains("auth.json"),
+            "{stat}"
+        );
+    }
+    let _ = fine(&world, &["kept", "apply", "agent", "--control"]);
+    assert_eq!(world.read(&file), login);
+    assert_eq!(world.read(own(&world).join("sessions/one.jsonl")), "said\n");
+}
+
+#[test]
+fn in_a_fence_nothing_is_kept() {
+    let world = world("in_a_fence_nothing_is_kept", KEEP);
+    if is_root() {
+        return world.skip("root always has namespaces", Avoidable::No);
+    }
+    let script = "cat ~/.agent/config.toml; cat \"$OWN/config.toml\"; echo said > \"$OWN/sessions/one.jsonl\"; true";
+    let script = script.replace("$OWN", own(&world).to_str().unwrap());
+    let fenced = world
+        .run(["--keep", "--profile", "agent"], &script)
+        .without_namespaces()
+        .run()
+        .success();
+    assert!(fenced.out().contains("mine"), "{fenced}");
+    fenced.says([".agent can be read and not changed"]);
+    assert!(!own(&world).join("sessions/one.jsonl").exists());
+    assert!(kept(&world).is_empty());
+}
+
+#[test]
+fn what_is_kept_counts_within_the_limit_of_the_disk() {
+    let world = world("what_is_kept_counts_within_the_limit_of_the_disk", KEEP);
+    let limits = "\n[limits]\ndisk = \"8MiB\"\n";
+    let fill = "head -c 5M /dev/urandom > ~/.agent/sessions/$0.jsonl; sync; sleep 3; echo through";
+    world.profile("agent", &format!("{KEEP}{limits}"));
+    let first = run(&world, &fill.replace("$0", "one"));
+    assert_eq!(first.out(), "through\n");
+    let second = world
+        .run(["--keep", "--profile", "agent"], &fill.replace("$0", "two"))
+        .run();
+    assert!(
+        second.code() != 0 && second.err().contains("disk"),
+        "{second}"
+    );
+    let _ = fine(&world, &["kept", "discard", "agent"]);
+    let again = run(&world, &fill.replace("$0", "two"));
+    assert_eq!(again.out(), "through\n");
+}
+
+#[test]
+fn with_root_inside_nothing_is_kept() {
+    let world = world("with_root_inside_nothing_is_kept", KEEP);
+    let script = "echo said > ~/.agent/sessions/one.jsonl";
+    let outcome = world
+        .run(["--keep", "--root", "--profile", "agent"], script)
+        .run()
+        .success();
+    outcome.says(["with root inside", "part of its changes"]);
+    assert!(fine(&world, &["diff", "last"]).out().contains("+said"));
+    assert!(kept(&world).is_empty());
+    assert!(!seen(&world).contains("one.jsonl"));
+}

@@ -1,0 +1,275 @@
+//! Layers that a profile's next run goes on with: taken for one run at a time, and before and
+//! after it cleared of all that is not history.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_aside};
+use atoll_model::{Boundary, View};
+use atoll_sandbox::{PlacedLayer, SandboxError, identity_base, make_layer};
+use atoll_store::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs};
+
+use crate::place::{Placing, stamp};
+use crate::slug::slug;
+use crate::{Fate, Request};
+
+/// What may wait, set aside, for a person to look at it, of one layer: bytes.
+const ASIDE_BYTES_MAX: u64 = 1 << 30;
+/// The same: files and directories.
+const ASIDE_ENTRIES_MAX: u64 = 100_000;
+/// How many paths a line for people names.
+const NAMES_MAX: usize = 5;
+
+/// A kept layer in use by this run.
+pub(crate) struct Kept {
+    layer: KeptLayer,
+    record: KeptRecord,
+}
+
+/// Why a run has a layer of its own in place of the kept one.
+#[derive(Debug, thiserror::Error)]
+enum Apart {
+    /// Nothing of the run is kept; nobody is told.
+    #[error("nothing of the run is kept")]
+    Discarded,
+    #[error("another run is using what is kept of it")]
+    InUse,
+    #[error("with root inside nothing of it is kept")]
+    Root,
+    #[error("this run goes on with one whose files belong to other ids")]
+    OtherIds,
+    #[error("what is kept of it belongs to another directory or profile")]
+    Other,
+    #[error(
+        "more than 1 GiB or 100,000 files of earlier runs are set aside: look at them with atoll \
+         kept diff {0}, then atoll kept discard {0}"
+    )]
+    Full(KeptName),
+    #[error("what is kept of it cannot be used: {0}; atoll kept discard {1} begins anew")]
+    Broken(String, KeptName),
+}
+
+/// What is asked of a kept layer.
+struct Wanted<'a> {
+    request: &'a Request<'a>,
+    view: &'a View,
+    /// The view's directory on the host, without symbolic links.
+    host: &'a Path,
+    profile: &'a str,
+    root: bool,
+    base: Option<u32>,
+}
+
+impl Wanted<'_> {
+    /// What is known of the layer from this run on.
+    fn record(&self, since: (i64, u32)) -> KeptRecord {
+        let used_at = self.request.now.duration_since(SystemTime::UNIX_EPOCH);
+        let used_at_ms = used_at.map_or(0, |time| time.as_millis());
+        KeptRecord {
+            v: KEPT_VERSION,
+            profile: self.profile.to_owned(),
+            host: self.host.to_path_buf(),
+            inside: self.view.inside.clone(),
+            xattrs: match self.base {
+                Some(_) => OverlayXattrs::Trusted,
+                None => OverlayXattrs::User,
+            },
+            base: self.base,
+            since,
+            logins: Vec::new(),
+            run: self.request.call.run.clone(),
+            used_at_ms: u64::try_from(used_at_ms).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl Kept {
+    /// Takes the layer for a run: what a run that was cut short has left is set aside first.
+    fn take(wanted: &Wanted<'_>, notices: &mut Vec<String>) -> Result<(Self, PlacedLayer), Apart> {
+        let Wanted {
+            request,
+            profile,
+            host,
+            base,
+            ..
+        } = *wanted;
+        match request.fate {
+            Fate::Open => {}
+            Fate::Discarded | Fate::Scratch => return Err(Apart::Discarded),
+        }
+        if wanted.root {
+            return Err(Apart::Root);
+        }
+        if base.is_some_and(|base| base != identity_base(profile)) {
+            return Err(Apart::OtherIds);
+        }
+        let name = KeptName::parse(&slug(&Path::new(profile).join(below_root(host))));
+        let name = name.ok_or(Apart::Other)?;
+        let broken = |why: String| Apart::Broken(why, name.clone());
+        let layer = match KeptLayer::make(request.state, &name) {
+            Err(KeptError::InUse(_)) => return Err(Apart::InUse),
+            made => made.map_err(|error| broken(error.to_string()))?,
+        };
+        let earlier = layer.record().map_err(|error| broken(error.to_string()))?;
+        if earlier.as_ref().is_some_and(|earlier| {
+            (
+                earlier.host.as_path(),
+                earlier.profile.as_str(),
+                earlier.base,
+            ) != (host, profile, base)
+        }) {
+            return Err(Apart::Other);
+        }
+        let logins = earlier.as_ref().map_or(&[][..], |earlier| &earlier.logins);
+        let cleared = clear_before(&layer, logins, wanted.view, notices);
+        let is_empty = cleared.map_err(&broken)?;
+        let aside = layer
+            .aside_usage()
+            .map_err(|error| broken(error.to_string()))?;
+        if aside.bytes > ASIDE_BYTES_MAX || aside.entries > ASIDE_ENTRIES_MAX {
+            return Err(Apart::Full(name));
+        }
+        let made = make_layer(layer.path(), host, &wanted.view.inside, base);
+        let (placed, now) = made.map_err(|error: SandboxError| broken(error.to_string()))?;
+        let since = match earlier {
+            Some(earlier) if !is_empty => earlier.since,
+            Some(_) | None => stamp(now),
+        };
+        tell_changed(&layer, wanted, notices);
+        let record = wanted.record(since);
+        Ok((Self { layer, record }, placed))
+    }
+
+    /// Whether it is seen there.
+    pub(crate) fn is_at(&self, inside: &Path) -> bool {
+        self.record.inside == inside
+    }
+
+    /// Notes a file in whose place something else stands.
+    pub(crate) fn note_login(&mut self, name: &std::ffi::OsStr) {
+        if !self.record.logins.iter().any(|one| one == name) {
+            self.record.logins.push(name.to_owned());
+        }
+    }
+
+    /// Writes down that this run uses it, before anything is written there.
+    pub(crate) fn note(&self) -> Result<(), KeptError> {
+        self.layer.write(&self.record)
+    }
+
+    /// Sets aside what the run has left besides history; nothing of it runs any more.
+    pub(crate) fn settle(self, view: &View, notices: &mut Vec<String>) {
+        // What could not be moved now is moved before the next run, or that has another layer.
+        let _ = clear(&self.layer, &self.record.logins, view, notices);
+    }
+}
+
+/// Takes what is kept of a part of the home, unless this run has to do without.
+pub(crate) fn place(
+    placing: &mut Placing<'_>,
+    view: &View,
+    host: &Path,
+    boundary: &Boundary,
+) -> Option<PlacedLayer> {
+    // A run that goes on with a layer of its own goes on with that.
+    let mut own = placing.layers.iter();
+    if own.any(|layer| layer.inside == view.inside) {
+        return None;
+    }
+    let wanted = Wanted {
+        request: placing.request,
+        view,
+        host,
+        profile: &boundary.profile,
+        root: boundary.root,
+        base: placing.base,
+    };
+    match Kept::take(&wanted, &mut placing.notices) {
+        Ok((kept, layer)) => {
+            placing.kept.push((view.clone(), kept));
+            Some(layer)
+        }
+        Err(Apart::Discarded) => None,
+        Err(why) => {
+            placing.notices.push(format!(
+                "{}: {why}; here this run has a layer of its own, as part of its changes",
+                view.inside.display()
+            ));
+            None
+        }
+    }
+}
+
+/// A directory's path without its leading slash.
+fn below_root(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+/// Makes a layer ready for another run; answers whether it is empty.
+fn clear_before(
+    layer: &KeptLayer,
+    logins: &[OsString],
+    view: &View,
+    notices: &mut Vec<String>,
+) -> Result<bool, String> {
+    layer.furnish().map_err(|error| error.to_string())?;
+    // What was opened up to be read is closed again for the program.
+    restore_modes(&layer.upper()).map_err(|error| error.to_string())?;
+    let cleared = clear(layer, logins, view, notices);
+    cleared.map_err(|error| error.to_string())?;
+    let freshened = layer.freshen().and_then(|()| layer.is_empty());
+    freshened.map_err(|error| error.to_string())
+}
+
+/// Sets aside what is not history, and tells of it.
+fn clear(
+    layer: &KeptLayer,
+    logins: &[OsString],
+    view: &View,
+    notices: &mut Vec<String>,
+) -> Result<(), TreeError> {
+    let paths = logins.iter().map(|name| RelativePath::new(name.as_bytes()));
+    let paths: Vec<RelativePath> = paths.filter_map(Result::ok).collect();
+    let moved = set_aside(&layer.upper(), &layer.aside(), &paths)?;
+    if !moved.is_empty() {
+        notices.push(format!(
+            "in {} no run sees {} until it is taken over: atoll kept diff {}, atoll kept apply {2} \
+             --control",
+            view.inside.display(),
+            listed(&moved),
+            layer.name()
+        ));
+    }
+    Ok(())
+}
+
+/// Tells of files of the person's that are hidden by older ones of the layer.
+fn tell_changed(layer: &KeptLayer, wanted: &Wanted<'_>, notices: &mut Vec<String>) {
+    let changed = changed_outside(&layer.upper(), wanted.host, NAMES_MAX + 1);
+    if let Ok(changed) = changed
+        && !changed.is_empty()
+    {
+        notices.push(format!(
+            "in {} the program sees its own {}, and not what was written outside since: atoll kept \
+             diff {}",
+            wanted.view.inside.display(),
+            listed(&changed),
+            layer.name()
+        ));
+    }
+}
+
+/// Some paths, and that there are more.
+fn listed(paths: &[RelativePath]) -> String {
+    let first: Vec<String> = paths
+        .iter()
+        .take(NAMES_MAX)
+        .map(ToString::to_string)
+        .collect();
+    match paths.len() > NAMES_MAX {
+        true => format!("{} and more", first.join(", ")),
+        false => first.join(", "),
+    }
+}

@@ -1,0 +1,253 @@
+//! A layer that is kept for the next run: what of it the next program may find, and what is
+//! set aside until a person has looked at it.
+//!
+//! Only what is surely history stays. An agent runs or believes the rest when it starts, so that
+//! one run that was led astray would lead all that follow.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Gid, Mode, Uid};
+use rustix::io::Errno;
+
+use crate::error::TreeError;
+use crate::facts::{Facts, Kind};
+use crate::host::{by_handle, remove_all};
+use crate::tree::{Tree, names_in, os};
+use crate::{Bounds, RelativePath, control};
+
+/// What the owner of a directory needs to look at it and to take something out of it.
+const OWNER_RIGHTS: u32 = 0o700;
+/// That somebody may execute a file.
+const EXECUTABLE: u32 = 0o111;
+
+/// Moves all that is not history out of a kept layer's upper directory `from` into `to`, an
+/// upper directory like it, where what is newer takes the place of what is older. `drop` names
+/// entries at the top that are nobody's to keep. Returns what was moved: paths, none beneath
+/// another.
+///
+/// Nothing may be mounted on either, and no program work in them. Cut short it can be done again.
+///
+/// # Errors
+/// When something cannot be looked at or moved: the layer is not to be used then.
+pub fn set_aside(
+    from: &Path,
+    to: &Path,
+    drop: &[RelativePath],
+) -> Result<Vec<RelativePath>, TreeError> {
+    let mut aside = Aside {
+        from: Tree::open(from)?,
+        to: Tree::open(to)?,
+        moved: Vec::new(),
+        looked: 0,
+    };
+    for path in drop {
+        remove_all(&aside.from, path, None)?;
+    }
+    let mut waiting = vec![RelativePath::root()];
+    while let Some(path) = waiting.pop() {
+        aside.sort_out(&path, &mut waiting)?;
+    }
+    Ok(aside.moved)
+}
+
+struct Aside {
+    from: Tree,
+    to: Tree,
+    moved: Vec<RelativePath>,
+    looked: u64,
+}
+
+impl Aside {
+    /// Moves what does not stay out of one directory that does, or the whole of it.
+    fn sort_out(
+        &mut self,
+        path: &RelativePath,
+        waiting: &mut Vec<RelativePath>,
+    ) -> Result<(), TreeError> {
+        let failed = |error| self.from.error("cannot look into", path, error);
+        let directory = self.from.directory(path).map_err(failed)?;
+        let names = names_in(directory.as_fd()).map_err(failed)?;
+        self.looked = self.looked.saturating_add(names.len() as u64);
+        if self.looked > Bounds::default().entries_max {
+            let error = std::io::Error::other("there are too many files");
+            return Err(self.from.error("cannot look into", path, error));
+        }
+        let is_head = |name: &Vec<u8>| name.eq_ignore_ascii_case(b"HEAD");
+        if !path.is_root() && names.iter().any(is_head) {
+            // Without it, the rest of a git repository is nothing.
+            return self.take(path.clone());
+        }
+        for name in names {
+            let inner = path.join(&name);
+            let inner = inner
+                .map_err(|error| std::io::Error::other(error.to_string()))
+                .map_err(|error| self.from.error("cannot look at", path, error))?;
+            let facts = self.from.facts(&inner);
+            let facts = facts.map_err(|error| self.from.error("cannot look at", &inner, error))?;
+            let Some(facts) = facts else {
+                continue;
+            };
+            if !stays(&inner, &facts) {
+                self.take(inner)?;
+            } else if facts.kind == Kind::Directory {
+                waiting.push(inner);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, path: RelativePath) -> Result<(), TreeError> {
+        self.make_above(&path)?;
+        self.lay(&path)?;
+        self.moved.push(path);
+        Ok(())
+    }
+
+    /// Makes the directories above a path where they are missing, as they are in the layer.
+    fn make_above(&self, path: &RelativePath) -> Result<(), TreeError> {
+        let above: Vec<RelativePath> = path.ancestors().collect();
+        for directory in above.into_iter().rev() {
+            let failed = |error| self.to.error("cannot make", &directory, error);
+            let there = self.to.facts(&directory).map_err(failed)?;
+            match there.map(|facts| facts.kind) {
+                Some(Kind::Directory) => continue,
+                Some(_) => remove_all(&self.to, &directory, None)?,
+                None => {}
+            }
+            let like = self.from.facts(&directory).map_err(failed)?;
+            let like = like.ok_or_else(|| failed(Errno::NOENT.into()))?;
+            let make = || -> std::io::Result<()> {
+                let place = self.to.place_of(&directory)?;
+                rustix::fs::mkdirat(&place, os(directory.name()), Mode::RWXU)?;
+                let made = self.to.directory(&directory)?;
+                let facts = Facts::from(&rustix::fs::fstat(&made)?);
+                if (facts.uid, facts.gid) != (like.uid, like.gid) {
+                    let owner = (Uid::from_raw(like.uid), Gid::from_raw(like.gid));
+                    rustix::fs::fchown(&made, Some(owner.0), Some(owner.1))?;
+                }
+                rustix::fs::fchmod(&made, Mode::from_raw_mode(like.mode))?;
+                Ok(())
+            };
+            make().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Lays one entry where it belongs. Two directories become one.
+    fn lay(&mut self, top: &RelativePath) -> Result<(), TreeError> {
+        let mut waiting = vec![top.clone()];
+        let mut merged = Vec::new();
+        while let Some(path) = waiting.pop() {
+            let failed = |error| self.from.error("cannot set aside", &path, error);
+            let facts = self.from.facts(&path).map_err(failed)?;
+            let there = self.to.facts(&path).map_err(failed)?;
+            let Some(facts) = facts else {
+                continue;
+            };
+            let is_directory = |kind| kind == Kind::Directory;
+            if is_directory(facts.kind) && there.is_some_and(|there| is_directory(there.kind)) {
+                self.open_up(&path, &facts).map_err(failed)?;
+                let names = self.from.names(&path).map_err(failed)?;
+                waiting.extend(names.iter().filter_map(|name| path.join(name).ok()));
+                merged.push(path);
+                continue;
+            }
+            if there.is_some() {
+                remove_all(&self.to, &path, None)?;
+            }
+            if is_directory(facts.kind) {
+                self.open_up(&path, &facts).map_err(failed)?;
+            }
+            self.rename(&path).map_err(failed)?;
+        }
+        // From the bottom up; each is empty by now.
+        for path in merged.iter().rev() {
+            let failed = |error| self.from.error("cannot set aside", path, error);
+            let place = self.from.place_of(path).map_err(failed)?;
+            rustix::fs::unlinkat(place, os(path.name()), AtFlags::REMOVEDIR)
+                .map_err(|errno| failed(errno.into()))?;
+        }
+        Ok(())
+    }
+
+    fn rename(&self, path: &RelativePath) -> std::io::Result<()> {
+        let (from, to) = (self.from.place_of(path)?, self.to.place_of(path)?);
+        let name = os(path.name());
+        Ok(rustix::fs::renameat(from, name, to, name)?)
+    }
+
+    /// Whoever moves a directory elsewhere has to be able to write to it.
+    fn open_up(&self, path: &RelativePath, facts: &Facts) -> std::io::Result<()> {
+        if facts.mode & OWNER_RIGHTS == OWNER_RIGHTS {
+            return Ok(());
+        }
+        let handle = self.from.handle(path)?;
+        let mode = Mode::from_raw_mode(facts.mode | OWNER_RIGHTS);
+        Ok(rustix::fs::chmod(by_handle(&handle), mode)?)
+    }
+}
+
+/// Whether the next program may find an entry.
+fn stays(path: &RelativePath, facts: &Facts) -> bool {
+    let is_plain = match facts.kind {
+        // Gemini CLI puts programs among what it has for a while, and runs them.
+        Kind::File => facts.mode & EXECUTABLE == 0,
+        Kind::Directory => facts.mode & OWNER_RIGHTS == OWNER_RIGHTS,
+        // The removal of a file below, in overlayfs' words.
+        Kind::CharacterDevice => facts.device_number == 0,
+        Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::Unknown => false,
+    };
+    let is_directory = facts.kind == Kind::Directory;
+    let too_deep = is_directory && path.depth() >= Bounds::default().depth_max;
+    let is_control = control::reason(path, is_directory, false).is_some();
+    is_plain && !too_deep && !is_control && control::is_history(path)
+}
+
+/// Files that stay in a kept layer and that the person's directory has changed since they
+/// were written there: inside, the layer's own are seen. At most `shown` of them.
+///
+/// # Errors
+/// When the layer cannot be looked at.
+pub fn changed_outside(
+    upper: &Path,
+    host: &Path,
+    shown: usize,
+) -> Result<Vec<RelativePath>, TreeError> {
+    let (upper, host) = (Tree::open(upper)?, Tree::open(host)?);
+    let mut found = Vec::new();
+    let mut waiting = vec![RelativePath::root()];
+    let mut looked: u64 = 0;
+    while let Some(path) = waiting.pop() {
+        let failed = |error| upper.error("cannot look into", &path, error);
+        let directory = upper.directory(&path).map_err(failed)?;
+        for name in names_in(directory.as_fd()).map_err(failed)? {
+            looked += 1;
+            let Ok(inner) = path.join(&name) else {
+                continue;
+            };
+            if found.len() >= shown || looked > Bounds::default().entries_max {
+                return Ok(found);
+            }
+            match kind_at(directory.as_fd(), &name) {
+                Some(Kind::Directory) => waiting.push(inner),
+                Some(Kind::File) if is_newer(&host, &upper, &inner) => found.push(inner),
+                Some(_) | None => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn kind_at(directory: BorrowedFd<'_>, name: &[u8]) -> Option<Kind> {
+    let facts = crate::tree::facts_at(directory, name).ok().flatten();
+    facts.map(|facts| facts.kind)
+}
+
+/// Whether the host's file was written after the layer's own came into being.
+fn is_newer(host: &Tree, upper: &Tree, path: &RelativePath) -> bool {
+    let (Ok(Some(facts)), Ok(born)) = (host.facts(path), upper.born(path)) else {
+        return false;
+    };
+    facts.kind == Kind::File && facts.modified > born
+}

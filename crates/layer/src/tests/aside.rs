@@ -1,0 +1,165 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use super::support::path;
+use crate::{RelativePath, changed_outside, set_aside};
+
+fn write(top: &Path, name: &str, text: &str) {
+    let path = top.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn text(top: &Path, name: &str) -> Option<String> {
+    fs::read_to_string(top.join(name)).ok()
+}
+
+fn moved(top: &Path, drop: &[RelativePath]) -> Vec<String> {
+    let moved = set_aside(&top.join("upper"), &top.join("aside"), drop).unwrap();
+    let mut names: Vec<String> = moved.iter().map(ToString::to_string).collect();
+    names.sort();
+    names
+}
+
+fn two() -> tempfile::TempDir {
+    let top = tempfile::tempdir().unwrap();
+    for name in ["upper", "aside"] {
+        fs::create_dir(top.path().join(name)).unwrap();
+    }
+    top
+}
+
+#[test]
+fn only_history_stays_in_a_kept_layer() {
+    let top = two();
+    let upper = top.path().join("upper");
+    for name in [
+        "sessions/2030/one.jsonl",
+        "history.jsonl",
+        "config.toml",
+        "hooks/one.sh",
+        "projects/p/one.jsonl",
+        "projects/p/Memory/all.md",
+        "tmp/repository/HEAD",
+        "tmp/repository/config",
+        "tmp/.envrc",
+        "auth.json",
+        "new-in-the-next-version",
+    ] {
+        write(&upper, name, name);
+    }
+    symlink("config.toml", upper.join("log")).unwrap();
+    symlink("../config.toml", upper.join("sessions/link")).unwrap();
+    let socket = upper.join("sessions/socket");
+    let _listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    write(&upper, "tmp/bin/rg", "program");
+    let program = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(upper.join("tmp/bin/rg"), program).unwrap();
+    let closed = upper.join("sessions/closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    let expected = [
+        "config.toml",
+        "hooks",
+        "log",
+        "new-in-the-next-version",
+        "projects/p/Memory",
+        "sessions/closed",
+        "sessions/link",
+        "sessions/socket",
+        "tmp/.envrc",
+        "tmp/bin/rg",
+        "tmp/repository",
+    ];
+    assert_eq!(moved(top.path(), &[path("auth.json")]), expected);
+    for name in [
+        "sessions/2030/one.jsonl",
+        "history.jsonl",
+        "projects/p/one.jsonl",
+    ] {
+        assert_eq!(text(&upper, name).as_deref(), Some(name));
+    }
+    let aside = top.path().join("aside");
+    for name in [
+        "config.toml",
+        "hooks/one.sh",
+        "projects/p/Memory/all.md",
+        "tmp/.envrc",
+    ] {
+        assert_eq!(text(&aside, name).as_deref(), Some(name));
+        assert_eq!(text(&upper, name), None);
+    }
+    assert!(!upper.join("auth.json").exists() && !aside.join("auth.json").exists());
+    assert_eq!(moved(top.path(), &[]), [""; 0]);
+}
+
+#[test]
+fn what_is_newer_takes_the_place_of_what_was_set_aside() {
+    let top = two();
+    let (upper, aside) = (top.path().join("upper"), top.path().join("aside"));
+    for round in ["one", "two"] {
+        write(&upper, "config.toml", round);
+        write(&upper, &format!("skills/{round}/SKILL.md"), round);
+        write(&upper, "skills/both", round);
+        let kind = upper.join("agents");
+        match round {
+            "one" => write(&upper, "agents/in", round),
+            _ => fs::write(kind, round).unwrap(),
+        }
+        assert_eq!(moved(top.path(), &[]), ["agents", "config.toml", "skills"]);
+    }
+    for (name, round) in [
+        ("config.toml", "two"),
+        ("skills/one/SKILL.md", "one"),
+        ("skills/two/SKILL.md", "two"),
+        ("skills/both", "two"),
+        ("agents", "two"),
+    ] {
+        assert_eq!(text(&aside, name).as_deref(), Some(round), "{name}");
+    }
+}
+
+#[test]
+fn setting_aside_follows_no_link() {
+    let top = two();
+    let (upper, aside) = (top.path().join("upper"), top.path().join("aside"));
+    let outside = top.path().join("outside");
+    write(&outside, "kept", "kept");
+    write(&outside, "hooks/one.sh", "kept");
+    // What is aside already was made by a program, too.
+    symlink(&outside, aside.join("projects")).unwrap();
+    symlink(&outside, aside.join("plugins")).unwrap();
+    symlink(&outside, upper.join("sessions")).unwrap();
+    write(&upper, "projects/memory/one.md", "planted");
+    write(&upper, "plugins/hooks", "planted");
+    assert_eq!(
+        moved(top.path(), &[]),
+        ["plugins", "projects/memory", "sessions"]
+    );
+    assert_eq!(
+        text(&aside, "projects/memory/one.md").as_deref(),
+        Some("planted")
+    );
+    assert!(!aside.join("plugins").is_symlink());
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 2);
+    assert_eq!(text(&outside, "hooks/one.sh").as_deref(), Some("kept"));
+}
+
+#[test]
+fn what_was_written_outside_after_the_layers_own_is_named() {
+    let top = two();
+    let (upper, host) = (top.path().join("upper"), top.path().join("host"));
+    fs::create_dir(&host).unwrap();
+    write(&host, "sessions/older", "outside");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    write(&upper, "sessions/older", "inside");
+    write(&upper, "sessions/newer", "inside");
+    write(&upper, "sessions/alone", "inside");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    write(&host, "sessions/newer", "outside");
+    write(&host, "sessions/other", "outside");
+    let found = changed_outside(&upper, &host, 10).unwrap();
+    assert_eq!(found, [path("sessions/newer")]);
+    assert_eq!(changed_outside(&upper, &host, 0).unwrap(), []);
+}

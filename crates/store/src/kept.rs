@@ -1,0 +1,438 @@
+//! Layers over parts of the home that a profile's next run goes on with: one directory each,
+//! `kept/NAME`, with a record, what runs changed (`upper`), and what of it the next run is not
+//! shown (`aside/upper`).
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use atoll_model::RunId;
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::lock::lock_now;
+use crate::state::KEPT;
+use crate::tree::{delete_tree, is_dots};
+use crate::usage::measure;
+use crate::{DiskUsage, FileFault, OverlayXattrs, RunError, StateDir, host_text};
+
+/// The version of the form of a kept layer's `record.json`.
+pub const KEPT_VERSION: u32 = 1;
+/// The size of a record's file, bytes.
+const RECORD_BYTES_MAX: u64 = 1 << 20;
+/// The length of a name, bytes.
+const NAME_BYTES_MAX: usize = 100;
+/// What a layer's directory is called while it is being deleted.
+const REMOVED: &str = ".removed-";
+const RECORD: &str = "record.json";
+const NEW_RECORD: &str = "record.json.new";
+const UPPER: &str = "upper";
+const NEW_UPPER: &str = "upper.new";
+const WORK: &str = "work";
+const ASIDE: &str = "aside";
+const JOURNALS: &str = "journals";
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOFOLLOW);
+
+/// Something could not be done with a kept layer.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// The kernel refused a file operation.
+    #[error(transparent)]
+    File(#[from] FileFault),
+    /// What a program made could not be removed.
+    #[error(transparent)]
+    Removal(#[from] RunError),
+    /// Nothing is kept by that name.
+    #[error("nothing is kept as {0}")]
+    Missing(KeptName),
+    /// A run, or another command, works in it.
+    #[error("{0} is in use by a run; wait for its end")]
+    InUse(KeptName),
+    /// The record is not one.
+    #[error("the record of {name} cannot be read: {why}")]
+    Unreadable {
+        /// The layer.
+        name: KeptName,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// The name of a kept layer: letters, digits and `-`, safe as a file name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptName(String);
+
+impl KeptName {
+    /// Reads a name; `None` for what cannot be one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let fits = !text.is_empty() && text.len() <= NAME_BYTES_MAX;
+        (fits && text.bytes().all(is_plain)).then(|| Self(text.to_owned()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for KeptName {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// What is known about a kept layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptRecord {
+    /// [`KEPT_VERSION`].
+    pub v: u32,
+    /// The profile whose runs go on with it.
+    pub profile: String,
+    /// The host's directory below.
+    #[serde(with = "host_text::path")]
+    pub host: PathBuf,
+    /// Where it is seen inside.
+    #[serde(with = "host_text::path")]
+    pub inside: PathBuf,
+    /// Which extended attributes hold its marks.
+    pub xattrs: OverlayXattrs,
+    /// As host root: the first kernel user id of the range that its files belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<u32>,
+    /// Changes on the host after this moment are conflicts: seconds and nanoseconds since
+    /// 1970, by the host's file system.
+    pub since: (i64, u32),
+    /// Files at its top in whose places something else stood: login files of agents.
+    #[serde(
+        default,
+        with = "host_text::list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub logins: Vec<OsString>,
+    /// The run that used it last.
+    pub run: RunId,
+    /// When that was, milliseconds since 1970.
+    pub used_at_ms: u64,
+}
+
+/// A kept layer, for one process at a time; let go when dropped.
+#[derive(Debug)]
+pub struct KeptLayer {
+    name: KeptName,
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+impl KeptLayer {
+    /// Takes a layer, and makes it where there is none.
+    ///
+    /// # Errors
+    /// [`KeptError::InUse`] at once where another process has it, [`KeptError::File`].
+    pub fn make(state: &StateDir, name: &KeptName) -> Result<Self, KeptError> {
+        let kept = state.subdirectory(KEPT, true)?;
+        let path = state.kept_dir().join(name.as_str());
+        match rustix::fs::mkdirat(&kept, name.as_str(), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(FileFault::on("create", &path)(errno).into()),
+        }
+        Self::open(state, name)
+    }
+
+    /// Takes a layer that is there.
+    ///
+    /// # Errors
+    /// [`KeptError::Missing`], [`KeptError::InUse`] at once where another process has it,
+    /// [`KeptError::File`].
+    pub fn open(state: &StateDir, name: &KeptName) -> Result<Self, KeptError> {
+        let missing = || KeptError::Missing(name.clone());
+        let path = state.kept_dir().join(name.as_str());
+        let directory = match rustix::fs::open(&path, DIRECTORY, Mode::empty()) {
+            Err(Errno::NOENT) => return Err(missing()),
+            opened => opened.map_err(FileFault::on("open", &path))?,
+        };
+        if !lock_now(&directory, &path, FlockOperation::NonBlockingLockExclusive)? {
+            return Err(KeptError::InUse(name.clone()));
+        }
+        // Someone may have removed it between the opening and the locking.
+        let facts = rustix::fs::fstat(&directory).map_err(FileFault::on("examine", &path))?;
+        match path.symlink_metadata() {
+            Ok(now) if now.ino() == facts.st_ino => {}
+            Ok(_) | Err(_) => return Err(missing()),
+        }
+        let name = name.clone();
+        Ok(Self {
+            name,
+            path,
+            directory,
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &KeptName {
+        &self.name
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the next run finds.
+    #[must_use]
+    pub fn upper(&self) -> PathBuf {
+        self.path.join(UPPER)
+    }
+
+    /// What the next run does not find until it is taken over.
+    #[must_use]
+    pub fn aside(&self) -> PathBuf {
+        self.path.join(ASIDE).join(UPPER)
+    }
+
+    /// Where the journals of its applies are.
+    #[must_use]
+    pub fn journals(&self) -> PathBuf {
+        self.path.join(JOURNALS)
+    }
+
+    /// What is known of it; `None` for one that no run has used yet.
+    ///
+    /// # Errors
+    /// [`KeptError::Unreadable`] or [`KeptError::File`].
+    pub fn record(&self) -> Result<Option<KeptRecord>, KeptError> {
+        read(&self.name, &self.path)
+    }
+
+    /// Replaces the record in one step.
+    ///
+    /// # Errors
+    /// [`KeptError::File`].
+    pub fn write(&self, record: &KeptRecord) -> Result<(), KeptError> {
+        let path = self.path.join(RECORD);
+        let mut bytes =
+            serde_json::to_vec_pretty(record).map_err(|error| KeptError::Unreadable {
+                name: self.name.clone(),
+                why: error.to_string(),
+            })?;
+        bytes.push(b'\n');
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat(&self.directory, NEW_RECORD, flags, mode)
+            .map_err(FileFault::on("write", &path))?;
+        let mut file = File::from(file);
+        file.write_all(&bytes)
+            .map_err(FileFault::on("write", &path))?;
+        rustix::fs::renameat(&self.directory, NEW_RECORD, &self.directory, RECORD)
+            .map_err(FileFault::on("replace", &path))?;
+        Ok(())
+    }
+
+    /// Makes the directories for what is set aside, where they are missing, and an upper one.
+    ///
+    /// # Errors
+    /// [`KeptError::File`].
+    pub fn furnish(&self) -> Result<(), KeptError> {
+        let [aside, aside_upper, aside_work] =
+            ["aside", "aside/upper", "aside/work"].map(|name| self.path.join(name));
+        for path in [&aside, &aside_upper, &aside_work, &self.upper()] {
+            match rustix::fs::mkdir(path, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(FileFault::on("create", path)(errno).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what the next run finds into an upper directory of its own, and removes
+    /// overlayfs' working directory: what a run that was cut short left open, and what says
+    /// which directory was below, is gone with them. Cut short it can be done again.
+    ///
+    /// # Errors
+    /// [`KeptError::File`] or [`KeptError::Removal`].
+    pub fn freshen(&self) -> Result<(), KeptError> {
+        self.delete(WORK)?;
+        let (upper, new) = (self.upper(), self.path.join(NEW_UPPER));
+        let made = |result: Result<(), Errno>| match result {
+            Err(Errno::EXIST) => Ok(()),
+            other => other,
+        };
+        made(rustix::fs::mkdirat(&self.directory, NEW_UPPER, Mode::RWXU))
+            .map_err(FileFault::on("create", &new))?;
+        match rustix::fs::openat(&self.directory, UPPER, DIRECTORY, Mode::empty()) {
+            Err(Errno::NOENT) => {}
+            opened => {
+                let from = opened.map_err(FileFault::on("open", &upper))?;
+                let into = rustix::fs::openat(&self.directory, NEW_UPPER, DIRECTORY, Mode::empty())
+                    .map_err(FileFault::on("open", &new))?;
+                for name in names(&from).map_err(FileFault::on("list", &upper))? {
+                    rustix::fs::renameat(&from, &name, &into, &name)
+                        .map_err(FileFault::on("move what is in", &upper))?;
+                }
+                rustix::fs::unlinkat(&self.directory, UPPER, AtFlags::REMOVEDIR)
+                    .map_err(FileFault::on("remove", &upper))?;
+            }
+        }
+        rustix::fs::renameat(&self.directory, NEW_UPPER, &self.directory, UPPER)
+            .map_err(FileFault::on("replace", &upper))?;
+        Ok(())
+    }
+
+    /// Whether nothing is in it, neither for the next run nor set aside.
+    ///
+    /// # Errors
+    /// [`KeptError::File`].
+    pub fn is_empty(&self) -> Result<bool, KeptError> {
+        for path in [self.upper(), self.aside()] {
+            let directory = match rustix::fs::open(&path, DIRECTORY, Mode::empty()) {
+                Err(Errno::NOENT) => continue,
+                opened => opened.map_err(FileFault::on("open", &path))?,
+            };
+            if !names(&directory)
+                .map_err(FileFault::on("list", &path))?
+                .is_empty()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How much room what is set aside takes.
+    ///
+    /// # Errors
+    /// [`KeptError::File`].
+    pub fn aside_usage(&self) -> Result<DiskUsage, KeptError> {
+        usage(&self.aside())
+    }
+
+    /// Deletes it, with all that is in it. It disappears at once, also when the deletion is
+    /// cut short.
+    ///
+    /// # Errors
+    /// [`KeptError::File`] or [`KeptError::Removal`].
+    pub fn remove(self, state: &StateDir) -> Result<(), KeptError> {
+        let kept = state.subdirectory(KEPT, false)?;
+        let removed = format!("{REMOVED}{}", self.name);
+        let rename = || {
+            let flags = RenameFlags::NOREPLACE;
+            rustix::fs::renameat_with(&kept, self.name.as_str(), &kept, &*removed, flags)
+        };
+        let delete = || match CString::new(removed.as_str()) {
+            Ok(name) => delete_tree(&kept, &name, &state.kept_dir().join(&removed)),
+            Err(_) => Ok(()),
+        };
+        let renamed = match rename() {
+            Err(Errno::EXIST | Errno::NOTEMPTY) => {
+                delete()?;
+                rename()
+            }
+            other => other,
+        };
+        renamed.map_err(FileFault::on("remove", &self.path))?;
+        Ok(delete()?)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), KeptError> {
+        let Ok(text) = CString::new(name) else {
+            return Ok(());
+        };
+        match delete_tree(&self.directory, &text, &self.path.join(name)) {
+            Err(RunError::File(fault)) if fault.is_not_found() => Ok(()),
+            other => Ok(other?),
+        }
+    }
+}
+
+/// All kept layers that a run has used, by name, with their records, and how much room each
+/// takes; those with a record that cannot be read come as the error.
+///
+/// # Errors
+/// [`KeptError::File`] when they cannot be listed.
+#[allow(clippy::type_complexity)]
+pub fn list_kept(
+    state: &StateDir,
+) -> Result<Vec<(KeptName, Result<(KeptRecord, DiskUsage), KeptError>)>, KeptError> {
+    let directory = match state.subdirectory(KEPT, false) {
+        Err(fault) if fault.is_not_found() => return Ok(Vec::new()),
+        other => other?,
+    };
+    let names = names(&directory).map_err(FileFault::on("list", state.kept_dir()))?;
+    let texts = names.iter().filter_map(|name| name.to_str().ok());
+    let mut all = Vec::new();
+    for name in texts.filter_map(KeptName::parse) {
+        let path = state.kept_dir().join(name.as_str());
+        let known = read(&name, &path).and_then(|record| match record {
+            None => Ok(None),
+            Some(record) => Ok(Some((record, usage(&path)?))),
+        });
+        match known {
+            Ok(None) => {}
+            Ok(Some(known)) => all.push((name, Ok(known))),
+            Err(error) => all.push((name, Err(error))),
+        }
+    }
+    all.sort_by(|(left, _), (right, _)| left.cmp(right));
+    Ok(all)
+}
+
+fn usage(path: &Path) -> Result<DiskUsage, KeptError> {
+    let top =
+        rustix::fs::open(path, DIRECTORY, Mode::empty()).map_err(FileFault::on("open", path))?;
+    Ok(measure(top).map_err(FileFault::on("measure", path))?)
+}
+
+fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        if !is_dots(entry.file_name()) {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+fn read(name: &KeptName, path: &Path) -> Result<Option<KeptRecord>, KeptError> {
+    let unreadable = |why: String| KeptError::Unreadable {
+        name: name.clone(),
+        why,
+    };
+    let path = path.join(RECORD);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = match rustix::fs::open(&path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened.map_err(FileFault::on("open", &path))?,
+    };
+    let mut bytes = Vec::new();
+    File::from(file)
+        .take(RECORD_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(FileFault::on("read", &path))?;
+    if bytes.len() as u64 > RECORD_BYTES_MAX {
+        return Err(unreadable(format!("larger than {RECORD_BYTES_MAX} bytes")));
+    }
+    let record: KeptRecord =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    if record.v > KEPT_VERSION {
+        let why = format!(
+            "it has version {}, and this Atoll reads {KEPT_VERSION}",
+            record.v
+        );
+        return Err(unreadable(why));
+    }
+    Ok(Some(record))
+}
