@@ -162,6 +162,7 @@ impl Many {
             handover: None,
             signing: None,
             scratch: true,
+            unattended: false,
             resume: None,
             now,
         };

@@ -43,6 +43,8 @@ pub struct Request<'a> {
     /// Nothing of the run is kept but what the ledger says; not for live or
     /// resumed runs.
     pub scratch: bool,
+    /// Nobody is there to be asked while it goes on: what would be is denied.
+    pub unattended: bool,
     /// The run whose layers this one goes on with.
     pub resume: Option<&'a RunRecord>,
     /// The time of the call.
@@ -262,6 +264,7 @@ impl Prepared {
         let mut outside = Outside::new(&network, &issue, &mut record_flow)
             .with(doors)
             .asked(Some(live))
+            .unattended(request.unattended)
             .handing(request.handover)
             .signing(request.signing.zip(listener));
         let attended = assembled
