@@ -22,7 +22,6 @@ const PROMPT: &str = "A letter, then Enter: ";
 /// A run of this script that asks.
 fn asking(world: &World, options: &str, script: &str) -> Invocation {
     let command = format!("\"$ATOLL\" run {options} -- sh -c \"$1\"");
-    let command = format!("sh -c '{command}' \"$@\"");
     let run = on_internet(world, &command).args(["sh", script]);
     run.within(Duration::from_secs(300))
 }
@@ -219,7 +218,7 @@ fn a_question_leaves_the_terminal_when_it_is_over_and_a_closed_window_denies() {
         return;
     }
     let script = format!(
-        "{CURL} -m 10 http://example.com/left; read x; echo got $x; \
+        "{CURL} -m 20 http://example.com/left; read x; echo got $x; \
          {CURL} http://example.com/closed; sleep 1000"
     );
     let mut terminal = person(&world, &script);

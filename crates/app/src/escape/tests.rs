@@ -637,7 +637,11 @@ fn a_terminal_is_set_aside_and_taken_up_as_it_was() {
     let rest = "\x0f\x1b(B\x1b)B\x1b[0m";
     for (text, aside, up) in [
         ("plain", "\x1b[?1049h\x1b[?2004h", "\x1b[?2004l\x1b[?1049l"),
-        ("\x1b[8m\x0e", "\x1b[?1049h\x1b[?2004h", "\x1b[?2004l\x1b[?1049l"),
+        (
+            "\x1b[8m\x0e",
+            "\x1b[?1049h\x1b[?2004h",
+            "\x1b[?2004l\x1b[?1049l",
+        ),
         ("\x1b[?2004h", "\x1b[?1049h", "\x1b[?1049l"),
         (
             "\x1b[?25l\x1b[?2026h\x1b[?7l",
@@ -666,7 +670,11 @@ fn a_terminal_is_set_aside_and_taken_up_as_it_was() {
             "\x1b[?2004l\x1b8",
         ),
     ] {
-        assert_eq!(both(text), (format!("{aside}{rest}"), up.to_owned()), "{text:?}");
+        assert_eq!(
+            both(text),
+            (format!("{aside}{rest}"), up.to_owned()),
+            "{text:?}"
+        );
     }
 }
 
