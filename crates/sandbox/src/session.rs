@@ -483,7 +483,14 @@ impl Session<'_> {
         };
         match report {
             Report::Terminal => {
+                // What is there to read can be gone again: a program may flush its terminal, and
+                // the line that was readable may have been the one before it.
                 self.terminal = descriptors.pop();
+                if let Some(terminal) = &self.terminal {
+                    descriptor::never_block(terminal.as_fd()).map_err(SandboxError::host(
+                        "the program's terminal cannot be watched",
+                    ))?;
+                }
                 self.lines.output = None;
                 self.lines.error = None;
                 self.lines.input = None;
@@ -725,6 +732,7 @@ impl Session<'_> {
                     attachment.transform(stream, written, pending);
                 }
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // A terminal whose last program is gone reads as an error (EIO).
             Ok(0) | Err(_) => self.close(stream),
         }
