@@ -65,7 +65,7 @@ fn a_question_is_drawn_at_the_terminal_and_each_answer_counts() {
     let script = format!(
         "printf 'half a line'; for path in once no interrupted run run time time; do \
          {CURL} -d 'its own words' http://example.com/$path; done; read line; echo \"got $line\" | cat -v; \
-         {CURL} http://example.com/last; echo went on"
+         {CURL} http://example.com/last; sleep 1000; echo went on"
     );
     let mut terminal = person(&world, &script);
     let drawn = terminal.expect("path: /once\r\n");
@@ -269,6 +269,7 @@ fn a_suspended_program_is_asked_about_when_it_goes_on() {
     answer(&mut terminal, "/job", "o\r");
     terminal.expect(" 200");
     terminal.expect("it went on");
+    terminal.expect("succeeded");
     terminal.line("exit");
     let ended = terminal.wait();
     assert_eq!(arrived(&world, ended), ["/job"]);
