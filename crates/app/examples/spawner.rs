@@ -163,6 +163,7 @@ impl Many {
             handover: None,
             signing: None,
             fate: Fate::Scratch,
+            unattended: false,
             resume: None,
             now,
         };

@@ -345,7 +345,7 @@ fn scope(arguments: &GrantApprovalArguments) -> Result<Scope, Failure> {
 
 /// A call in one line: host first, since that is what counts; nothing in it can be a line of
 /// its own, or hide.
-fn line(call: &AskedCall) -> String {
+pub(crate) fn line(call: &AskedCall) -> String {
     let shown = |text: &str| {
         let text = printable(text.as_bytes());
         match text.chars().count() > LISTED_CHARACTERS_MAX {
@@ -407,6 +407,15 @@ fn lasting(lease: &Lease) -> String {
 /// All that is known of a question: what Atoll has read of the call first, the program's own
 /// words last and marked as such.
 pub(crate) fn whole(run: &RunId, pending: &Pending) -> String {
+    let rows = [facts(run, pending), words(&pending.call)].concat();
+    rows.iter().fold(String::new(), |mut text, (name, value)| {
+        let _ = writeln!(text, "{name}: {value}");
+        text
+    })
+}
+
+/// What Atoll has read of what a question is about, a name and a text each.
+pub(crate) fn facts(run: &RunId, pending: &Pending) -> Vec<(&'static str, String)> {
     let call = &pending.call;
     let mut rows: Vec<(&str, String)> = vec![
         ("question", format!("{run}.{}", pending.approval)),
@@ -445,6 +454,12 @@ pub(crate) fn whole(run: &RunId, pending: &Pending) -> String {
     rows.push(("rule", printable(call.rule.as_bytes())));
     rows.push(("waiting", waiting(pending)));
     rows.push(("digest", pending.digest.to_string()));
+    rows
+}
+
+/// The program's own words in it.
+pub(crate) fn words(call: &AskedCall) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
     let request = call.request.as_ref();
     let query = request.and_then(|one| one.query.as_deref());
     let body = request.and_then(|one| one.body.as_ref());
@@ -463,10 +478,7 @@ pub(crate) fn whole(run: &RunId, pending: &Pending) -> String {
         let words = "the program's own words, body begins";
         (words, quoted(&body.beginning))
     }));
-    rows.iter().fold(String::new(), |mut text, (name, value)| {
-        let _ = writeln!(text, "{name}: {value}");
-        text
-    })
+    rows
 }
 
 fn waiting(pending: &Pending) -> String {

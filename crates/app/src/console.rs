@@ -6,15 +6,17 @@ use std::fs::File;
 use std::io::{IsTerminal, Stderr, Stdin, Stdout, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use atoll_model::network::Listener;
 use atoll_model::{RunId, TerminalRights};
-use atoll_sandbox::{Attachment, Pending, Reaction, SIGWINCH, Signals, Size, Stream};
+use atoll_sandbox::{Attachment, Pending, Reaction, SIGWINCH, Signals, Size, Stream, Turn};
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{
     OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
+use crate::desk::{AskKey, Desk, Looked};
 use crate::escape::EscapeFilter;
 use crate::{approvals, ports};
 
@@ -33,6 +35,12 @@ pub struct Console {
     begins_line: bool,
     /// How many more programs that listen are told of.
     listeners_left: usize,
+    /// Where questions are drawn, on a terminal that can.
+    desk: Option<Desk>,
+    /// Questions that nobody was told of yet, where none is drawn.
+    untold: Vec<Pending>,
+    /// The last of which somebody was.
+    told: u32,
 }
 
 /// How many programs that listen a run tells of while it goes on.
@@ -51,7 +59,17 @@ pub struct ConsoleSettings {
     pub keep_in: Option<PathBuf>,
     /// How much of each stream is kept, bytes.
     pub keep_bytes_max: u64,
+    /// What brings a question back to the terminal.
+    pub ask_key: AskKey,
 }
+
+/// A terminal by this name moves no cursor.
+const DUMB: &str = "dumb";
+/// The size that is taken for that of a terminal that tells none.
+const SIZE: Size = Size {
+    rows: 24,
+    columns: 80,
+};
 
 impl Console {
     /// Takes over the terminal, if there is one, and the signals.
@@ -75,7 +93,14 @@ impl Console {
         } else {
             None
         };
+        let can_draw =
+            std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != DUMB);
+        let desk = raw.as_ref().filter(|_| can_draw && filters[0].is_some());
+        let desk = desk.map(|_| Desk::new(settings.run.clone(), settings.ask_key));
         Self {
+            desk,
+            untold: Vec::new(),
+            told: 0,
             stdin,
             stdout,
             stderr,
@@ -102,6 +127,12 @@ impl Console {
     pub fn finish(mut self) -> BTreeMap<&'static str, u64> {
         let mut removed = BTreeMap::new();
         let mut last = [Vec::new(), Vec::new()];
+        if let Some(desk) = &mut self.desk {
+            // What has the terminal still gives it back before all else.
+            desk.asked(Vec::new());
+            let looked = self.look(true);
+            last[0].extend(looked.into_iter().flat_map(|looked| looked.shown));
+        }
         for (filter, rest) in self.filters.iter_mut().zip(&mut last) {
             let Some(filter) = filter else { continue };
             filter.finish(rest);
@@ -125,6 +156,27 @@ impl Console {
     }
 }
 
+impl Console {
+    fn look(&mut self, is_shown: bool) -> Option<Looked> {
+        let desk = self.desk.as_mut()?;
+        let filter = self.filters.first().and_then(Option::as_ref)?;
+        let size = terminal_size().filter(|size| size.rows > 0 && size.columns > 0);
+        Some(desk.turn(filter, size.unwrap_or(SIZE), is_shown, Instant::now()))
+    }
+
+    /// A question in a line.
+    fn told_of(&mut self, question: &Pending) -> (Stream, Vec<u8>) {
+        let told = approvals::told(&self.run, question);
+        let (stream, end) = match self.raw {
+            Some(_) => (Stream::Output, "\r\n"),
+            None => (Stream::Error, "\n"),
+        };
+        let before = if self.begins_line { "" } else { end };
+        self.begins_line = true;
+        (stream, format!("{before}{told}{end}").into_bytes())
+    }
+}
+
 impl Attachment for Console {
     fn input(&self) -> Option<BorrowedFd<'_>> {
         Some(self.stdin.as_fd())
@@ -143,7 +195,10 @@ impl Attachment for Console {
 
     fn next_signal(&mut self) -> Option<Reaction> {
         match self.signals.as_ref()?.next()? {
-            SIGWINCH => Some(terminal_size().map_or(Reaction::Ignore, Reaction::Resize)),
+            SIGWINCH => {
+                self.desk.iter_mut().for_each(Desk::resized);
+                Some(terminal_size().map_or(Reaction::Ignore, Reaction::Resize))
+            }
             number => Some(u8::try_from(number).map_or(Reaction::Ignore, Reaction::Forward)),
         }
     }
@@ -182,22 +237,46 @@ impl Attachment for Console {
         Some((stream, format!("{before}{told}{end}").into_bytes()))
     }
 
-    /// A line, whoever reads it; while a screen is drawn no more than a bell.
-    fn asked(&mut self, question: &Pending) -> Option<(Stream, Vec<u8>)> {
-        let draws = |filter: &Option<EscapeFilter>| {
-            filter.as_ref().is_some_and(EscapeFilter::has_whole_screen)
-        };
-        if self.raw.is_some() && self.filters.iter().any(draws) {
-            return Some((Stream::Output, b"\x07".to_vec()));
+    fn asked(&mut self, open: Vec<Pending>) {
+        if let Some(desk) = &mut self.desk {
+            desk.asked(open);
+            return;
         }
-        let told = approvals::told(&self.run, question);
-        let (stream, end) = match self.raw {
-            Some(_) => (Stream::Output, "\r\n"),
-            None => (Stream::Error, "\n"),
-        };
-        let before = if self.begins_line { "" } else { end };
-        self.begins_line = true;
-        Some((stream, format!("{before}{told}{end}").into_bytes()))
+        let new = open.into_iter().filter(|one| one.approval > self.told);
+        self.untold.extend(new);
+        self.told = self.untold.last().map_or(self.told, |one| one.approval);
+    }
+
+    fn has_terminal(&self) -> bool {
+        self.desk.as_ref().is_some_and(Desk::has_terminal)
+    }
+
+    fn typed(&mut self, typed: &mut Vec<u8>) {
+        if let Some(desk) = &mut self.desk {
+            desk.typed(typed, Instant::now());
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.desk.as_ref().and_then(Desk::due)
+    }
+
+    /// Drawn where it can be; elsewhere a line, whoever reads it.
+    fn turn(&mut self, is_shown: bool) -> Turn {
+        if let Some(looked) = self.look(is_shown) {
+            let shown = (!looked.shown.is_empty()).then_some((Stream::Output, looked.shown));
+            return Turn {
+                shown: shown.into_iter().collect(),
+                answered: looked.answered,
+                resized: looked.resized,
+            };
+        }
+        let untold = std::mem::take(&mut self.untold);
+        let shown = untold.iter().map(|one| self.told_of(one));
+        Turn {
+            shown: shown.collect(),
+            ..Turn::default()
+        }
     }
 
     fn suspended(&mut self) {

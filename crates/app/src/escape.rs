@@ -120,6 +120,18 @@ impl EscapeFilter {
         std::mem::take(&mut self.touched).restore(out);
     }
 
+    /// Appends what makes the terminal one at rest for a while, so that what is drawn then is
+    /// seen as it was meant: on the other screen, where the program has not the whole one.
+    /// Colours that the program has given other values stay at rest afterwards.
+    pub fn set_aside(&self, out: &mut Vec<u8>) {
+        self.touched.set_aside(out);
+    }
+
+    /// Appends what makes it the program's again, who has to draw a whole screen anew.
+    pub fn take_up(&self, out: &mut Vec<u8>) {
+        self.touched.take_up(out);
+    }
+
     /// Whether the program has the whole screen for itself, so that a line of somebody
     /// else's would be in its way.
     #[must_use]

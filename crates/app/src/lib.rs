@@ -18,6 +18,7 @@ mod credentials;
 mod decision;
 mod delegation;
 mod denied;
+mod desk;
 mod errands;
 pub mod escape;
 mod failure;

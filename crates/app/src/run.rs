@@ -81,13 +81,14 @@ fn carry_out(
         signing: signing.as_ref(),
         terminal: if terminal { terminal_size() } else { None },
         fate: fate(arguments, mode),
+        unattended: arguments.no_ask,
         resume: resume.as_ref(),
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let attach = |grant: &Grant| {
         tell_granted(grant, &ledger, &rules, &environment, output);
-        console(grant, &state, &asked, arguments.discard, signals)
+        console(grant, &state, &asked, arguments, signals)
     };
     let ended = match call(&request, starting, attach) {
         Err(error) => {
@@ -456,7 +457,7 @@ fn console(
     grant: &Grant,
     state: &StateDir,
     asked: &Call,
-    discard: bool,
+    arguments: &RunArguments,
     signals: Signals,
 ) -> Console {
     let boundary = grant.boundary();
@@ -464,8 +465,9 @@ fn console(
         run: asked.run.clone(),
         terminal: asked.terminal,
         rights: boundary.terminal,
-        keep_in: (!discard).then(|| state.run_dir(&asked.run).join("output")),
+        keep_in: (!arguments.discard).then(|| state.run_dir(&asked.run).join("output")),
         keep_bytes_max: boundary.limits.output_bytes,
+        ask_key: arguments.ask_key.unwrap_or_default(),
     };
     Console::new(settings, Some(signals))
 }

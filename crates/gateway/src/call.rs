@@ -42,6 +42,8 @@ pub struct Request<'a> {
     pub signing: Option<&'a SshHandover>,
     /// What is to become of what it changes.
     pub fate: Fate,
+    /// Nobody is there to be asked while it goes on: what would be is denied.
+    pub unattended: bool,
     /// The run whose layers this one goes on with.
     pub resume: Option<&'a RunRecord>,
     /// The time of the call.
@@ -283,6 +285,7 @@ impl Prepared {
         let mut outside = Outside::new(&network, &issue, &mut record_flow)
             .with(doors)
             .asked(Some(live))
+            .unattended(request.unattended)
             .handing(request.handover)
             .signing(request.signing.zip(listener));
         let attended = assembled

@@ -186,6 +186,12 @@ impl Approvals {
         Step { news, ..step }
     }
 
+    /// A call comes, and nobody is there to be asked about it.
+    pub(crate) fn refuse(&self, id: u64, call: &AskedCall) -> Step {
+        let digest = digest_of(call).unwrap_or(CallDigest::new([0; 32]));
+        Step::default().deny(id, digest, NoConsent::Unattended)
+    }
+
     /// A call does not wait any more. A question for which none waits is closed.
     pub(crate) fn leave(&mut self, id: u64) -> Step {
         for open in &mut self.open {

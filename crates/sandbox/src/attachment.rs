@@ -1,9 +1,9 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use atoll_model::network::Listener;
+use atoll_model::network::{CallDigest, Listener};
 
-use crate::approvals::Pending;
+use crate::approvals::{Decision, Pending};
 
 /// Which of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,28 @@ pub enum Reaction {
     Ignore,
 }
 
+/// What a person says to a question at the run's own terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The question's number.
+    pub approval: u32,
+    /// Of what they were shown.
+    pub digest: CallDigest,
+    /// What they say.
+    pub decision: Decision,
+}
+
+/// What is to be done about questions at the run's own terminal.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// What is shown, after all that was shown before.
+    pub shown: Vec<(Stream, Vec<u8>)>,
+    /// What a person has answered.
+    pub answered: Option<Answered>,
+    /// The size that the program is told its terminal has.
+    pub resized: Option<crate::Size>,
+}
+
 /// Whoever sits on the host's side of a session: where its input comes from,
 /// where its output goes.
 pub trait Attachment {
@@ -43,10 +65,27 @@ pub trait Attachment {
         let _ = listener;
         None
     }
-    /// A person is asked something: what is shown of that, and where.
-    fn asked(&mut self, question: &Pending) -> Option<(Stream, Vec<u8>)> {
-        let _ = question;
+    /// What a person is asked is this by now: all that is open, the oldest first.
+    fn asked(&mut self, open: Vec<Pending>) {
+        let _ = open;
+    }
+    /// Whether a question has the terminal: nothing that the program writes is taken then, and
+    /// nothing that is typed is given to it.
+    fn has_terminal(&self) -> bool {
+        false
+    }
+    /// Takes of what was typed what is not for the program.
+    fn typed(&mut self, typed: &mut Vec<u8>) {
+        let _ = typed;
+    }
+    /// When there is something to do about questions, whatever else comes.
+    fn due(&self) -> Option<Instant> {
         None
+    }
+    /// Does it. `is_shown` says whether all is shown that was to be.
+    fn turn(&mut self, is_shown: bool) -> Turn {
+        let _ = is_shown;
+        Turn::default()
     }
     /// The program was stopped by the terminal: returns when it is to go on.
     fn suspended(&mut self);
@@ -65,9 +104,15 @@ pub trait Carrier {
     }
     /// Does it. Whether the program may go on.
     fn attend(&mut self) -> bool;
-    /// What a person is asked since this was called last.
-    fn questions(&mut self) -> Vec<Pending> {
-        Vec::new()
+    /// What a person is asked, the oldest first, where that has changed since this was called
+    /// last.
+    fn questions(&mut self) -> Option<Vec<Pending>> {
+        None
+    }
+    /// Who started the run answers. Whether the program may go on.
+    fn answered(&mut self, answered: Answered) -> bool {
+        let _ = answered;
+        true
     }
     /// What has begun to listen inside since it was asked last.
     fn begun(&mut self) -> Vec<Listener> {

@@ -53,7 +53,7 @@ mod unshown;
 mod without;
 
 pub use approvals::{ApprovalNews, Decision, Lease, Pending, Who};
-pub use attachment::{Attachment, Carrier, Reaction, Stream};
+pub use attachment::{Answered, Attachment, Carrier, Reaction, Stream, Turn};
 pub use commands::CredentialCommand;
 pub use control::{Answer, CONTROL_VERSION, ControlError, Declined, Question, ask, spoken_to};
 pub use doors::Doors;

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 pub use live::{Live, Publisher};
 
-use crate::Carrier;
 use crate::approvals::{ApprovalNews, Approvals, Pending, Who};
 use crate::commands::Commands;
 use crate::control::Control;
@@ -25,6 +24,7 @@ use crate::handover::Handover;
 use crate::listening::Listening;
 use crate::login_renewal::Renewals;
 use crate::signing::SshHandover;
+use crate::{Answered, Carrier};
 use atoll_model::network::{
     AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
     FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, Listener, Network, Published,
@@ -179,8 +179,10 @@ pub struct Outside<'a> {
     /// From when on it can be spoken to, where nothing asks for that before.
     opens_at: Option<Instant>,
     approvals: Approvals,
-    /// What a person is asked, and was not shown yet.
-    questions: Vec<Pending>,
+    /// What a person is asked has changed since it was told last.
+    has_new_questions: bool,
+    /// Nobody is there to be asked: what would be is denied.
+    is_unattended: bool,
     /// There is nowhere to speak to it.
     is_unspoken: bool,
     listening: Option<Listening>,
@@ -230,7 +232,8 @@ impl<'a> Outside<'a> {
             control: None,
             opens_at: None,
             approvals: Approvals::default(),
-            questions: Vec::new(),
+            has_new_questions: false,
+            is_unattended: false,
             is_unspoken: false,
             listening: None,
             begun: Vec::new(),
@@ -260,6 +263,13 @@ impl<'a> Outside<'a> {
     #[must_use]
     pub fn signing(mut self, signing: Option<(&'a SshHandover, OwnedFd)>) -> Self {
         self.signing = signing;
+        self
+    }
+
+    /// With nobody who could be asked, where that is so.
+    #[must_use]
+    pub fn unattended(mut self, is_unattended: bool) -> Self {
+        self.is_unattended = is_unattended;
         self
     }
 
@@ -595,8 +605,19 @@ impl Carrier for Outside<'_> {
         !self.is_unrecorded && self.flows.stopped.is_none()
     }
 
-    fn questions(&mut self) -> Vec<Pending> {
-        mem::take(&mut self.questions)
+    fn questions(&mut self) -> Option<Vec<Pending>> {
+        mem::take(&mut self.has_new_questions).then(|| self.approvals.pending(Instant::now()))
+    }
+
+    fn answered(&mut self, answered: Answered) -> bool {
+        let Answered {
+            approval,
+            digest,
+            decision,
+        } = answered;
+        // What counts for nothing any more has been answered elsewhere, or is over.
+        let _ = self.decide((approval, digest), decision, Who::own());
+        !self.is_unrecorded && self.flows.stopped.is_none()
     }
 
     fn begun(&mut self) -> Vec<Listener> {

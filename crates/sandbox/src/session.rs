@@ -147,6 +147,7 @@ impl Running {
             abandon_at: None,
             typed: Vec::new(),
             suspend_typed: false,
+            stop_waits: false,
             has_run: false,
             input_open: true,
             control_open: true,
@@ -252,6 +253,8 @@ struct Session<'a> {
     abandon_at: Option<Instant>,
     typed: Vec<u8>,
     suspend_typed: bool,
+    /// The program is stopped by the person's wish, which this side follows.
+    stop_waits: bool,
     has_run: bool,
     input_open: bool,
     control_open: bool,
@@ -287,7 +290,7 @@ impl Session<'_> {
                 .wait(attachment)
                 .map_err(SandboxError::host("waiting for the sandbox failed"))?;
             if ready.control {
-                self.hear_init(attachment)?;
+                self.hear_init()?;
             }
             if ready.line {
                 self.hear_launcher()?;
@@ -296,7 +299,6 @@ impl Session<'_> {
             if (ready.outside || is_due) && !self.carrier.attend() {
                 self.order_end(Instant::now());
             }
-            self.tell_begun(attachment);
             if ready.signals {
                 while let Some(reaction) = attachment.next_signal() {
                     self.react(reaction);
@@ -317,22 +319,60 @@ impl Session<'_> {
                     self.show(stream, attachment);
                 }
             }
+            while self.put_questions(attachment) {}
+            self.tell_begun(attachment);
+            self.give_way(attachment);
             self.watch(Instant::now());
         }
         Ok(())
     }
 
-    /// Shows what has begun to listen and what a person is asked, in step with what the program shows.
+    /// Has a person asked at the terminal, and carries out what they answer. Whether there can be more to do at once.
+    fn put_questions(&mut self, attachment: &mut dyn Attachment) -> bool {
+        // Nobody waits for an answer once the program has ended.
+        let open = match self.ended {
+            Some(_) => Some(Vec::new()),
+            None => self.carrier.questions(),
+        };
+        if let Some(open) = open {
+            attachment.asked(open);
+        }
+        let turn = attachment.turn(!self.has_pending());
+        self.append(turn.shown);
+        if let Some((terminal, size)) = self.terminal.as_ref().zip(turn.resized) {
+            // A terminal that is closing has no size to set.
+            let _ = set_window_size(terminal.as_fd(), size);
+        }
+        let Some(answered) = turn.answered else {
+            return false;
+        };
+        if !self.carrier.answered(answered) {
+            self.order_end(Instant::now());
+        }
+        true
+    }
+
+    /// Stops with a program that was stopped while a question had the terminal.
+    fn give_way(&mut self, attachment: &mut dyn Attachment) {
+        if self.stop_waits && !attachment.has_terminal() && !self.has_pending() {
+            self.stop_waits = false;
+            attachment.suspended();
+            self.order(Order::Continue);
+        }
+    }
+
+    /// Shows what has begun to listen, in step with what the program shows.
     fn tell_begun(&mut self, attachment: &mut dyn Attachment) {
+        if attachment.has_terminal() {
+            return;
+        }
         let listeners = self.carrier.begun();
-        let questions = self.carrier.questions();
-        let mut told = Vec::new();
-        for listener in &listeners {
-            told.extend(attachment.begun(listener));
-        }
-        for question in &questions {
-            told.extend(attachment.asked(question));
-        }
+        let told = listeners.iter().filter_map(|one| attachment.begun(one));
+        let told = told.collect();
+        self.append(told);
+    }
+
+    fn append(&mut self, told: Vec<(Stream, Vec<u8>)>) {
         for (stream, told) in told {
             if let Some(shown) = self.shown.get_mut(stream as usize) {
                 shown.extend_from_slice(&told);
@@ -367,8 +407,9 @@ impl Session<'_> {
         if let Some(signals) = attachment.signals() {
             waiting.add(signals, PollFlags::IN, Waits::Signals);
         }
+        let has_terminal = attachment.has_terminal();
         if self.input_open
-            && self.typed.is_empty()
+            && (self.typed.is_empty() || has_terminal)
             && self.ended.is_none()
             && let Some(input) = attachment.input()
         {
@@ -381,7 +422,8 @@ impl Session<'_> {
         }
         for stream in [Stream::Output, Stream::Error] {
             let pending = self.shown.get(stream as usize).map_or(0, Vec::len);
-            if let Some(source) = self.source(stream).filter(|_| pending < PENDING_BYTES_MAX) {
+            let takes = pending < PENDING_BYTES_MAX && !has_terminal;
+            if let Some(source) = self.source(stream).filter(|_| takes) {
                 waiting.add(source.as_fd(), PollFlags::IN, Waits::Written(stream));
             }
             if pending > 0 {
@@ -392,7 +434,7 @@ impl Session<'_> {
             waiting.add(outside, PollFlags::IN, Waits::Outside);
         }
         let Waiting { mut set, kinds } = waiting;
-        let timeout = self.timeout(Instant::now());
+        let timeout = self.timeout(Instant::now(), attachment.due());
         match poll(&mut set, timeout.as_ref()) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
@@ -408,7 +450,7 @@ impl Session<'_> {
     }
 
     /// How long to wait at most.
-    fn timeout(&self, now: Instant) -> Option<rustix::event::Timespec> {
+    fn timeout(&self, now: Instant, due: Option<Instant>) -> Option<rustix::event::Timespec> {
         let running = self.ended.is_none();
         let wall = self
             .limits
@@ -422,6 +464,7 @@ impl Session<'_> {
             self.abandon_at.filter(|_| self.line.is_some()),
             self.disk.next().filter(|_| running),
             self.carrier.due(),
+            due,
         ];
         let next = next.into_iter().flatten().min()?;
         // One millisecond more, so that a wait does not end just before its time.
@@ -432,7 +475,7 @@ impl Session<'_> {
         })
     }
 
-    fn hear_init(&mut self, attachment: &mut dyn Attachment) -> Result<(), SandboxError> {
+    fn hear_init(&mut self) -> Result<(), SandboxError> {
         let Some((report, mut descriptors)) = hear(&self.lines.control)? else {
             // Its end is told by the launcher too; until then nothing more comes.
             self.control_open = false;
@@ -440,7 +483,14 @@ impl Session<'_> {
         };
         match report {
             Report::Terminal => {
+                // What is there to read can be gone again: a program may flush its terminal, and
+                // the line that was readable may have been the one before it.
                 self.terminal = descriptors.pop();
+                if let Some(terminal) = &self.terminal {
+                    descriptor::never_block(terminal.as_fd()).map_err(SandboxError::host(
+                        "the program's terminal cannot be watched",
+                    ))?;
+                }
                 self.lines.output = None;
                 self.lines.error = None;
                 self.lines.input = None;
@@ -461,8 +511,7 @@ impl Session<'_> {
             // stop what watches over it.
             Report::Stopped { .. } if self.suspend_typed => {
                 self.suspend_typed = false;
-                attachment.suspended();
-                self.order(Order::Continue);
+                self.stop_waits = true;
             }
             Report::Stopped { .. } => {}
             Report::MemoryReached => self.hit = Some(LimitHit::Memory),
@@ -621,18 +670,18 @@ impl Session<'_> {
         }
     }
 
-    fn take_input(&mut self, attachment: &dyn Attachment, block: &mut [u8]) {
+    fn take_input(&mut self, attachment: &mut dyn Attachment, block: &mut [u8]) {
         let Some(input) = attachment.input() else {
             return;
         };
         match descriptor::read(input, block) {
             Ok(got @ 1..) => {
                 let is_suspend = |byte: &u8| *byte == CONTROL_Z;
-                let typed = block.get(..got).unwrap_or_default();
+                let mut typed = block.get(..got).unwrap_or_default().to_vec();
+                attachment.typed(&mut typed);
                 self.suspend_typed |= self.terminal.is_some() && typed.iter().any(is_suspend);
                 self.active = Instant::now();
-                self.typed
-                    .extend_from_slice(block.get(..got).unwrap_or_default());
+                self.typed.append(&mut typed);
             }
             // A terminal that is gone reads as an error or as the end.
             Ok(0) | Err(_) => {
@@ -683,6 +732,7 @@ impl Session<'_> {
                     attachment.transform(stream, written, pending);
                 }
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // A terminal whose last program is gone reads as an error (EIO).
             Ok(0) | Err(_) => self.close(stream),
         }

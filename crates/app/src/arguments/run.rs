@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use crate::desk::AskKey;
+
 const EXAMPLES: &str = "\
 Exit status:
   N        the command's own status
@@ -181,13 +183,28 @@ pub struct RunArguments {
 
     /// A host that the program may reach each time that a person says so; as --allow
     ///
-    /// What it wants waits meanwhile, two minutes at most: `atoll approvals` shows it
-    /// in another terminal, and grants or denies it there. A question beats whatever
-    /// allows the same.
+    /// What it wants waits meanwhile, two minutes at most: the question is drawn on the
+    /// program's terminal; `atoll approvals` shows it elsewhere, and grants or denies it
+    /// there. A question beats whatever allows the same.
     /// Default: what the profile asks about.
     /// Example: --ask api.example.com --ask 'POST https://api.example.org/v1/**'
     #[arg(long, value_name = "HOST[:PORT]|REQUESTS", verbatim_doc_comment)]
     pub ask: Vec<String>,
+
+    /// Ask nobody: what a rule asks about is denied at once
+    ///
+    /// For runs that nobody watches. Default: off.
+    #[arg(long, conflicts_with = "ask_key", verbatim_doc_comment)]
+    pub no_ask: bool,
+
+    /// The key that brings a question to the terminal
+    ///
+    /// It is pressed where a program has the whole screen, after the bell has told of
+    /// a question, or where one was put off. At all other times it is the program's.
+    /// Default: ctrl-]
+    /// Example: --ask-key ctrl-o
+    #[arg(long, value_name = "KEY", verbatim_doc_comment)]
+    pub ask_key: Option<AskKey>,
 
     /// A port inside to visit from this host; can be given several times
     ///
@@ -321,6 +338,7 @@ impl RunArguments {
             ("--root", self.root),
             ("--nesting", self.nesting),
             ("--learn", self.learn),
+            ("--no-ask", self.no_ask),
             ("--discard", self.discard),
         ];
         let paths = |list: &[PathBuf]| list.iter().map(OsString::from).collect::<Vec<_>>();

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use super::control::{AtRest, MODES, Shape, number, numbers};
 
 const ORIGIN_MODE: u16 = 6;
+/// What is pasted comes between marks.
+const PASTE_MODE: u16 = 2004;
 /// The ways to the alternate screen.
 const SCREEN_MODES: [u16; 3] = [47, 1047, 1049];
 const SHIFT_OUT: u8 = 0x0e;
@@ -19,6 +21,9 @@ pub(super) struct Touched {
     keyboard_flags: bool,
     modified_keys: bool,
     margins: bool,
+    /// The rows and the columns between them, as they were written last.
+    rows: Vec<u8>,
+    columns: Vec<u8>,
     inserting: bool,
     keypad: bool,
     cursor_style: bool,
@@ -76,8 +81,14 @@ impl Touched {
         let first = number(parameters).unwrap_or(1);
         match (shape.prefix, shape.intermediates, shape.last) {
             (None, [], b'm') => self.writing.rendition = several || first != 0,
-            (None, [], b'r') => self.margins = !parameters.is_empty(),
-            (None, [], b's') if !parameters.is_empty() => self.margins = true,
+            (None, [], b'r') => {
+                self.margins = !parameters.is_empty();
+                self.rows = parameters.to_vec();
+            }
+            (None, [], b's') if !parameters.is_empty() => {
+                self.margins = true;
+                self.columns = parameters.to_vec();
+            }
             (None, [], b'u') => self.note_restored_cursor(),
             (None, [], b'h' | b'l') if numbers(parameters).any(|mode| mode == Some(4)) => {
                 self.inserting = shape.last == b'h';
@@ -164,6 +175,95 @@ impl Touched {
                 out.extend_from_slice(sequence.as_bytes());
             }
         }
+    }
+
+    /// Writes what lets something else be drawn. Where the program has not the whole screen
+    /// already, that is drawn beside its own, which stays as it is.
+    pub(super) fn set_aside(&self, out: &mut Vec<u8>) {
+        let keeping: &[u8] = match self.on_alternate_screen() {
+            true => b"\x1b7",
+            false => b"\x1b[?1049h",
+        };
+        out.extend_from_slice(keeping);
+        if self.has_keyboard() {
+            out.extend_from_slice(b"\x1b[>0u");
+        }
+        if self.margins {
+            out.extend_from_slice(b"\x1b[r");
+        }
+        for mode in self.own_modes() {
+            let last = if mode.at_rest == AtRest::On { 'h' } else { 'l' };
+            out.extend_from_slice(format!("\x1b[?{}{last}", mode.number).as_bytes());
+        }
+        for (touched, sequence) in [
+            (self.hyperlink, "\x1b]8;;\x1b\\"),
+            (self.inserting, "\x1b[4l"),
+            (self.keypad, "\x1b>"),
+            (self.palette, "\x1b]104\x1b\\"),
+            (self.colours.contains(&10), "\x1b]110\x1b\\"),
+            (self.colours.contains(&11), "\x1b]111\x1b\\"),
+            (self.colours.contains(&12), "\x1b]112\x1b\\"),
+            (!self.modes.contains(&PASTE_MODE), "\x1b[?2004h"),
+        ] {
+            if touched {
+                out.extend_from_slice(sequence.as_bytes());
+            }
+        }
+        out.extend_from_slice(b"\x0f\x1b(B\x1b)B\x1b[0m");
+    }
+
+    /// Writes what undoes that. A program that has the whole screen has to draw it anew.
+    pub(super) fn take_up(&self, out: &mut Vec<u8>) {
+        if !self.modes.contains(&PASTE_MODE) {
+            out.extend_from_slice(b"\x1b[?2004l");
+        }
+        if self.has_keyboard() {
+            pop(1, out);
+        }
+        let back: &[u8] = match self.on_alternate_screen() {
+            true => b"\x1b8",
+            false => b"\x1b[?1049l",
+        };
+        out.extend_from_slice(back);
+        for mode in self.own_modes() {
+            // Where the cursor is kept this is kept with it; setting it would move the cursor.
+            if mode.number != ORIGIN_MODE {
+                let last = if mode.at_rest == AtRest::On { 'l' } else { 'h' };
+                out.extend_from_slice(format!("\x1b[?{}{last}", mode.number).as_bytes());
+            }
+        }
+        if self.margins {
+            out.extend_from_slice(b"\x1b7");
+            for (parameters, last) in [(&self.rows, b'r'), (&self.columns, b's')] {
+                if !parameters.is_empty() {
+                    out.extend_from_slice(b"\x1b[");
+                    out.extend_from_slice(parameters);
+                    out.push(last);
+                }
+            }
+            out.extend_from_slice(b"\x1b8");
+        }
+        if self.inserting {
+            out.extend_from_slice(b"\x1b[4h");
+        }
+        if self.keypad {
+            out.extend_from_slice(b"\x1b=");
+        }
+    }
+
+    /// The modes that differ from a terminal at rest, but for pasting, which is never at rest
+    /// while something else is drawn, and the screen's.
+    fn own_modes(&self) -> impl Iterator<Item = &'static super::control::Mode> {
+        let is_own = |mode: &&super::control::Mode| {
+            self.modes.contains(&mode.number)
+                && mode.number != PASTE_MODE
+                && !SCREEN_MODES.contains(&mode.number)
+        };
+        MODES.iter().filter(is_own)
+    }
+
+    fn has_keyboard(&self) -> bool {
+        self.keyboard_flags || self.keyboard.main > 0 || self.keyboard.alternate > 0
     }
 
     pub(super) fn on_alternate_screen(&self) -> bool {

@@ -624,6 +624,61 @@ fn restore_undoes_what_was_left() {
 }
 
 #[test]
+fn a_terminal_is_set_aside_and_taken_up_as_it_was() {
+    let both = |text: &str| {
+        let mut filter = EscapeFilter::new(QUERIES);
+        filter.push(text.as_bytes(), &mut Vec::new());
+        let (mut aside, mut up) = (Vec::new(), Vec::new());
+        filter.set_aside(&mut aside);
+        filter.take_up(&mut up);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(aside), text(up))
+    };
+    let rest = "\x0f\x1b(B\x1b)B\x1b[0m";
+    for (text, aside, up) in [
+        ("plain", "\x1b[?1049h\x1b[?2004h", "\x1b[?2004l\x1b[?1049l"),
+        (
+            "\x1b[8m\x0e",
+            "\x1b[?1049h\x1b[?2004h",
+            "\x1b[?2004l\x1b[?1049l",
+        ),
+        ("\x1b[?2004h", "\x1b[?1049h", "\x1b[?1049l"),
+        (
+            "\x1b[?25l\x1b[?2026h\x1b[?7l",
+            "\x1b[?1049h\x1b[?7h\x1b[?25h\x1b[?2026l\x1b[?2004h",
+            "\x1b[?2004l\x1b[?1049l\x1b[?7l\x1b[?25l\x1b[?2026h",
+        ),
+        (
+            "\x1b[3;4r\x1b[4h\x1b=",
+            "\x1b[?1049h\x1b[r\x1b[4l\x1b>\x1b[?2004h",
+            "\x1b[?2004l\x1b[?1049l\x1b7\x1b[3;4r\x1b8\x1b[4h\x1b=",
+        ),
+        (
+            "\x1b]11;#000\x07\x1b]8;;http://x\x07",
+            "\x1b[?1049h\x1b]8;;\x1b\\\x1b]111\x1b\\\x1b[?2004h",
+            "\x1b[?2004l\x1b[?1049l",
+        ),
+        // Each screen has keyboard modes of its own.
+        (
+            "\x1b[>1u",
+            "\x1b[?1049h\x1b[>0u\x1b[?2004h",
+            "\x1b[?2004l\x1b[<1u\x1b[?1049l",
+        ),
+        (
+            "\x1b[?1049h\x1b[?6h",
+            "\x1b7\x1b[?6l\x1b[?2004h",
+            "\x1b[?2004l\x1b8",
+        ),
+    ] {
+        assert_eq!(
+            both(text),
+            (format!("{aside}{rest}"), up.to_owned()),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
 fn names_are_made_printable() {
     let shown = |text: &[u8], expected: &str| assert_eq!(printable(text), expected);
     shown(b"plain name.txt", "plain name.txt");

@@ -207,6 +207,8 @@ pub enum NoConsent {
     Ended,
     /// The answer was for something else.
     Mismatch,
+    /// Nobody is there to be asked.
+    Unattended,
 }
 
 impl NoConsent {
@@ -221,6 +223,7 @@ impl NoConsent {
             Self::Left => "left",
             Self::Ended => "ended",
             Self::Mismatch => "mismatch",
+            Self::Unattended => "unattended",
         }
     }
 
@@ -237,6 +240,7 @@ impl NoConsent {
             Self::Left => "a person was asked, and who wanted it did not wait",
             Self::Ended => "a person was asked, and the run ended",
             Self::Mismatch => "the answer was about something else",
+            Self::Unattended => "a person would be asked, and the run was started with --no-ask",
         }
     }
 
@@ -252,6 +256,7 @@ impl NoConsent {
                 "Tell the person who started this run that it waits for an answer: there, \
                  `atoll approvals list` shows the question while the program waits; then try again."
             }
+            Self::Unattended => "Do without it, or have it started without --no-ask.",
             Self::TooMany => "Wait a minute, ask for less at once, then try again.",
             Self::Left | Self::Ended | Self::Mismatch => {
                 "The person who started this run is asked each time: `atoll approvals list` shows it there."

@@ -13,6 +13,16 @@ pub struct Who {
     pub pid: u32,
 }
 
+impl Who {
+    /// This process: it speaks for whoever started it.
+    pub(crate) fn own() -> Self {
+        Self {
+            uid: rustix::process::getuid().as_raw(),
+            pid: std::process::id(),
+        }
+    }
+}
+
 /// What a person says to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

@@ -6,13 +6,16 @@ use std::time::Instant;
 use atoll_model::network::{ASKED_SHORT_BYTES_MAX, AskedCall, CallDigest, FlowOrder};
 
 use super::{FlowNews, Outside, Who};
-use crate::approvals::{ApprovalNews, Decision, Pending, Step};
+use crate::approvals::{Decision, Pending, Step};
 use crate::control::{Answer, Declined};
 
 impl Outside<'_> {
     /// A person is to be asked.
     pub(super) fn ask_person(&mut self, id: u64, call: AskedCall) {
-        let step = self.approvals.ask(id, call, Instant::now());
+        let step = match self.is_unattended {
+            true => self.approvals.refuse(id, &call),
+            false => self.approvals.ask(id, call, Instant::now()),
+        };
         self.carry_out(step);
     }
 
@@ -40,12 +43,7 @@ impl Outside<'_> {
         if !self.recorded(&news) {
             return false;
         }
-        let pending = self.approvals.pending(Instant::now());
-        let is_new = |one: &Pending| {
-            let mut news = step.news.iter();
-            news.any(|news| matches!(news, ApprovalNews::Asked { approval, .. } if *approval == one.approval))
-        };
-        self.questions.extend(pending.into_iter().filter(is_new));
+        self.has_new_questions |= !step.news.is_empty();
         for (id, digest, consent) in step.said {
             let said = FlowOrder::Said {
                 id,

@@ -1,0 +1,357 @@
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use atoll_model::TerminalRights;
+use atoll_model::network::{AskedCall, AskedRequest, CallDigest, FlowKind, Scheme};
+
+use super::*;
+
+const SIZE: Size = Size {
+    rows: 40,
+    columns: 100,
+};
+
+fn pending(approval: u32, path: &str) -> Pending {
+    let digest = CallDigest::new([u8::try_from(approval).unwrap(); 32]);
+    Pending {
+        approval,
+        digest,
+        call: AskedCall {
+            kind: FlowKind::Request,
+            host: "example.com".to_owned(),
+            port: 443,
+            request: Some(AskedRequest {
+                scheme: Scheme::Https,
+                method: "POST".to_owned(),
+                path: path.to_owned(),
+                query: Some("o\r\n".to_owned()),
+                path_digest: digest,
+                target_digest: digest,
+                is_web_socket: false,
+                headers_digest: digest,
+                telling_headers_digest: digest,
+                telling_headers: Vec::new(),
+                further_headers: 0,
+                body: None,
+            }),
+            login: None,
+            credentials: Vec::new(),
+            rule: "a rule".to_owned(),
+        },
+        waiting: 1,
+        age_seconds: 0,
+        left_seconds: 120,
+    }
+}
+
+/// A desk with the terminal of a program that has written something, and a clock of its own.
+struct Scene {
+    desk: Desk,
+    filter: EscapeFilter,
+    now: Instant,
+    size: Size,
+    /// What is on its way to the terminal.
+    unshown: bool,
+}
+
+impl Scene {
+    fn new(written: &str) -> Self {
+        let rights = TerminalRights {
+            title: false,
+            clipboard: false,
+            queries: true,
+        };
+        let mut filter = EscapeFilter::new(rights);
+        filter.push(written.as_bytes(), &mut Vec::new());
+        Self {
+            desk: Desk::new(RunId::new(1, 1), AskKey::default()),
+            filter,
+            now: Instant::now(),
+            size: SIZE,
+            unshown: false,
+        }
+    }
+
+    fn asked(mut self, open: &[Pending]) -> Self {
+        self.desk.asked(open.to_vec());
+        self
+    }
+
+    fn turn(&mut self) -> (String, Option<Decision>, Option<Size>) {
+        let looked = self
+            .desk
+            .turn(&self.filter, self.size, !self.unshown, self.now);
+        self.unshown = !looked.shown.is_empty();
+        let answered = looked.answered.map(|one| one.decision);
+        (
+            String::from_utf8(looked.shown).unwrap(),
+            answered,
+            looked.resized,
+        )
+    }
+
+    /// All is on the terminal.
+    fn shown(&mut self) {
+        self.unshown = false;
+        self.turn();
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.turn();
+        self.shown();
+    }
+
+    /// Types; what is left for the program.
+    fn typed(&mut self, text: &str) -> String {
+        let mut typed = text.as_bytes().to_vec();
+        self.desk.typed(&mut typed, self.now);
+        String::from_utf8(typed).unwrap()
+    }
+
+    /// A question is drawn, and what is typed counts.
+    fn ready(mut self) -> Self {
+        self.turn();
+        self.shown();
+        self.wait(SETTLING);
+        self
+    }
+
+    fn answers(&mut self, text: &str) -> Option<Decision> {
+        assert_eq!(self.typed(text), "");
+        self.turn().1
+    }
+}
+
+#[test]
+fn each_letter_is_an_answer_and_nothing_else_is() {
+    let grant = |scope| {
+        let breadth = Breadth::Same;
+        Some(Decision::Grant { scope, breadth })
+    };
+    for (typed, expected) in [
+        ("o\r", grant(Scope::Once)),
+        (" O \n", grant(Scope::Once)),
+        ("x\x7fo\r", grant(Scope::Once)),
+        ("r\r", grant(Scope::Run)),
+        ("t\r", grant(Scope::Seconds { seconds: 900 })),
+        ("d\r", Some(Decision::Deny {})),
+        ("s\r", Some(Decision::Stop {})),
+        ("\x03", Some(Decision::Deny {})),
+        ("\r", None),
+        ("o", None),
+        ("oo\r", None),
+        ("yes\r", None),
+        ("hello o\r", None),
+        ("l\r", None),
+        ("\x1a", None),
+        ("\x1b[200~o\r\x1b[201~", None),
+        ("\x1b[1;1Ro\r", None),
+        ("\u{e9}o\r", None),
+        ("\x04o\r", None),
+    ] {
+        let mut scene = Scene::new("$ ").asked(&[pending(1, "/a")]).ready();
+        assert_eq!(scene.answers(typed), expected, "{typed:?}");
+    }
+}
+
+#[test]
+fn what_is_typed_before_a_question_can_be_read_answers_nothing() {
+    let mut scene = Scene::new("").asked(&[pending(1, "/a")]);
+    assert_eq!(scene.typed("ls\r"), "ls\r");
+    let (drawn, ..) = scene.turn();
+    assert!(drawn.contains("A moment"), "{drawn}");
+    // Not all of it is on the screen, for however long.
+    scene.now += SETTLING * 3;
+    assert_eq!(scene.answers("o\r"), None);
+    scene.shown();
+    // Somebody types on.
+    for _ in 0..9 {
+        scene.now += SETTLING * 9 / 10;
+        assert_eq!(scene.answers("o\r"), None);
+    }
+    scene.wait(SETTLING);
+    assert!(scene.answers("o\r").is_some());
+    // The next question is another one: all of this begins anew.
+    scene.desk.asked(vec![pending(2, "/b")]);
+    scene.turn();
+    assert_eq!(scene.answers("o\r"), None);
+    scene.shown();
+    assert_eq!(scene.answers("o\r"), None);
+    // What came with a sequence, too.
+    scene.wait(SETTLING);
+    assert_eq!(scene.answers("o\x1b[A"), None);
+    assert_eq!(scene.answers("\r"), None);
+    assert_eq!(scene.answers("o\r"), None);
+    scene.wait(SETTLING);
+    assert_eq!(scene.answers("\r"), None);
+    assert!(scene.answers("o\r").is_some());
+}
+
+#[test]
+fn a_question_has_the_terminal_until_it_is_over() {
+    let mut scene = Scene::new("text").asked(&[pending(1, "/a")]);
+    let (drawn, ..) = scene.turn();
+    assert!(drawn.starts_with("\x1b[?1049h"), "{drawn:?}");
+    assert!(scene.desk.has_terminal());
+    // Answered elsewhere, or its time was over.
+    scene.desk.asked(Vec::new());
+    let (left, ..) = scene.turn();
+    assert!(left.ends_with("\x1b[?2004l\x1b[?1049l"), "{left:?}");
+    assert!(!scene.desk.has_terminal());
+    assert_eq!(scene.typed("o\r"), "o\r");
+    // Put off, and brought back by the key, which is the program's at all other times.
+    assert_eq!(scene.typed("\x1d"), "\x1d");
+    let mut scene = scene.asked(&[pending(2, "/a")]).ready();
+    assert_eq!(scene.answers("l\r"), None);
+    assert!(!scene.desk.has_terminal());
+    for form in ["\x1d", "\x1b[93;5u", "\x1b[27;5;93~"] {
+        assert_eq!(scene.typed(&format!("ls{form}o\r")), "ls");
+        let (drawn, ..) = scene.turn();
+        assert!(drawn.contains("/a"), "{drawn}");
+        scene.shown();
+        scene.wait(SETTLING);
+        assert_eq!(scene.answers("\x1a"), None);
+        assert!(!scene.desk.has_terminal());
+    }
+}
+
+#[test]
+fn a_whole_screen_is_left_to_its_program_but_for_the_key() {
+    let mut scene =
+        Scene::new("\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[2;9r").asked(&[pending(1, "/a")]);
+    assert_eq!(scene.turn(), ("\x07".to_owned(), None, None));
+    assert_eq!(scene.turn().0, "");
+    assert_eq!(scene.typed("\x1d"), "");
+    let (drawn, ..) = scene.turn();
+    assert!(
+        drawn.starts_with("\x1b7\x1b[r\x1b[?25h\x1b[?1000l"),
+        "{drawn:?}"
+    );
+    scene.shown();
+    scene.wait(SETTLING);
+    assert_eq!(scene.typed("d\r"), "");
+    let (left, said, resized) = scene.turn();
+    assert_eq!(said, Some(Decision::Deny {}));
+    assert!(
+        left.ends_with("\x1b8\x1b[?25l\x1b[?1000h\x1b7\x1b[2;9r\x1b8"),
+        "{left:?}"
+    );
+    // It draws its screen anew: it is told of another size, and of its own again.
+    assert_eq!(resized.unwrap().rows, SIZE.rows - 1);
+    assert!(scene.desk.due().is_some());
+    scene.now += REPAINTING;
+    assert_eq!(scene.turn().2, Some(SIZE));
+    assert_eq!(scene.desk.due(), None);
+    // One that gives the screen back is asked at once.
+    let mut scene = Scene::new("\x1b[?1049h").asked(&[pending(1, "/a")]);
+    scene.turn();
+    scene.filter.push(b"\x1b[?1049l", &mut Vec::new());
+    assert!(scene.turn().0.contains("/a"));
+}
+
+#[test]
+fn nothing_is_granted_before_its_last_page_was_there() {
+    let long = format!("/{}/the-end", "x".repeat(4000));
+    let mut scene = Scene::new("").asked(&[pending(1, &long)]);
+    scene.size = Size {
+        rows: 24,
+        columns: 60,
+    };
+    let mut scene = scene.ready();
+    let mut pages = 0;
+    while scene.answers("o\r").is_none() {
+        scene.shown();
+        pages += 1;
+        assert!(pages < 40);
+    }
+    assert!(pages > 2, "{pages}");
+    // In a window that shows none nothing is granted, and everything can be denied.
+    let mut scene = Scene::new("").asked(&[pending(1, "/a")]);
+    scene.size = Size {
+        rows: 8,
+        columns: 30,
+    };
+    let mut scene = scene.ready();
+    for _ in 0..40 {
+        assert_eq!(scene.answers("o\r"), None);
+    }
+    assert_eq!(scene.answers("d\r"), Some(Decision::Deny {}));
+}
+
+/// What a terminal of this size shows: the lines, where text alone is written.
+fn lines(drawn: &str) -> Vec<String> {
+    let from = drawn.rfind("\x1b[2J\x1b[H").unwrap() + 7;
+    let text = drawn[from..].replace("\x1b[1m", "").replace("\x1b[0m", "");
+    let text = text.replace("\r\x1b[K", "");
+    assert!(!text.contains('\x1b'), "{text:?}");
+    text.split("\r\n").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_page_fits_its_window_and_has_nothing_of_a_programs_but_letters() {
+    let evil = "/\u{1b}[2J\u{430}\u{202e}\u{ff21}\r\nhost: other\u{301}";
+    for rows in 4..60 {
+        for columns in [10, 31, 40, 80, 200] {
+            let mut scene = Scene::new("").asked(&[pending(1, evil), pending(2, "/b")]);
+            scene.size = Size { rows, columns };
+            let (drawn, ..) = scene.turn();
+            let lines = lines(&drawn);
+            assert!(
+                lines.len() <= usize::from(rows),
+                "{rows} {columns}: {lines:#?}"
+            );
+            for line in &lines {
+                assert!(
+                    line.len() < usize::from(columns),
+                    "{rows} {columns}: {line}"
+                );
+                assert!(
+                    line.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
+                    "{line}"
+                );
+                assert!(!line.starts_with("host: other"), "{line}");
+            }
+            if columns == 200 && rows > 30 {
+                assert!(lines[0].contains("1 more wait"), "{lines:?}");
+                let at = |text: &str| lines.iter().position(|line| line.contains(text)).unwrap();
+                assert!(at("digest: ") < at("What follows the program has written:"));
+                assert!(at("What follows") < at("query: \"o\\r\\n\""));
+                assert!(
+                    lines.iter().any(|line| line.contains("\\u{430}")),
+                    "{lines:#?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_window_of_another_size_is_drawn_anew_and_read_anew() {
+    let mut scene = Scene::new("").asked(&[pending(1, "/a")]).ready();
+    scene.typed("o");
+    scene.size.columns = 60;
+    scene.desk.resized();
+    let (drawn, ..) = scene.turn();
+    assert!(drawn.contains("page 1"), "{drawn}");
+    assert_eq!(scene.answers("\r"), None);
+    scene.shown();
+    scene.wait(SETTLING);
+    assert_eq!(scene.answers("\r"), None);
+    assert!(scene.answers("o\r").is_some());
+}
+
+#[test]
+fn a_key_is_one_that_nothing_else_needs() {
+    for (text, shown) in [
+        ("ctrl-]", "Ctrl-]"),
+        ("CTRL-O", "Ctrl-O"),
+        ("ctrl-\\", "Ctrl-\\"),
+    ] {
+        assert_eq!(text.parse::<AskKey>().unwrap().to_string(), shown);
+    }
+    for text in [
+        "", "]", "ctrl-", "ctrl-c", "ctrl-m", "ctrl-[", "ctrl-ab", "ctrl-1", "^]",
+    ] {
+        assert!(text.parse::<AskKey>().is_err(), "{text}");
+    }
+}

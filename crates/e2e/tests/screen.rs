@@ -1,0 +1,295 @@
+//! Questions to a person at the terminal where a run goes on.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::time::Duration;
+
+use e2e::internet::{Seen, events, is_possible, on_internet};
+use e2e::{BOUND, Invocation, Outcome, Terminal, World, id, wait_until};
+use serde_json::Value;
+
+const CURL: &str = "curl -sS -m 300 -w ' %{http_code}\\n' -o /dev/null --noproxy '*'";
+const OPTIONS: &str = "--discard --ask example.com";
+/// What stands there once an answer counts.
+const PROMPT: &str = "A letter, then Enter: ";
+
+/// A run of this script that asks.
+fn asking(world: &World, options: &str, script: &str) -> Invocation {
+    let command = format!("\"$ATOLL\" run {options} -- sh -c \"$1\"");
+    let run = on_internet(world, &command).args(["sh", script]);
+    run.within(Duration::from_secs(300))
+}
+
+/// A person at the terminal of a run of this script.
+fn person(world: &World, script: &str) -> Terminal {
+    asking(world, OPTIONS, script).on_terminal(40, 100)
+}
+
+/// Answers the question about this path once it counts.
+fn answer(terminal: &mut Terminal, path: &str, typed: &str) {
+    terminal.expect(&format!("path: {path}\r\n"));
+    terminal.expect(PROMPT);
+    terminal.send(typed);
+}
+
+fn texts(events: &[Value], key: &str) -> Vec<String> {
+    let texts = events
+        .iter()
+        .map(|one| one[key].as_str().unwrap_or_default());
+    texts.map(str::to_owned).collect()
+}
+
+fn arrived(world: &World, outcome: Outcome) -> Vec<String> {
+    let seen = Seen::of(world, outcome);
+    let path = |line: &str| {
+        line.split_whitespace()
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    seen.first.lines().map(path).collect()
+}
+
+#[test]
+fn a_question_is_drawn_at_the_terminal_and_each_answer_counts() {
+    let world = World::new("a_question_is_drawn_at_the_terminal_and_each_answer_counts");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!(
+        "printf 'half a line'; for path in once no interrupted run run time time; do \
+         {CURL} -d 'its own words' http://example.com/$path; done; read line; echo \"got $line\" | cat -v; \
+         {CURL} http://example.com/last; sleep 1000; echo went on"
+    );
+    let mut terminal = person(&world, &script);
+    let drawn = terminal.expect("path: /once\r\n");
+    assert!(drawn.contains("half a line\x1b[?1049h"), "{drawn:?}");
+    let page = terminal.expect(PROMPT);
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
+    assert!(
+        at("body: 13 bytes") < at("What follows the program has written:"),
+        "{page}"
+    );
+    assert!(
+        at("What follows") < at("body begins: \"its own words\""),
+        "{page}"
+    );
+    terminal.send("o\r");
+    // The program's screen is as it was, and goes on where it was.
+    let back = terminal.expect(" 200");
+    assert!(back.contains("\x1b[?1049l"), "{back:?}");
+    answer(&mut terminal, "/no", "d\r");
+    terminal.expect(" 403");
+    answer(&mut terminal, "/interrupted", "\x03");
+    terminal.expect(" 403");
+    answer(&mut terminal, "/run", "r\r");
+    terminal.expect(" 200");
+    terminal.expect(" 200");
+    answer(&mut terminal, "/time", "t\r");
+    terminal.expect(" 200");
+    terminal.expect(" 200");
+    // What is typed is the program's own again, the key too.
+    terminal.line("a\x1db");
+    terminal.expect("got a^]b");
+    answer(&mut terminal, "/last", "s\r");
+    let ended = terminal.wait();
+    assert_eq!(ended.status.code(), Some(137), "{ended}");
+    assert!(!ended.out().contains("went on"), "{ended}");
+    let granted = events(&world, "approval.granted");
+    assert_eq!(texts(&granted, "for"), ["once", "run", "time"]);
+    assert_eq!(granted[2]["seconds"], 900);
+    assert!(
+        granted.iter().all(|one| one["uid"] == id().0),
+        "{granted:?}"
+    );
+    let denied = events(&world, "approval.denied");
+    assert_eq!(texts(&denied, "why"), ["person", "person", "person"]);
+    let closed = events(&world, "run.closed");
+    assert_eq!(closed[0]["details"]["stopped"]["uid"], id().0, "{closed:?}");
+    assert_eq!(
+        arrived(&world, ended),
+        ["/once", "/run", "/run", "/time", "/time"]
+    );
+}
+
+#[test]
+fn nothing_typed_or_shown_before_a_question_answers_it_or_is_drawn_over_it() {
+    let world =
+        World::new("nothing_typed_or_shown_before_a_question_answers_it_or_is_drawn_over_it");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    // It draws the same as Atoll, leaves the screen that Atoll is on, asks the terminal for what
+    // it then says by itself, and hides what is written.
+    let script = format!(
+        "stty -echo; printf '{PROMPT}'; read go; (while [ ! -e over ]; do \
+         printf '\\033[?1049l\\033[2J\\033[8m\\033]11;#000\\007\\033[6nFAKE\\r\\n'; done) & \
+         {CURL} http://example.com/real; touch over; wait; echo; echo \"left $(cat)\"; echo it ended"
+    );
+    let mut terminal = person(&world, &script);
+    terminal.expect(PROMPT);
+    terminal.send(format!("go\r{}", "o\r".repeat(200)));
+    terminal.expect("\x1b[?1049h");
+    let drawn = terminal.expect("path: /real\r\n");
+    assert!(!drawn.contains("FAKE"), "{drawn:?}");
+    let drawn = terminal.expect(PROMPT);
+    assert!(!drawn.contains("FAKE"), "{drawn:?}");
+    // What a terminal says by itself, and what is pasted.
+    terminal.send("\x1b[200~o\r\x1b[201~");
+    terminal.expect("A moment");
+    terminal.send("\x1b[1;1R");
+    let drawn = terminal.expect(PROMPT);
+    assert!(!drawn.contains("FAKE"), "{drawn:?}");
+    assert_eq!(events(&world, "approval.granted"), [] as [Value; 0]);
+    terminal.send("d\r");
+    let back = terminal.expect("\x1b[?1049l");
+    assert!(!back.contains("FAKE"), "{back:?}");
+    // The control: all of it was only held back.
+    terminal.expect("FAKE");
+    terminal.expect(" 403");
+    terminal.send("\x04\x04");
+    terminal.expect("it ended");
+    let ended = terminal.wait();
+    let denied = events(&world, "approval.denied");
+    assert_eq!(texts(&denied, "why"), ["person"], "{denied:?}");
+    assert_eq!(arrived(&world, ended), [] as [&str; 0]);
+}
+
+/// Draws a whole screen, and again whenever its window has another size.
+const WHOLE_SCREEN: &str = r#"
+import os, signal, subprocess, sys
+def draw(*_):
+    size = os.get_terminal_size()
+    print(f"\x1b[2J\x1b[Hsize {size.lines} {size.columns} ", end="", flush=True)
+signal.signal(signal.SIGWINCH, draw)
+print("\x1b[?1049h", end="")
+draw()
+curl = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
+print(curl.communicate()[0], end="", flush=True)
+input()
+print("\x1b[?1049lgiven back", flush=True)
+"#;
+
+#[test]
+fn a_program_with_the_whole_screen_keeps_it_until_the_key_and_draws_it_anew() {
+    let world =
+        World::new("a_program_with_the_whole_screen_keeps_it_until_the_key_and_draws_it_anew");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    world.write("whole.py", WHOLE_SCREEN);
+    let script = format!("python3 whole.py {CURL} http://example.com/whole; read x");
+    let mut terminal = person(&world, &script);
+    terminal.expect("size 40 100");
+    terminal.expect("\x07");
+    terminal.send("\x1d");
+    let drawn = terminal.expect("path: /whole\r\n");
+    assert!(!drawn.contains("\x1b[?1049"), "{drawn:?}");
+    terminal.expect(PROMPT);
+    terminal.resize(30, 70);
+    terminal.expect("page 1 of");
+    terminal.expect(PROMPT);
+    // Put off, and brought back.
+    terminal.send("\x1a");
+    terminal.expect("size 29 70");
+    terminal.expect("size 30 70");
+    terminal.send("\x1d");
+    answer(&mut terminal, "/whole", "o\r");
+    terminal.expect(" 200");
+    terminal.line("");
+    terminal.expect("given back");
+    terminal.line("");
+    let ended = terminal.wait();
+    assert_eq!(ended.status.code(), Some(0), "{ended}");
+    assert_eq!(arrived(&world, ended), ["/whole"]);
+}
+
+#[test]
+fn a_question_leaves_the_terminal_when_it_is_over_and_a_closed_window_denies() {
+    let world =
+        World::new("a_question_leaves_the_terminal_when_it_is_over_and_a_closed_window_denies");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!(
+        "{CURL} -m 20 http://example.com/left; read x; echo got $x; \
+         {CURL} http://example.com/closed; sleep 1000"
+    );
+    let mut terminal = person(&world, &script);
+    terminal.expect("path: /left\r\n");
+    terminal.expect("\x1b[?1049l");
+    terminal.line("on");
+    terminal.expect("got on");
+    terminal.expect("path: /closed\r\n");
+    terminal.close();
+    let ended = terminal.wait();
+    let why = || {
+        let denied = events(&world, "approval.denied");
+        (denied.len() == 2).then(|| texts(&denied, "why"))
+    };
+    let whys = wait_until("both are denied", BOUND, why);
+    // Of a program that ends with its window nobody can tell whether it left before its run.
+    assert_eq!(whys[0], "left");
+    assert!(["left", "ended"].contains(&&whys[1][..]), "{whys:?}");
+    assert_eq!(arrived(&world, ended), [] as [&str; 0]);
+}
+
+#[test]
+fn a_suspended_program_is_asked_about_when_it_goes_on() {
+    let world = World::new("a_suspended_program_is_asked_about_when_it_goes_on");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    // Atoll is a job of a shell at the terminal, which goes on when it is stopped.
+    let script = format!("{CURL} http://example.com/job; echo it went on");
+    let run = on_internet(&world, "bash --norc --noprofile -i").env("PS1", "");
+    let run = run.env("SCRIPT", script).within(Duration::from_secs(300));
+    let mut terminal = run.on_terminal(40, 100);
+    terminal.line("stty -echo; echo re''ady");
+    terminal.expect("ready");
+    terminal.line(&format!("\"$ATOLL\" run {OPTIONS} -- sh -c \"$SCRIPT\""));
+    terminal.expect("path: /job\r\n");
+    terminal.expect(PROMPT);
+    // The first puts the question off, the second is the program's.
+    terminal.send("\x1a");
+    terminal.expect("\x1b[?1049l");
+    terminal.send("\x1a");
+    terminal.expect("Stopped");
+    terminal.line("echo shell''-again");
+    terminal.expect("shell-again");
+    terminal.line("fg");
+    terminal.expect("run --discard");
+    terminal.send("\x1d");
+    answer(&mut terminal, "/job", "o\r");
+    terminal.expect(" 200");
+    terminal.expect("it went on");
+    terminal.expect("succeeded");
+    terminal.line("exit");
+    let ended = terminal.wait();
+    assert_eq!(arrived(&world, ended), ["/job"]);
+}
+
+#[test]
+fn who_asks_nobody_denies_at_once() {
+    let world = World::new("who_asks_nobody_denies_at_once");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = "curl -sS -m 60 --noproxy '*' http://example.com/nobody";
+    let options = format!("{OPTIONS} --no-ask");
+    let ended = asking(&world, &options, script).run();
+    assert!(ended.out().contains("started with --no-ask"), "{ended}");
+    assert_eq!(events(&world, "approval.asked"), [] as [Value; 0]);
+    let why = world.atoll(["why", "last"]).run().success();
+    assert!(why.out().contains("--no-ask"), "{why}");
+    assert_eq!(arrived(&world, ended), [] as [&str; 0]);
+    let wrong = world.run(["--ask-key", "ctrl-c"], "true").run();
+    let _ = wrong.expect_status(125).says(["--ask-key", "ctrl-"]);
+    assert!(fs::read_dir(world.workspace()).unwrap().next().is_none());
+}
