@@ -37,6 +37,7 @@ mod promotion;
 mod question;
 mod reached;
 pub mod render;
+mod resuming;
 mod review;
 mod run;
 mod secret;

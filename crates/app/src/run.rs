@@ -10,12 +10,11 @@ use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Fate, Request, call};
 use atoll_model::{
-    Call, InvalidLimit, LimitKey, Mode, Reason, RunId, SessionId, WorkspaceMode, parse_duration,
-    parse_limit,
+    Call, InvalidLimit, LimitKey, Mode, Reason, RunId, SessionId, parse_duration, parse_limit,
 };
 use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, compile, nearest};
 use atoll_sandbox::{Handover, Host, RunGroup, SandboxError, Signals, Starting, run_groups};
-use atoll_store::{Ledger, Refused, RunRecord, RunState, StateDir, list_runs, settle_run};
+use atoll_store::{Ledger, Refused, RunRecord, StateDir};
 
 use crate::LAUNCHER;
 use crate::advice::{self, About};
@@ -27,6 +26,7 @@ use crate::credentials;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::reached;
+use crate::resuming::resumed;
 use crate::ssh;
 use crate::upkeep::requested_profile;
 
@@ -48,8 +48,7 @@ fn carry_out(
 ) -> Result<u8, Failure> {
     refuse_nesting()?;
     let starting = Starting::begin(LAUNCHER);
-    let places = Places::read()?;
-    let state = places.open_state()?;
+    let (places, state) = own_state()?;
     let resume = resumed(arguments, &state)?;
     let (workspace, directory) = workspace_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
@@ -111,6 +110,13 @@ fn carry_out(
     };
     crate::ledger::sign_end(&ledger, &state, &asked.workspace, output);
     ended
+}
+
+/// Where things are, and the state directory there.
+fn own_state() -> Result<(Places, StateDir), Failure> {
+    let places = Places::read()?;
+    let state = places.open_state()?;
+    Ok((places, state))
 }
 
 /// The session that it is a part of, which begins with its first run.
@@ -242,65 +248,6 @@ pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
         }
     }
     Ok(ledger)
-}
-
-/// The run whose layers this one goes on with.
-fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecord>, Failure> {
-    let Some(text) = &arguments.resume else {
-        return Ok(None);
-    };
-    if arguments.discard {
-        return Err(Failure::new("--resume and --discard contradict each other")
-            .because("the earlier run's changes would be thrown away with this one's")
-            .advise("atoll discard RUN throws them away knowingly"));
-    }
-    let run = crate::finding::find(state, text)
-        .map_err(|failure| failure.advise("atoll run --resume RUN goes on with one of them"))?;
-    let earlier = settle_run(state, &run)
-        .doing("there is no run to resume")
-        .map_err(|failure| failure.advise("atoll runs lists those that can be resumed"))?;
-    refuse_to_resume(state, &earlier)?;
-    Ok(Some(earlier))
-}
-
-/// Says of a run whose changes were decided about already what to do instead.
-fn refuse_to_resume(state: &StateDir, earlier: &RunRecord) -> Result<(), Failure> {
-    let run = &earlier.run;
-    let refused = |why: &str| Failure::new(format!("run {run} cannot be resumed")).because(why);
-    let afresh = "atoll run -- COMMAND starts a new run there";
-    Err(match earlier.state {
-        RunState::Kept | RunState::Interrupted if earlier.mode == WorkspaceMode::Live => {
-            refused("it wrote straight to its workspace (--live, or a fence): its changes are in the workspace already")
-                .advise(afresh)
-        }
-        RunState::Kept | RunState::Interrupted => return Ok(()),
-        RunState::Running => refused("it is still running").advise("wait for its end"),
-        RunState::Applied => refused("it was applied: its changes are in the workspace already")
-            .advise(afresh)
-            .advise(format!("atoll undo {run} takes its changes back")),
-        RunState::PartlyApplied => refused("a part of its changes was applied to the workspace")
-            .advise(format!("atoll apply {run} --control applies the rest"))
-            .advise(afresh),
-        RunState::Undone => refused("it was applied and taken back")
-            .advise(format!("atoll apply {run} applies it again"))
-            .advise(afresh),
-        RunState::Failed => {
-            refused("it was never carried out").advise(format!("atoll why {run} tells why"))
-        }
-        RunState::Discarded => match later(state, run) {
-            Some(later) => refused("a later run went on with its changes").advise(format!(
-                "atoll run --resume {later} -- COMMAND goes on there"
-            )),
-            None => refused("it was discarded").advise(afresh),
-        },
-    })
-}
-
-/// The run that went on in the layers of this one.
-fn later(state: &StateDir, run: &RunId) -> Option<RunId> {
-    let records = list_runs(state).ok()?.records;
-    let goes_on = |record: &RunRecord| record.resumed_from.as_ref() == Some(run);
-    Some(records.into_iter().find(goes_on)?.run)
 }
 
 /// Whoever starts a run learns of what is lost of the record, before anything is shown.

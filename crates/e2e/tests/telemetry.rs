@@ -72,7 +72,10 @@ fn a_collector_is_told_of_runs_flows_and_refusals_once() {
     let Some((collector, address)) = collector(&world) else {
         return;
     };
-    let _ = world.run(&["--discard"], ["true"]).success();
+    let _ = world
+        .atoll(["run", "--discard", "--", "true"])
+        .run()
+        .success();
     let secret = "argument-that-nobody-is-told";
     let script = format!(": {secret}; getent hosts elsewhere.example; exit 3");
     let ended = world
@@ -119,7 +122,10 @@ fn a_collector_is_told_of_runs_flows_and_refusals_once() {
     let following = world
         .atoll(["ledger", "export", "--follow", "--otlp", &address])
         .start();
-    let _ = world.run(&["--discard"], ["printf", "later"]).success();
+    let _ = world
+        .atoll(["run", "--discard", "--", "printf", "later"])
+        .run()
+        .success();
     let _ = collector.until_stdout("execute_tool printf");
     following.signal(rustix::process::Signal::TERM);
     let _ = following.wait();
@@ -142,7 +148,10 @@ fn what_a_collector_does_not_take_is_sent_again_and_never_lost() {
     if !program_exists("python3") {
         return world.skip("there is no python3", Avoidable::Yes);
     }
-    let _ = world.run(&["--discard"], ["true"]).success();
+    let _ = world
+        .atoll(["run", "--discard", "--", "true"])
+        .run()
+        .success();
     // One that is busy is asked again, with the same.
     let (server, address) = answering(&world, &["503", "503", "200"]);
     let key = ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=k3y");
@@ -151,7 +160,8 @@ fn what_a_collector_does_not_take_is_sent_again_and_never_lost() {
     assert!(told.err().contains("does not take it yet"), "{told}");
     server.signal(rustix::process::Signal::KILL);
     let asked = server.wait();
-    let asked: Vec<&str> = asked.out().lines().skip(1).collect();
+    let asked = asked.out();
+    let asked: Vec<&str> = asked.lines().skip(1).collect();
     assert!(asked.len() >= 5, "{asked:?}");
     assert!(asked[0].starts_with("503 /v1/traces application/json k3y "));
     assert_eq!(asked[0].get(3..), asked[2].get(3..), "{asked:?}");

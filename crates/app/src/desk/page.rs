@@ -62,7 +62,7 @@ impl Pages {
             further => format!(" ({further} more wait)"),
         };
         let title = format!("Atoll asks whether this may go out{waits}");
-        let head = vec![
+        let head = [
             title,
             cut(&ascii(&approvals::line(&question.call)), columns),
         ];

@@ -5,10 +5,15 @@
 //! where there are any, else `atoll.…`. Neither arguments nor paths nor contents are told.
 //! A number of a span is a digest of what it is of, so that what is sent twice is the same.
 
+mod message;
+
 use std::collections::{BTreeMap, HashMap};
 
 use atoll_store::{Event, TreeHash};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+pub(super) use message::Message;
+use message::{Span, written};
 
 /// Flows and questions whose end is waited for, at most; of further ones nothing is told.
 const OPEN_MAX: usize = 65_536;
@@ -22,13 +27,9 @@ const DURATION_BOUNDS: [f64; 10] = [
 const INTERNAL: u8 = 1;
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
-/// Of a status (OTLP's `StatusCode`): it went wrong.
-const ERROR: u8 = 2;
 /// Severities of a log (OTLP's `SeverityNumber`).
 const INFO: u8 = 9;
 const WARN: u8 = 13;
-/// Only what is new since the last message (OTLP's `AggregationTemporality`).
-const DELTA: u8 = 1;
 /// What sends a credential's placeholder elsewhere tries (MITRE ATLAS: exfiltration).
 const EXFILTRATION: &str = "AML.T0025";
 /// Profiles that are those of agents.
@@ -73,12 +74,6 @@ pub(super) struct Batch {
 struct Durations {
     counts: [u64; DURATION_BOUNDS.len() + 1],
     sum: f64,
-}
-
-/// One message for a collector: the end of its address, and what is sent there.
-pub(super) struct Message {
-    pub(super) path: &'static str,
-    pub(super) body: Value,
 }
 
 /// The number of a trace: its session's or else its run's.
@@ -361,12 +356,17 @@ impl Batch {
         .written();
         span.insert("events".to_owned(), Value::Array(happened));
         self.spans.push(Value::Object(span));
+        let seconds = nanos.saturating_sub(known.begun.nanos) as f64 / 1e9;
+        self.runs(outcome, profile, seconds);
+    }
+
+    /// Counts a run that took that long.
+    fn runs(&mut self, outcome: &str, profile: &str, seconds: f64) {
         let told: Attributes = vec![
             ("atoll.outcome", json!(outcome)),
             ("atoll.profile", json!(profile)),
         ];
         self.count("atoll.runs", &told, 1);
-        let seconds = nanos.saturating_sub(known.begun.nanos) as f64 / 1e9;
         let key = Value::Array(written(&told)).to_string();
         let durations = self.durations.entry(key);
         let (_, durations) = durations.or_insert_with(|| (told, Durations::default()));
@@ -471,138 +471,4 @@ impl Batch {
         let told = vec![("atoll.approval.answer", json!(answer))];
         self.count("atoll.approvals", &told, 1);
     }
-
-    /// What it is for a collector, OTLP in JSON. `host` is the name of the machine.
-    pub(super) fn messages(self, host: &str) -> Vec<Message> {
-        let (first, last) = self.times.unwrap_or_default();
-        let (first, last) = (first.to_string(), last.to_string());
-        let scope = json!({ "name": "atoll", "version": env!("CARGO_PKG_VERSION") });
-        let about: Attributes = vec![
-            ("service.name", json!("atoll")),
-            ("service.version", json!(env!("CARGO_PKG_VERSION"))),
-            ("host.name", json!(host)),
-        ];
-        let resource = json!({ "attributes": written(&about) });
-        let mut metrics: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-        for ((name, _), (attributes, count)) in &self.counts {
-            let point = json!({ "attributes": written(attributes), "asInt": count.to_string(),
-                "startTimeUnixNano": first, "timeUnixNano": last });
-            metrics.entry(name).or_default().push(point);
-        }
-        let mut all: Vec<Value> = metrics
-            .into_iter()
-            .map(|(name, points)| {
-                let unit = if name == "atoll.flow.io" { "By" } else { "1" };
-                json!({ "name": name, "unit": unit, "sum": { "dataPoints": points,
-                    "aggregationTemporality": DELTA, "isMonotonic": true } })
-            })
-            .collect();
-        let points: Vec<Value> = self
-            .durations
-            .values()
-            .map(|(attributes, durations)| {
-                let counts = durations.counts.iter().map(u64::to_string);
-                let total: u64 = durations.counts.iter().sum();
-                json!({ "attributes": written(attributes), "startTimeUnixNano": first,
-                    "timeUnixNano": last, "count": total.to_string(), "sum": durations.sum,
-                    "explicitBounds": DURATION_BOUNDS, "bucketCounts": counts.collect::<Vec<_>>() })
-            })
-            .collect();
-        if !points.is_empty() {
-            all.push(json!({ "name": "atoll.run.duration", "unit": "s",
-                "histogram": { "dataPoints": points, "aggregationTemporality": DELTA } }));
-        }
-        let of = |path, outer: &str, inner: &str, items: &str, all: Vec<Value>| {
-            let within = json!({ "scope": scope, items: all });
-            let body = json!({ outer: [{ "resource": resource, inner: [within] }] });
-            Message { path, body }
-        };
-        let mut out = Vec::new();
-        if !self.spans.is_empty() {
-            let spans = self.spans;
-            out.push(of(
-                "/v1/traces",
-                "resourceSpans",
-                "scopeSpans",
-                "spans",
-                spans,
-            ));
-        }
-        if !self.logs.is_empty() {
-            let logs = self.logs;
-            out.push(of(
-                "/v1/logs",
-                "resourceLogs",
-                "scopeLogs",
-                "logRecords",
-                logs,
-            ));
-        }
-        // Counted once: what is sent again after a failure of these is sent without the others.
-        if !all.is_empty() {
-            out.push(of(
-                "/v1/metrics",
-                "resourceMetrics",
-                "scopeMetrics",
-                "metrics",
-                all,
-            ));
-        }
-        out
-    }
-}
-
-struct Span<'a> {
-    trace: &'a str,
-    id: String,
-    parent: Option<String>,
-    name: String,
-    kind: u8,
-    times: (u64, u64),
-    attributes: Attributes,
-    failed: Option<String>,
-}
-
-impl Span<'_> {
-    fn written(self) -> Map<String, Value> {
-        let (from, to) = self.times;
-        let mut out = Map::new();
-        out.insert("traceId".to_owned(), json!(self.trace));
-        out.insert("spanId".to_owned(), json!(self.id));
-        if let Some(parent) = self.parent {
-            out.insert("parentSpanId".to_owned(), json!(parent));
-        }
-        out.insert("name".to_owned(), json!(self.name));
-        out.insert("kind".to_owned(), json!(self.kind));
-        out.insert("startTimeUnixNano".to_owned(), json!(from.to_string()));
-        out.insert(
-            "endTimeUnixNano".to_owned(),
-            json!(to.max(from).to_string()),
-        );
-        out.insert(
-            "attributes".to_owned(),
-            Value::Array(written(&self.attributes)),
-        );
-        if let Some(why) = self.failed {
-            out.insert(
-                "status".to_owned(),
-                json!({ "code": ERROR, "message": why }),
-            );
-        }
-        out
-    }
-}
-
-/// Attributes as OTLP has them in JSON: 64-bit numbers are texts.
-fn written(attributes: &Attributes) -> Vec<Value> {
-    let one = |(key, value): &(&'static str, Value)| {
-        let value = match value {
-            Value::Number(number) => json!({ "intValue": number.to_string() }),
-            Value::Bool(truth) => json!({ "boolValue": truth }),
-            Value::String(text) => json!({ "stringValue": text }),
-            other => json!({ "stringValue": other.to_string() }),
-        };
-        json!({ "key": key, "value": value })
-    };
-    attributes.iter().map(one).collect()
 }
