@@ -1,8 +1,8 @@
-//! `atoll approvals` and `atoll stop`: a person answers runs that go on, or ends them.
+//! `atoll approvals`: a person answers runs that go on.
 
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use atoll_model::network::{AskedCall, Breadth, CallDigest, LEASE_SECONDS_MAX, Scope};
 use atoll_model::{RunId, parse_duration};
@@ -11,12 +11,12 @@ use serde_json::json;
 
 use crate::arguments::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
-    ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments, StopArguments,
+    ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments,
 };
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::ports::{Named, directory, going_on, meant, none_goes_on, refused, unanswered};
+use crate::ports::{directory, meant, none_goes_on, refused, unanswered};
 
 /// How long is waited for a run that has only just begun, before it is said to be gone.
 pub(crate) const BEGINNING: Duration = Duration::from_secs(2);
@@ -170,66 +170,6 @@ fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Fa
     decide(&directory, &run, Question::Revoke { approval })?;
     output.say(&format!("Lease {run}.{approval} has ended.\n"));
     Ok(0)
-}
-
-/// Ends runs.
-///
-/// # Errors
-/// When there is none, or one does not answer.
-pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
-    let directory = directory()?;
-    if let Some(session) = &arguments.session {
-        return crate::sessions::stop(session, output);
-    }
-    let Some(text) = &arguments.run else {
-        return match arguments.all {
-            true => stop_all(directory.as_ref(), output),
-            false => Err(Failure::new("no run is named")
-                .because("it is said which one is to stop")
-                .advise("atoll stop last ends the run started last")
-                .advise("atoll stop --all ends all that go on")),
-        };
-    };
-    let directory = directory.ok_or_else(none_goes_on)?;
-    let named = Named::read(text)?;
-    let until = Instant::now() + BEGINNING;
-    loop {
-        let stopped = going_on(&directory, &named).and_then(|run| {
-            let answer = ask(&directory, &run, &Question::Stop {});
-            done(&run, answer).map(|()| run)
-        });
-        match stopped {
-            Ok(run) => {
-                output.say(&format!("Stopped {run}.\n"));
-                return Ok(0);
-            }
-            // It may have begun a moment ago.
-            Err(_) if Instant::now() < until => std::thread::sleep(BEGINNING_PAUSE),
-            Err(failure) => return Err(failure),
-        }
-    }
-}
-
-fn stop_all(directory: Option<&OwnedFd>, output: &Output) -> Result<u8, Failure> {
-    let Some(directory) = directory else {
-        output.say("No run goes on.\n");
-        return Ok(0);
-    };
-    let runs = spoken_to(directory).doing("the runs cannot be listed")?;
-    let mut failed = None;
-    for run in runs {
-        match ask(directory, &run, &Question::Stop {}) {
-            Err(ControlError::Gone) => {}
-            answer => match done(&run, answer) {
-                Ok(()) => output.say(&format!("Stopped {run}.\n")),
-                Err(failure) => failed = Some(failure),
-            },
-        }
-    }
-    match failed {
-        Some(failure) => Err(failure),
-        None => Ok(0),
-    }
 }
 
 /// What all runs have open.

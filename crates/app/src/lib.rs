@@ -43,6 +43,7 @@ mod run;
 mod secret;
 mod sessions;
 mod ssh;
+mod stop;
 mod upkeep;
 mod used;
 mod why;
@@ -110,7 +111,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Runs(arguments) => review::runs(&arguments, output),
         Command::Sessions(arguments) => sessions::sessions(&arguments, output),
         Command::Approvals(arguments) => approvals::approvals(arguments, output),
-        Command::Stop(arguments) => approvals::stop(&arguments, output),
+        Command::Stop(arguments) => stop::stop(&arguments, output),
         Command::Ports(arguments) => ports::ports(&arguments, output),
         Command::Publish(arguments) => ports::publish(&arguments, output),
         Command::Diff(arguments) => review::diff(&arguments, output),

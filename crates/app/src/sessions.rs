@@ -3,22 +3,20 @@
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use atoll_model::{RunId, SessionId, SessionName};
-use atoll_sandbox::{ControlError, Question, ask};
 use atoll_store::{Ledger, Session, SessionRun, SessionRunState, StateDir, read_host_text};
 use serde_json::{Value, json};
 
 use crate::advice;
-use crate::approvals::{BEGINNING, BEGINNING_PAUSE, done};
 use crate::arguments::SessionsArguments;
 use crate::configuration::Places;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::ports::directory;
 use crate::render::{self, Report};
+use crate::stop::stop_each;
 
 /// How much of a command a line shows, characters.
 const COMMAND_CHARS_MAX: usize = 60;
@@ -83,42 +81,15 @@ pub fn why(text: &str, as_json: bool, output: &Output) -> Result<u8, Failure> {
 /// # Errors
 /// When there is no such session, or a run does not answer.
 pub fn stop(text: &str, output: &Output) -> Result<u8, Failure> {
-    let session = find(&Places::read()?.read_state()?, text)?;
+    let state = Places::read()?.read_state()?;
+    let session = find(&state, text)?;
     let is_running = |run: &SessionRun| run.state == SessionRunState::Running;
-    let mut runs: Vec<RunId> = session
-        .runs
-        .into_iter()
-        .filter(is_running)
-        .map(|run| run.run)
-        .collect();
+    let runs = session.runs.into_iter().filter(is_running);
+    let runs: Vec<RunId> = runs.map(|run| run.run).collect();
     if runs.is_empty() {
         output.say(&format!("No run of session {} goes on.\n", session.name));
     }
-    let until = Instant::now() + BEGINNING;
-    let mut failed = None;
-    while !runs.is_empty() {
-        let directory = directory()?;
-        let mut stop = |run: &RunId| {
-            let asked = directory
-                .as_ref()
-                .map(|one| ask(one, run, &Question::Stop {}));
-            match asked {
-                // It does not listen yet, or it has ended meanwhile.
-                None | Some(Err(ControlError::Gone)) => return false,
-                Some(answer) => match done(run, answer) {
-                    Ok(()) => output.say(&format!("Stopped {run}.\n")),
-                    Err(failure) => failed = Some(failure),
-                },
-            }
-            true
-        };
-        runs.retain(|run| !stop(run));
-        if Instant::now() > until {
-            break;
-        }
-        std::thread::sleep(BEGINNING_PAUSE);
-    }
-    failed.map_or(Ok(0), Err)
+    stop_each(&state, runs, output)
 }
 
 /// The session that is meant by its name or its id.

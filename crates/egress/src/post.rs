@@ -169,7 +169,9 @@ pub fn post(
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| Unsent(format!("no thread to send it: {error}")))?;
-    let told = runtime.block_on(timeout(patience, sent(to, path, headers, kind, body)));
+    // Within the runtime: a time-out belongs to one.
+    let told = async { timeout(patience, sent(to, path, headers, kind, body)).await };
+    let told = runtime.block_on(told);
     // A name that is still looked up is not waited for.
     runtime.shutdown_background();
     let late = |_| Unsent(format!("no answer in {} s", patience.as_secs()));

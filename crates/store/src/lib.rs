@@ -87,7 +87,7 @@ pub use record::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RECORD_VERSION, RunRecord,
     RunState,
 };
-pub use recovery::{InterruptedRun, settle_run};
+pub use recovery::{InterruptedRun, live_runs, settle_run};
 pub use removal::remove_run;
 pub use reserve::{release_end, reserve_end};
 pub use retention::{

@@ -11,7 +11,7 @@ use crate::reserve::release_end;
 use crate::runs::{load_run, update_run};
 use crate::scratch::remove_scratch;
 use crate::settled::{note_settled, settled_place};
-use crate::{Durability, LedgerError, RunError, RunRecord, RunState, StateDir};
+use crate::{Durability, FileFault, LedgerError, RunError, RunRecord, RunState, StateDir};
 
 /// A run whose Atoll ended before it could close it.
 #[derive(Debug)]
@@ -133,6 +133,21 @@ fn note_interrupted(state: &StateDir, run: &RunId) -> Result<RunRecord, RunError
             record.state = RunState::Interrupted;
         }
     })
+}
+
+/// The runs that a living process carries, of whatever kind, oldest first.
+///
+/// # Errors
+/// [`FileFault`] when they cannot be listed.
+pub fn live_runs(state: &StateDir) -> Result<Vec<RunId>, FileFault> {
+    let open_runs = OpenRuns::open(state)?;
+    let mut alive = Vec::new();
+    for run in open_runs.list()? {
+        if open_runs.is_alive(&run)? {
+            alive.push(run);
+        }
+    }
+    Ok(alive)
 }
 
 /// Reads a run's record; one that says "running" of a run that is not, because
