@@ -167,7 +167,7 @@ fn what_a_collector_does_not_take_is_sent_again_and_never_lost() {
     assert_eq!(asked[0].get(3..), asked[2].get(3..), "{asked:?}");
     // One that takes it never is told once, and what it was not given is kept for it.
     for (status, why) in [
-        ("400", "answers 400: \\u{1b}[31mno such tenant"),
+        ("400", "answers 400: \\x1b[31mno such tenant"),
         ("302", "answers 302"),
     ] {
         let (server, address) = answering(&world, &[status]);

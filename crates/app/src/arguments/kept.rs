@@ -11,7 +11,7 @@ Examples:
   atoll kept undo codex              take all that back
   atoll kept discard codex           begin anew";
 
-/// Look at what agents' directories hold from run to run, and decide about it
+/// Look at what agents keep from run to run, and decide about it
 ///
 /// A profile's `[home] keep` names directories whose changes the profile's next run goes on
 /// with. They are no part of a run's changes. The next run sees the history among them;
@@ -48,7 +48,7 @@ pub struct ListKeptArguments {
     pub json: bool,
 }
 
-/// Show how what is kept differs from the directory outside: a unified diff
+/// Show how what is kept differs from the directory outside
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffKeptArguments {
     /// A profile, for all that is kept for it, or a name as it is listed.
@@ -68,7 +68,7 @@ pub struct DiffKeptArguments {
     pub json: bool,
 }
 
-/// Write what is kept to the directory outside; `kept undo` takes it back
+/// Write what is kept to the directory outside
 ///
 /// That is history alone, unless control files are asked for, too. Files that changed outside
 /// meanwhile are conflicts: they are shown, and nothing is written.
@@ -106,7 +106,7 @@ pub struct UndoKeptArguments {
     pub force: bool,
 }
 
-/// Throw what is kept away, for good: the next run begins with the directory outside
+/// Throw what is kept away, for good
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscardKeptArguments {
     /// A profile, for all that is kept for it, or a name as it is listed.

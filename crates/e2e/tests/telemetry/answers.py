@@ -15,7 +15,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
         status = answers.pop(0) if len(answers) > 1 else answers[0]
         print(status, self.path, self.headers["content-type"], self.headers["x-key"], len(body), flush=True)
         self.send_response(status)
-        said = b'{"message": "\x1b[31mno such tenant"}' if status == 400 else b"{}"
+        said = b'{"message": "\\u001b[31mno such tenant"}' if status == 400 else b"{}"
         if status == 503:
             self.send_header("retry-after", "0")
         if status == 302:

@@ -208,8 +208,9 @@ fn agents_have_their_configuration_in_a_layer() {
         let boundary = world().command(agent).boundary();
         let place = host().home.join(place);
         let view = boundary.views.iter().find(|view| view.inside == place);
-        // Of a single file there is a copy, which is the run's.
-        let keep = match place.ends_with(".claude.json") {
+        // Of a single file there is a copy, which is the run's, and OpenClaw has keys and
+        // history in one.
+        let keep = match place.ends_with(".claude.json") || place.ends_with(".openclaw") {
             true => Keep::Run,
             false => Keep::Profile,
         };
