@@ -181,7 +181,7 @@ fn what_a_collector_does_not_take_is_sent_again_and_never_lost() {
     }
     for (address, why) in [
         ("127.0.0.1:4318", "neither https:// nor http://"),
-        ("http://key@127.0.0.1", "it has a user in it"),
+        ("http://key@127.0.0.1", "without a user"),
     ] {
         let told = sent(&world, &["--otlp", address]);
         assert_eq!(told.code(), 125, "{told}");
