@@ -42,13 +42,13 @@ pub fn sessions(arguments: &SessionsArguments, output: &Output) -> Result<u8, Fa
     }
     for session in &sessions {
         let line = format!(
-            "{:<24}  {}  {:>9}  last {}\n",
+            "{:<24}  {}  {:>9}  last {}",
             session.name.to_string(),
             session.id,
             render::counted(session.runs.len() as u64, "run", "runs"),
             session.runs.last().map_or_else(String::new, run_line)
         );
-        output.result(&printable(line.as_bytes()));
+        output.result(&format!("{}\n", printable(line.as_bytes())));
     }
     Ok(0)
 }

@@ -78,6 +78,14 @@ fn a_session_goes_on_after_everything_was_killed() {
     );
     let _ = fine(&world, &["ledger", "verify"]);
 
+    // A line each, with an end of its own.
+    let _ = world.run(["--session", "other"], "true").run().success();
+    let told = fine(&world, &["sessions"]).out();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    assert!(lines[0].starts_with("other ") && lines[1].starts_with("fix "), "{told}");
+    assert!(!told.contains("\\n"), "{told}");
+
     let query = ["ledger", "query", "--session", "fix", "--json"];
     let found = fine(&world, &query).out();
     let found: Vec<Value> = found
