@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
 
 use atoll_model::{RunId, SessionId, SessionName};
+use atoll_policy::nearest;
 use atoll_store::{Ledger, Session, SessionRun, SessionRunState, StateDir, read_host_text};
 use serde_json::{Value, json};
 
@@ -103,16 +104,30 @@ pub fn find(state: &StateDir, text: &str) -> Result<Session, Failure> {
         Some(session) => Ok(session.clone()),
         None => {
             let known: Vec<&str> = sessions.iter().rev().map(|one| one.name.as_str()).collect();
-            let known = match known.get(..NAMED_MAX.min(known.len())) {
-                Some(names @ [_, ..]) => format!("there are {}", names.join(", ")),
-                Some([]) | None => "there is none yet".to_owned(),
-            };
-            let shown = printable(text.as_bytes());
-            Err(Failure::new(format!("there is no session {shown}"))
-                .because(known)
-                .advise("atoll sessions lists them"))
+            Err(unknown(text, &known))
         }
     }
+}
+
+/// That there is no such session, with those there are, the newest first.
+fn unknown(text: &str, known: &[&str]) -> Failure {
+    let named: Vec<&str> = known.iter().copied().take(NAMED_MAX).collect();
+    let further = match known.len() - named.len() {
+        0 => String::new(),
+        further => format!(" and {further} more"),
+    };
+    let there_are = match &named[..] {
+        [] => "there is none yet".to_owned(),
+        [only] => format!("there is only {only}"),
+        [_, ..] => format!("there are {}{further}", named.join(", ")),
+    };
+    let shown = printable(text.as_bytes());
+    let failure = Failure::new(format!("there is no session {shown}")).because(there_are);
+    let failure = match nearest(text, known.iter().copied()) {
+        Some(meant) => failure.advise(format!("did you mean {meant}?")),
+        None => failure,
+    };
+    failure.advise("atoll sessions lists them")
 }
 
 /// The session of this name, for a run that begins now.
@@ -182,4 +197,29 @@ fn session_json(session: &Session) -> Value {
         "opened": session.opened,
         "runs": runs.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_session_is_told_with_those_there_are() {
+        let told = |text: &str, known: &[&str]| {
+            let failure = unknown(text, known);
+            (failure.why.unwrap_or_default(), failure.advice)
+        };
+        let lists = "atoll sessions lists them".to_owned();
+        let none = ("there is none yet".to_owned(), vec![lists.clone()]);
+        assert_eq!(told("fix", &[]), none);
+        let only = ("there is only real".to_owned(), vec![lists.clone()]);
+        assert_eq!(told("fix", &["real"]), only);
+        let known = ["one", "two", "three", "four", "five", "fix-login"];
+        let (why, advice) = told("fix-logn", &known);
+        assert_eq!(why, "there are one, two, three, four, five and 1 more");
+        let meant = "did you mean fix-login?".to_owned();
+        assert_eq!(advice, [meant, lists]);
+        let (why, _) = told("elsewhere", &["one", "two"]);
+        assert_eq!(why, "there are one, two");
+    }
 }

@@ -164,6 +164,6 @@ fn a_session_that_is_none_is_told() {
         &["stop", "--session", "unreal"],
     ] {
         let refused = world.atoll(command).run();
-        let _ = refused.is_clear_error(["there is no session unreal", "there are real"]);
+        let _ = refused.is_clear_error(["there is no session unreal", "there is only real"]);
     }
 }
