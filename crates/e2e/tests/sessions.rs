@@ -83,7 +83,10 @@ fn a_session_goes_on_after_everything_was_killed() {
     let told = fine(&world, &["sessions"]).out();
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines.len(), 2, "{told}");
-    assert!(lines[0].starts_with("other ") && lines[1].starts_with("fix "), "{told}");
+    assert!(
+        lines[0].starts_with("other ") && lines[1].starts_with("fix "),
+        "{told}"
+    );
     assert!(!told.contains("\\n"), "{told}");
 
     let query = ["ledger", "query", "--session", "fix", "--json"];

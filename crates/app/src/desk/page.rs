@@ -30,8 +30,7 @@ impl Prompt {
             Self::Wait => "A moment, without typing ...",
             Self::Answer => "A letter, then Enter: ",
             Self::Unknown(word) => {
-                let whole =
-                    format!("{word} is none of these; o, r, t, d, s, n or l, then Enter: ");
+                let whole = format!("{word} is none of these; o, r, t, d, s, n or l, then Enter: ");
                 let has_room = whole.len() + LINE_CHARACTERS_MAX <= columns;
                 if has_room && !word.is_empty() {
                     return whole;

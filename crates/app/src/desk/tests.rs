@@ -158,10 +158,7 @@ fn each_letter_is_an_answer_and_nothing_else_is() {
 fn what_is_no_answer_is_told_with_the_answers_where_there_is_room() {
     let told = |columns, typed: &str| {
         let mut scene = Scene::new("$ ").asked(&[pending(1, "/a")]);
-        scene.size = Size {
-            rows: 40,
-            columns,
-        };
+        scene.size = Size { rows: 40, columns };
         let mut scene = scene.ready();
         scene.typed(typed);
         scene.turn().0
@@ -175,7 +172,10 @@ fn what_is_no_answer_is_told_with_the_answers_where_there_is_room() {
     assert_eq!(told(80, "\r"), short);
     let mut scene = Scene::new("$ ").asked(&[pending(1, "/a")]);
     let (drawn, ..) = scene.turn();
-    assert!(drawn.contains("l  later (Ctrl-] brings it back)"), "{drawn}");
+    assert!(
+        drawn.contains("l  later (Ctrl-] brings it back)"),
+        "{drawn}"
+    );
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Outside<'_> {
         let is_it = |one: &Pending| one.approval == approval;
         match pending.into_iter().find(is_it) {
             Some(one) => Answer::Approval(Box::new(one)),
-            None => declined(format!("no question {approval} is open")),
+            None => declined(self.approvals.missing(approval)),
         }
     }
 
