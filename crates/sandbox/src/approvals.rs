@@ -12,7 +12,7 @@ use atoll_model::network::{
     LEASE_SECONDS_MAX, NoConsent, Scope,
 };
 use sha2::{Digest, Sha256};
-pub use words::{ApprovalNews, Decision, Lease, Pending, Who};
+pub use words::{ApprovalNews, Decision, Lease, Pending, Stopped, Who};
 
 /// How many questions can be open at once, with however many calls that wait for each.
 const QUESTIONS_MAX: usize = 16;
