@@ -11,6 +11,7 @@ use atoll_store::{Ledger, Session, SessionRun, SessionRunState, StateDir, read_h
 use serde_json::{Value, json};
 
 use crate::advice;
+use crate::answered;
 use crate::arguments::SessionsArguments;
 use crate::configuration::Places;
 use crate::escape::printable;
@@ -18,6 +19,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{self, Report};
 use crate::stop::stop_each;
+use crate::why::readable_time;
 
 /// How much of a command a line shows, characters.
 const COMMAND_CHARS_MAX: usize = 60;
@@ -64,7 +66,7 @@ pub fn why(text: &str, as_json: bool, output: &Output) -> Result<u8, Failure> {
     }
     let mut report = Report::new(output.paint);
     report.title(&format!("Session {}", session.name), session.id.as_str());
-    report.line("begun", &session.opened);
+    report.line("begun", &readable_time(&session.opened));
     for run in &session.runs {
         report.line("run", &run_line(run));
     }
@@ -179,7 +181,18 @@ fn run_line(run: &SessionRun) -> String {
     let words = run.command.as_array().into_iter().flatten();
     let words: Vec<OsString> = words.filter_map(read_host_text).collect();
     let command = render::shortened(&render::command_line(&words), COMMAND_CHARS_MAX);
-    format!("{} {}: {command}", run.run, run.state.name())
+    format!("{} {}: {command}", run.run, how_it_is(run))
+}
+
+/// How far a run is; of one that ended, how.
+fn how_it_is(run: &SessionRun) -> String {
+    let said = |member: &str| run.closed.as_ref().and_then(|closed| closed.get(member));
+    if let Some(stopped) = answered::stopped_of_event(said("details")) {
+        return stopped;
+    }
+    let ending = said("ending").cloned();
+    let ending = ending.and_then(|ending| serde_json::from_value(ending).ok());
+    ending.map_or_else(|| run.state.name().to_owned(), render::describe_ending)
 }
 
 fn session_json(session: &Session) -> Value {

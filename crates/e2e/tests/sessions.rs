@@ -115,10 +115,18 @@ fn a_session_goes_on_after_everything_was_killed() {
     for run in &runs {
         assert!(told.contains(run), "{told}");
     }
-    assert!(told.contains("interrupted: sh -c"), "{told}");
-    let told = fine(&world, &["why", "last"]).out();
+    for line in [
+        "succeeded: sh -c",
+        "interrupted: sh -c",
+        "failed with status 3: sh -c",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    assert!(told.contains(" UTC"), "{told}");
+    let newest = after[0]["runs"][2]["run"].as_str().unwrap();
+    let told = fine(&world, &["why", newest]).out();
     assert!(
-        told.contains(&format!("atoll why --session {id}")),
+        told.contains("session   fix (atoll why --session fix)"),
         "{told}"
     );
     let json = fine(&world, &["why", "--session", id, "--json"]).json();
