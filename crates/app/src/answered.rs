@@ -1,6 +1,6 @@
 //! What a run has asked a person, what they said, and who ended it, from the ledger's events.
 
-use atoll_sandbox::Who;
+use atoll_sandbox::Stopped;
 use atoll_store::Event;
 use serde_json::{Value, json};
 
@@ -12,18 +12,24 @@ use crate::render::Denied;
 const NAMED_MAX: usize = 8;
 
 /// That a person has ended a run.
-pub fn stopped(by: Who) -> String {
-    stopped_by(by.uid)
+pub fn stopped(stopped: Stopped) -> String {
+    stopped_by(stopped.by.uid, stopped.approval.map(u64::from))
 }
 
 /// The same of what a run's last event says, if somebody has.
 pub fn stopped_of_event(details: Option<&Value>) -> Option<String> {
-    let uid = details?.pointer("/stopped/uid")?.as_u64()?;
-    Some(stopped_by(u32::try_from(uid).ok()?))
+    let stopped = details?.get("stopped")?;
+    let uid = stopped.get("uid")?.as_u64()?;
+    let approval = stopped.get("approval").and_then(Value::as_u64);
+    Some(stopped_by(u32::try_from(uid).ok()?, approval))
 }
 
-fn stopped_by(uid: u32) -> String {
-    format!("stopped by {} (atoll stop)", user_name(uid))
+fn stopped_by(uid: u32, approval: Option<u64>) -> String {
+    let how = match approval {
+        Some(number) => format!("the answer to question .{number}"),
+        None => "atoll stop".to_owned(),
+    };
+    format!("stopped by {} ({how})", user_name(uid))
 }
 
 /// Questions and their answers in one line; nothing where none was put.
@@ -213,5 +219,20 @@ mod tests {
         let told = Value::from(json(events.iter()));
         assert_eq!(told.pointer("/1/answer"), Some(&json!("denied")));
         assert_eq!(line([].iter()), None);
+    }
+
+    #[test]
+    fn who_ended_a_run_is_told_with_how_they_said_it() {
+        let told = |details: Value| stopped_of_event(Some(&details));
+        assert_eq!(
+            told(json!({ "stopped": { "uid": 0, "pid": 1 } })).as_deref(),
+            Some("stopped by root (atoll stop)")
+        );
+        let answer = json!({ "stopped": { "uid": 0, "pid": 1, "approval": 2 } });
+        assert_eq!(
+            told(answer).as_deref(),
+            Some("stopped by root (the answer to question .2)")
+        );
+        assert_eq!(told(json!({ "exit": 0 })), None);
     }
 }

@@ -17,6 +17,7 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::ports::{directory, meant, none_goes_on, refused, unanswered};
+use crate::render::counted;
 
 /// How long is waited for a run that has only just begun, before it is said to be gone.
 pub(crate) const BEGINNING: Duration = Duration::from_secs(2);
@@ -78,11 +79,11 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
         for lease in &one.leases {
             let _ = writeln!(
                 text,
-                "{}.{}  lease ({}, used {} times): {}",
+                "{}.{}  lease ({}, used {}): {}",
                 one.run,
                 lease.approval,
                 lasting(lease),
-                lease.uses,
+                counted(lease.uses, "time", "times"),
                 covered(lease)
             );
         }
@@ -123,7 +124,10 @@ fn grant(arguments: &GrantApprovalArguments, output: &Output) -> Result<u8, Fail
     let (run, approval) = question(&directory, &arguments.question)?;
     let pending = shown(&directory, &run, approval)?;
     let digest: CallDigest = match &arguments.digest {
-        Some(text) => text.parse().doing("--digest is not usable")?,
+        Some(text) => {
+            let read = text.parse::<CallDigest>().doing("--digest is not usable");
+            read.map_err(|failure| failure.advise("atoll approvals show QUESTION tells it"))?
+        }
         None => pending.digest,
     };
     decide(
@@ -223,13 +227,24 @@ fn question(directory: &OwnedFd, text: &str) -> Result<(RunId, u32), Failure> {
     all.retain(is_it);
     match <[Asking; 1]>::try_from(all) {
         Ok([one]) => Ok((one.run, number)),
-        Err(all) if all.is_empty() => Err(Failure::new(format!("no question {number} is open"))
-            .because("it is answered already, or is over, or was never put")
-            .advise("atoll approvals list shows what waits, and what was granted for longer")),
+        Err(all) if all.is_empty() => closed(directory, number),
         Err(_) => Err(
             Failure::new(format!("more than one run has a question {number}"))
                 .because("its number is each run's own")
                 .advise("name the run too, as `atoll approvals list` does"),
+        ),
+    }
+}
+
+/// A number that no run has open: where one run alone goes on, it tells what became of it.
+fn closed(directory: &OwnedFd, number: u32) -> Result<(RunId, u32), Failure> {
+    let runs = spoken_to(directory).doing("the runs cannot be listed")?;
+    match <[RunId; 1]>::try_from(runs) {
+        Ok([run]) => Ok((run, number)),
+        Err(_) => Err(
+            Failure::new(format!("no run has a question or a lease {number}"))
+                .because("it is answered already, or is over, or was never put")
+                .advise("atoll approvals list shows what waits, and what was granted for longer"),
         ),
     }
 }

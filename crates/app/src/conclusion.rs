@@ -282,8 +282,8 @@ impl Conclusion<'_> {
                 render::counted(kills, "process", "processes")
             ));
         }
-        if let Some(by) = &went.flows.stopped {
-            self.output.warn(&answered::stopped(*by));
+        if let Some(stopped) = &went.flows.stopped {
+            self.output.warn(&answered::stopped(*stopped));
         }
         if let Some(why) = &went.flows.failure {
             let why = printable(why.as_bytes());

@@ -84,12 +84,13 @@ enum Wants {
 }
 
 /// What a line says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Said {
     Decided(Decision),
     Later,
     Next,
-    Unknown,
+    /// None of the letters, but this.
+    Unknown(String),
 }
 
 impl Said {
@@ -107,7 +108,7 @@ impl Said {
             "s" => Self::Decided(Decision::Stop {}),
             "l" => Self::Later,
             "n" => Self::Next,
-            _ => Self::Unknown,
+            _ => Self::Unknown(line.trim().to_owned()),
         }
     }
 }
@@ -198,7 +199,9 @@ impl Desk {
                 self.is_summoned = false;
             }
             Some(Said::Next) => drawn.next(Prompt::Answer),
-            Some(Said::Unknown) => (drawn.prompt, drawn.wants) = (Prompt::Unknown, Wants::Line),
+            Some(Said::Unknown(word)) => {
+                (drawn.prompt, drawn.wants) = (Prompt::Unknown(word), Wants::Line);
+            }
         }
     }
 
@@ -288,7 +291,7 @@ impl Desk {
         drawn.page = drawn.page.min(pages.last());
         drawn.is_read |= drawn.page == pages.last();
         let prompt = match drawn.counts {
-            Counts::Now => drawn.prompt,
+            Counts::Now => drawn.prompt.clone(),
             Counts::Unshown | Counts::After(_) => Prompt::Wait,
         };
         let page = Page {

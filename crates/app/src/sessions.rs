@@ -6,10 +6,12 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
 
 use atoll_model::{RunId, SessionId, SessionName};
+use atoll_policy::nearest;
 use atoll_store::{Ledger, Session, SessionRun, SessionRunState, StateDir, read_host_text};
 use serde_json::{Value, json};
 
 use crate::advice;
+use crate::answered;
 use crate::arguments::SessionsArguments;
 use crate::configuration::Places;
 use crate::escape::printable;
@@ -17,6 +19,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{self, Report};
 use crate::stop::stop_each;
+use crate::why::readable_time;
 
 /// How much of a command a line shows, characters.
 const COMMAND_CHARS_MAX: usize = 60;
@@ -42,13 +45,13 @@ pub fn sessions(arguments: &SessionsArguments, output: &Output) -> Result<u8, Fa
     }
     for session in &sessions {
         let line = format!(
-            "{:<24}  {}  {:>9}  last {}\n",
+            "{:<24}  {}  {:>9}  last {}",
             session.name.to_string(),
             session.id,
             render::counted(session.runs.len() as u64, "run", "runs"),
             session.runs.last().map_or_else(String::new, run_line)
         );
-        output.result(&printable(line.as_bytes()));
+        output.result(&format!("{}\n", printable(line.as_bytes())));
     }
     Ok(0)
 }
@@ -63,7 +66,7 @@ pub fn why(text: &str, as_json: bool, output: &Output) -> Result<u8, Failure> {
     }
     let mut report = Report::new(output.paint);
     report.title(&format!("Session {}", session.name), session.id.as_str());
-    report.line("begun", &session.opened);
+    report.line("begun", &readable_time(&session.opened));
     for run in &session.runs {
         report.line("run", &run_line(run));
     }
@@ -103,16 +106,30 @@ pub fn find(state: &StateDir, text: &str) -> Result<Session, Failure> {
         Some(session) => Ok(session.clone()),
         None => {
             let known: Vec<&str> = sessions.iter().rev().map(|one| one.name.as_str()).collect();
-            let known = match known.get(..NAMED_MAX.min(known.len())) {
-                Some(names @ [_, ..]) => format!("there are {}", names.join(", ")),
-                Some([]) | None => "there is none yet".to_owned(),
-            };
-            let shown = printable(text.as_bytes());
-            Err(Failure::new(format!("there is no session {shown}"))
-                .because(known)
-                .advise("atoll sessions lists them"))
+            Err(unknown(text, &known))
         }
     }
+}
+
+/// That there is no such session, with those there are, the newest first.
+fn unknown(text: &str, known: &[&str]) -> Failure {
+    let named: Vec<&str> = known.iter().copied().take(NAMED_MAX).collect();
+    let further = match known.len() - named.len() {
+        0 => String::new(),
+        further => format!(" and {further} more"),
+    };
+    let there_are = match &named[..] {
+        [] => "there is none yet".to_owned(),
+        [only] => format!("there is only {only}"),
+        [_, ..] => format!("there are {}{further}", named.join(", ")),
+    };
+    let shown = printable(text.as_bytes());
+    let failure = Failure::new(format!("there is no session {shown}")).because(there_are);
+    let failure = match nearest(text, known.iter().copied()) {
+        Some(meant) => failure.advise(format!("did you mean {meant}?")),
+        None => failure,
+    };
+    failure.advise("atoll sessions lists them")
 }
 
 /// The session of this name, for a run that begins now.
@@ -164,7 +181,18 @@ fn run_line(run: &SessionRun) -> String {
     let words = run.command.as_array().into_iter().flatten();
     let words: Vec<OsString> = words.filter_map(read_host_text).collect();
     let command = render::shortened(&render::command_line(&words), COMMAND_CHARS_MAX);
-    format!("{} {}: {command}", run.run, run.state.name())
+    format!("{} {}: {command}", run.run, how_it_is(run))
+}
+
+/// How far a run is; of one that ended, how.
+fn how_it_is(run: &SessionRun) -> String {
+    let said = |member: &str| run.closed.as_ref().and_then(|closed| closed.get(member));
+    if let Some(stopped) = answered::stopped_of_event(said("details")) {
+        return stopped;
+    }
+    let ending = said("ending").cloned();
+    let ending = ending.and_then(|ending| serde_json::from_value(ending).ok());
+    ending.map_or_else(|| run.state.name().to_owned(), render::describe_ending)
 }
 
 fn session_json(session: &Session) -> Value {
@@ -182,4 +210,29 @@ fn session_json(session: &Session) -> Value {
         "opened": session.opened,
         "runs": runs.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_session_is_told_with_those_there_are() {
+        let told = |text: &str, known: &[&str]| {
+            let failure = unknown(text, known);
+            (failure.why.unwrap_or_default(), failure.advice)
+        };
+        let lists = "atoll sessions lists them".to_owned();
+        let none = ("there is none yet".to_owned(), vec![lists.clone()]);
+        assert_eq!(told("fix", &[]), none);
+        let only = ("there is only real".to_owned(), vec![lists.clone()]);
+        assert_eq!(told("fix", &["real"]), only);
+        let known = ["one", "two", "three", "four", "five", "fix-login"];
+        let (why, advice) = told("fix-logn", &known);
+        assert_eq!(why, "there are one, two, three, four, five and 1 more");
+        let meant = "did you mean fix-login?".to_owned();
+        assert_eq!(advice, [meant, lists]);
+        let (why, _) = told("elsewhere", &["one", "two"]);
+        assert_eq!(why, "there are one, two");
+    }
 }

@@ -29,8 +29,9 @@ pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
         Some(text) => stop_one(text, output),
         None if arguments.all => stop_all(output),
         None => Err(Failure::new("no run is named")
-            .because("it is said which one is to stop")
+            .because("atoll stop ends what you name, and nothing by itself")
             .advise("atoll stop last ends the run started last")
+            .advise("atoll stop --session NAME ends the runs of a session")
             .advise("atoll stop --all ends all that go on")),
     }
 }

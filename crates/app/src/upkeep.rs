@@ -28,7 +28,7 @@ use crate::configuration::{self, PROJECT_FILE, PROJECT_POLICIES, Places, PolicyF
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::render::{self, Style};
+use crate::render::{self, Paint, Style};
 
 use checking::check_profile;
 pub use doctor::doctor;
@@ -162,18 +162,20 @@ fn show_presets(arguments: &PresetsArguments, output: &Output) -> Result<u8, Fai
     }
     let text: String = match (&arguments.name, &shown[..]) {
         (Some(_), [one]) => one.content.to_owned(),
-        (Some(_) | None, all) => {
-            let line = |one: &PresetSummary| {
-                let name = output
-                    .paint
-                    .style(Style::Strong, &format!("{:<12}", one.name));
-                format!("{name} {}\n", one.description)
-            };
-            all.iter().map(line).collect()
-        }
+        (Some(_) | None, all) => preset_lines(all, output.paint),
     };
     output.result(&text);
     Ok(0)
+}
+
+/// A line for each preset, with their descriptions beneath each other.
+fn preset_lines(all: &[PresetSummary], paint: Paint) -> String {
+    let widest = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    let line = |one: &PresetSummary| {
+        let name = paint.style(Style::Strong, &format!("{:<widest$}", one.name));
+        format!("{name}  {}\n", one.description)
+    };
+    all.iter().map(line).collect()
 }
 
 fn profile_lines(one: &ProfileSummary, output: &Output) -> String {

@@ -45,9 +45,16 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
                 .advise("atoll runs lists those that are kept"),
         );
     }
+    let opened = events.iter().find(|event| event.kind == "run.opened");
+    let session = opened.and_then(|event| text(event.body.get("session")));
+    let session = session.map(|id| match crate::sessions::find(&state, &id) {
+        Ok(session) => session.name.to_string(),
+        Err(_) => id,
+    });
     let story = Story {
         run: &run,
         events: &events,
+        session,
         home: &places.home,
     };
     if arguments.json {
@@ -62,6 +69,8 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
 struct Story<'a> {
     run: &'a RunId,
     events: &'a [Event],
+    /// Its session's name, or its id where the ledger tells none.
+    session: Option<String>,
     /// What `~` stands for.
     home: &'a Path,
 }
@@ -141,7 +150,7 @@ impl Story<'_> {
             &render::command_line(&self.command()),
         );
         report.line("asked", &self.asked());
-        if let Some(session) = text(self.said("run.opened", "/session")) {
+        if let Some(session) = &self.session {
             report.line(
                 "session",
                 &format!("{session} (atoll why --session {session})"),
@@ -440,7 +449,7 @@ fn text(value: Option<&Value>) -> Option<String> {
 }
 
 /// `2026-11-21T09:30:12.123456Z` to the second, as people write it.
-fn readable_time(time: &str) -> String {
+pub(crate) fn readable_time(time: &str) -> String {
     let second = time.split('.').next().unwrap_or(time);
     format!("{} UTC", second.replace('T', " "))
 }

@@ -300,12 +300,16 @@ fn a_denial_can_end_the_run_and_its_record_says_who_did() {
     let closed = events(&world, "run.closed");
     let uid = &closed[0]["details"]["stopped"]["uid"];
     assert_eq!(*uid, u64::from(id().0), "{closed:?}");
-    let _ = seen.outcome.says(["stopped by "]);
+    assert_eq!(closed[0]["details"]["stopped"]["approval"], 1, "{closed:?}");
+    let _ = seen
+        .outcome
+        .says(["stopped by ", "(the answer to question .1)"]);
     let why = world.atoll(["why", "last"]).run().success();
     for line in [
         "asked each time: example.com",
         "1 question: .1 (GET http://example.com/a) denied by ",
         "stopped by ",
+        "(the answer to question .1)",
     ] {
         let folded = why.out().split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(folded.contains(line), "{line}: {why}");

@@ -8,6 +8,7 @@
     clippy::indexing_slicing
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use e2e::{World, fine, is_root, wait_until};
@@ -583,6 +584,15 @@ fn profiles_are_listed_shown_and_checked() {
     assert!(orphan.expect_status(1).out().contains("nobody"));
     let presets = fine(&world, &["profile", "presets"]).out();
     assert!(presets.contains("git-push"), "{presets}");
+    // Their descriptions begin in one column, however long a name is.
+    let column = |line: &str| {
+        let (name, text) = line.split_once("  ").unwrap();
+        name.len() + 2 + text.len() - text.trim_start().len()
+    };
+    let columns: BTreeSet<usize> = presets.lines().map(column).collect();
+    assert_eq!(columns.len(), 1, "{presets}");
+    let unnamed = world.atoll(["stop"]).run().expect_status(125);
+    let _ = unnamed.is_clear_error(["no run is named", "stop last", "--session NAME", "--all"]);
     // A reader that has seen enough is no mistake.
     let head = world
         .host_shell("\"$ATOLL\" completions bash | head -n 1")

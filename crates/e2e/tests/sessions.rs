@@ -78,6 +78,17 @@ fn a_session_goes_on_after_everything_was_killed() {
     );
     let _ = fine(&world, &["ledger", "verify"]);
 
+    // A line each, with an end of its own.
+    let _ = world.run(["--session", "other"], "true").run().success();
+    let told = fine(&world, &["sessions"]).out();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    assert!(
+        lines[0].starts_with("other ") && lines[1].starts_with("fix "),
+        "{told}"
+    );
+    assert!(!told.contains("\\n"), "{told}");
+
     let query = ["ledger", "query", "--session", "fix", "--json"];
     let found = fine(&world, &query).out();
     let found: Vec<Value> = found
@@ -104,10 +115,18 @@ fn a_session_goes_on_after_everything_was_killed() {
     for run in &runs {
         assert!(told.contains(run), "{told}");
     }
-    assert!(told.contains("interrupted: sh -c"), "{told}");
-    let told = fine(&world, &["why", "last"]).out();
+    for line in [
+        "succeeded: sh -c",
+        "interrupted: sh -c",
+        "failed with status 3: sh -c",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    assert!(told.contains(" UTC"), "{told}");
+    let newest = after[0]["runs"][2]["run"].as_str().unwrap();
+    let told = fine(&world, &["why", newest]).out();
     assert!(
-        told.contains(&format!("atoll why --session {id}")),
+        told.contains("session   fix (atoll why --session fix)"),
         "{told}"
     );
     let json = fine(&world, &["why", "--session", id, "--json"]).json();
@@ -156,6 +175,6 @@ fn a_session_that_is_none_is_told() {
         &["stop", "--session", "unreal"],
     ] {
         let refused = world.atoll(command).run();
-        let _ = refused.is_clear_error(["there is no session unreal", "there are real"]);
+        let _ = refused.is_clear_error(["there is no session unreal", "there is only real"]);
     }
 }

@@ -384,11 +384,8 @@ fn closing(request: &Request<'_>, outcome: &Outcome, flows: &Flows) -> Value {
     if let (Some(details), Some(failure)) = (details.as_object_mut(), &flows.failure) {
         details.insert("network-failure".to_owned(), json!(failure));
     }
-    if let (Some(details), Some(by)) = (details.as_object_mut(), &flows.stopped) {
-        details.insert(
-            "stopped".to_owned(),
-            json!({ "pid": by.pid, "uid": by.uid }),
-        );
+    if let (Some(details), Some(stopped)) = (details.as_object_mut(), &flows.stopped) {
+        details.insert("stopped".to_owned(), json!(stopped));
     }
     details
 }

@@ -155,13 +155,12 @@ pub(crate) fn workspace_name(mode: WorkspaceMode) -> &'static str {
 
 /// The complaint about a word that is none of a few.
 pub(crate) fn among(written: &str, known: &[&str]) -> Complaint {
-    let meant = nearest(written, known.iter().copied())
-        .map(|word| format!("did you mean {word:?}? "))
-        .unwrap_or_default();
-    Complaint::new(
-        format!("{written:?} is not known here"),
-        format!("{meant}Write one of: {}", known.join(", ")),
-    )
+    let known_ones = known.join(", ");
+    let advice = match nearest(written, known.iter().copied()) {
+        Some(word) => format!("did you mean {word:?}? Write one of: {known_ones}"),
+        None => format!("write one of: {known_ones}"),
+    };
+    Complaint::new(format!("{written:?} is not known here"), advice)
 }
 
 /// A flag that a project's file may only set to the value that takes rights away.

@@ -1,6 +1,7 @@
 //! What a person is asked about while a run goes on, and what they have said: pure, so that
 //! each of its orders can be a test. Any doubt denies.
 
+mod became;
 mod words;
 
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ use atoll_model::network::{
     LEASE_SECONDS_MAX, NoConsent, Scope,
 };
 use sha2::{Digest, Sha256};
-pub use words::{ApprovalNews, Decision, Lease, Pending, Who};
+pub use words::{ApprovalNews, Decision, Lease, Pending, Stopped, Who};
 
 /// How many questions can be open at once, with however many calls that wait for each.
 const QUESTIONS_MAX: usize = 16;
@@ -26,8 +27,6 @@ const COOLING_MAX: Duration = Duration::from_secs(15 * 60);
 const COOLING_CALLS_MAX: usize = 256;
 /// How many leases there can be at once.
 const LEASES_MAX: usize = 64;
-/// How many answered questions are remembered, for who answers once more.
-const ANSWERED_MAX: usize = 64;
 
 /// What comes of something: recorded first, then said.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -367,8 +366,9 @@ impl Approvals {
             .leases
             .iter()
             .position(|one| one.lease.approval == approval);
-        let at = at.ok_or_else(|| format!("there is no lease {approval}"))?;
+        let at = at.ok_or_else(|| self.unleased(approval))?;
         let lease = self.leases.remove(at).lease;
+        self.outlived(approval);
         Ok(Step {
             news: vec![ended(&lease, Some(by))],
             said: Vec::new(),
@@ -394,8 +394,11 @@ impl Approvals {
             self.deny(open, NoConsent::Late, None, &mut step);
         }
         let is_over = |one: &mut Held| one.until.is_some_and(|until| now >= until);
-        let over = self.leases.extract_if(.., is_over);
-        step.news.extend(over.map(|one| ended(&one.lease, None)));
+        let over: Vec<Held> = self.leases.extract_if(.., is_over).collect();
+        for one in over {
+            self.outlived(one.lease.approval);
+            step.news.push(ended(&one.lease, None));
+        }
         step
     }
 
@@ -438,20 +441,6 @@ impl Approvals {
             ..one.lease.clone()
         };
         self.leases.iter().map(lease).collect()
-    }
-
-    fn remember(&mut self, approval: u32, how: &'static str) {
-        if self.answered.len() >= ANSWERED_MAX {
-            self.answered.pop_front();
-        }
-        self.answered.push_back((approval, how));
-    }
-
-    fn missing(&self, approval: u32) -> String {
-        match self.answered.iter().find(|one| one.0 == approval) {
-            Some((_, how)) => format!("it was answered already: {how}"),
-            None => format!("there is no question {approval}"),
-        }
     }
 }
 

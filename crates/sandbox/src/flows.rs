@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use atoll_model::network::{Flow, FlowEnd, FlowKind, Listener, Published};
 
-use crate::approvals::Who;
+use crate::approvals::Stopped;
 
 /// How many refusals are kept: all that who carries tells apart, of four kinds.
 const REFUSED_MAX: usize = 4 * 2 * 1024 + 4;
@@ -61,7 +61,7 @@ pub struct Flows {
     /// What was allowed and did not get there, in order: the first that differ.
     pub failed: Vec<Refused>,
     /// Who has stopped the run, if somebody has.
-    pub stopped: Option<Who>,
+    pub stopped: Option<Stopped>,
     /// Why there was no more from some moment on, if there was not.
     pub failure: Option<String>,
 }

@@ -52,7 +52,7 @@ mod unshown;
 #[cfg(feature = "without_defences")]
 mod without;
 
-pub use approvals::{ApprovalNews, Decision, Lease, Pending, Who};
+pub use approvals::{ApprovalNews, Decision, Lease, Pending, Stopped, Who};
 pub use attachment::{Answered, Attachment, Carrier, Reaction, Stream, Turn};
 pub use commands::CredentialCommand;
 pub use control::{Answer, CONTROL_VERSION, ControlError, Declined, Question, ask, spoken_to};

@@ -45,6 +45,8 @@ pub struct SessionRun {
     pub command: Value,
     /// How far it is.
     pub state: SessionRunState,
+    /// What `run.closed` says: `ending` and `details`, where it says them.
+    pub closed: Option<Value>,
 }
 
 /// How far a run of a session is.
@@ -246,6 +248,13 @@ fn add_runs(state: &StateDir, sessions: &mut [Session]) -> Result<(), LedgerErro
             });
             if let Some(run) = run {
                 run.state = end;
+                if end == SessionRunState::Ended {
+                    let member = |name: &str| event.body.get(name).cloned();
+                    run.closed = Some(json!({
+                        "ending": member("ending"),
+                        "details": member("details"),
+                    }));
+                }
             }
             return;
         }
@@ -259,6 +268,7 @@ fn add_runs(state: &StateDir, sessions: &mut [Session]) -> Result<(), LedgerErro
                 opened: event.time,
                 command: event.body.get("command").cloned().unwrap_or_default(),
                 state: SessionRunState::Running,
+                closed: None,
             });
         }
     })?;

@@ -308,11 +308,11 @@ pub struct ExportLedgerArguments {
     pub otlp: Option<String>,
 
     /// Go on with what happens, until interrupted. Default: off.
-    #[arg(long, requires = "otlp")]
+    #[arg(long, requires = "otlp", conflicts_with_all = ["tiles", "format"])]
     pub follow: bool,
 
     /// Send everything, whatever was sent before. Default: off.
-    #[arg(long, requires = "otlp")]
+    #[arg(long, requires = "otlp", conflicts_with_all = ["tiles", "format"])]
     pub again: bool,
 }
 

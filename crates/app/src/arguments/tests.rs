@@ -188,6 +188,18 @@ fn wrong_usage_is_refused_with_atolls_own_status() {
 }
 
 #[test]
+fn what_only_a_collector_is_sent_goes_with_no_other_form() {
+    let forms = ["--tiles d", "--format ocsf", "--otlp http://127.0.0.1:4318"];
+    for form in forms {
+        for option in ["", " --follow", " --again", " --follow --again"] {
+            let line = format!("atoll ledger export {form}{option}");
+            let is_taken = option.is_empty() || form.starts_with("--otlp");
+            assert_eq!(read(&words(&line)).is_ok(), is_taken, "{line}");
+        }
+    }
+}
+
+#[test]
 fn every_option_explains_itself() {
     fn look(command: &clap::Command) {
         assert!(command.get_about().is_some(), "{}", command.get_name());

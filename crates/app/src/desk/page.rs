@@ -5,31 +5,41 @@
 use atoll_model::RunId;
 use atoll_sandbox::{Pending, Size};
 
-use super::AskKey;
+use super::{AskKey, LINE_CHARACTERS_MAX};
 use crate::approvals;
 
 /// Fewer show no question.
 const COLUMNS_MIN: usize = 30;
 
 /// What stands before an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
     /// Nothing counts yet.
     Wait,
     Answer,
-    Unknown,
+    /// This is no answer: what was typed before Enter, ASCII.
+    Unknown(String),
     /// There is more that was not on the screen.
     Unread,
 }
 
 impl Prompt {
-    fn text(self) -> &'static str {
-        match self {
+    /// Its text, with room for an answer behind it wherever there can be any.
+    fn text(&self, columns: usize) -> String {
+        let text = match self {
             Self::Wait => "A moment, without typing ...",
             Self::Answer => "A letter, then Enter: ",
-            Self::Unknown => "No answer. A letter, Enter: ",
+            Self::Unknown(word) => {
+                let whole = format!("{word} is none of these; o, r, t, d, s, n or l, then Enter: ");
+                let has_room = whole.len() + LINE_CHARACTERS_MAX <= columns;
+                if has_room && !word.is_empty() {
+                    return whole;
+                }
+                "No answer. A letter, Enter: "
+            }
             Self::Unread => "Read this too. Letter, Enter: ",
-        }
+        };
+        text.to_owned()
     }
 }
 
@@ -83,7 +93,7 @@ impl Pages {
             "d  deny".to_owned(),
             "s  deny, and stop the run".to_owned(),
             "n  next page".to_owned(),
-            format!("l  later ({key})"),
+            format!("l  later ({key} brings it back)"),
         ];
         let answers = filled(&items, columns);
         // Around it: a line for the page's number, two that are empty, one to answer on.
@@ -169,8 +179,9 @@ impl Page<'_> {
     }
 
     pub(super) fn draw_line(&self, shown: &mut Vec<u8>) {
-        let line = format!("{}{}", self.prompt.text(), self.line);
-        shown.extend_from_slice(format!("\r\x1b[K{}", cut(&line, self.pages.columns)).as_bytes());
+        let columns = self.pages.columns;
+        let line = format!("{}{}", self.prompt.text(columns), self.line);
+        shown.extend_from_slice(format!("\r\x1b[K{}", cut(&line, columns)).as_bytes());
     }
 }
 

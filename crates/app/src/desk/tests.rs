@@ -155,6 +155,30 @@ fn each_letter_is_an_answer_and_nothing_else_is() {
 }
 
 #[test]
+fn what_is_no_answer_is_told_with_the_answers_where_there_is_room() {
+    let told = |columns, typed: &str| {
+        let mut scene = Scene::new("$ ").asked(&[pending(1, "/a")]);
+        scene.size = Size { rows: 40, columns };
+        let mut scene = scene.ready();
+        scene.typed(typed);
+        scene.turn().0
+    };
+    let short = "\r\x1b[KNo answer. A letter, Enter: ";
+    assert_eq!(
+        told(80, "x\r"),
+        "\r\x1b[Kx is none of these; o, r, t, d, s, n or l, then Enter: "
+    );
+    assert_eq!(told(40, "x\r"), short);
+    assert_eq!(told(80, "\r"), short);
+    let mut scene = Scene::new("$ ").asked(&[pending(1, "/a")]);
+    let (drawn, ..) = scene.turn();
+    assert!(
+        drawn.contains("l  later (Ctrl-] brings it back)"),
+        "{drawn}"
+    );
+}
+
+#[test]
 fn what_is_typed_before_a_question_can_be_read_answers_nothing() {
     let mut scene = Scene::new("").asked(&[pending(1, "/a")]);
     assert_eq!(scene.typed("ls\r"), "ls\r");

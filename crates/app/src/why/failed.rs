@@ -61,7 +61,7 @@ impl Story<'_> {
         }
         is_for(CERTIFICATE_REFUSED).then_some(
             "where an authority of your own has signed a certificate, name it: upstream-roots = \
-             [\"FILE.pem\"] under [network] of a profile; where the program itself knows whom it \
+             [\"/path/FILE.pem\"] under [network] of a profile; where the program itself knows whom it \
              trusts: --tunnel HOST:PORT; else that server may be another one than it says",
         )
     }

@@ -40,6 +40,7 @@ fn told(events: &[Event]) -> String {
     let story = Story {
         run: &run,
         events,
+        session: None,
         home: Path::new("/home/ada"),
     };
     story.text(Paint::new(false))

@@ -104,7 +104,7 @@ fn mistakes_have_a_place_and_a_hint() {
             "p.toml",
             "workspace = 'cow'",
             (1, 13),
-            "Write one of: copy-on-write, live, read-only",
+            "here\n  write one of: copy-on-write, live, read-only",
         ),
         (
             "p.toml",

@@ -159,8 +159,17 @@ fn a_lease_has_an_end_and_covers_nothing_else() {
     let whole = grant(Scope::Run, Breadth::Rule);
     all.decide(elsewhere, whole, WHO, later).unwrap();
     assert_eq!(granted(&all.ask(7, call("/any", "z"), later)), [7]);
-    all.revoke(elsewhere.0, WHO).unwrap();
-    assert!(all.revoke(elsewhere.0, WHO).is_err());
+    let number = elsewhere.0;
+    let in_force = format!("the lease of question {number} is in force");
+    assert_eq!(all.missing(number), in_force);
+    all.revoke(number, WHO).unwrap();
+    let over = format!("the lease of question {number} has ended");
+    assert_eq!(all.revoke(number, WHO).unwrap_err(), over);
+    assert_eq!(all.missing(number), over);
+    assert_eq!(
+        all.revoke(number + 100, WHO).unwrap_err(),
+        format!("there is no lease {}", number + 100)
+    );
     assert!(granted(&all.ask(8, call("/any", "z"), later)).is_empty());
     for seconds in [0, LEASE_SECONDS_MAX + 1] {
         assert!(until(Scope::Seconds { seconds }, now).is_err());

@@ -23,6 +23,17 @@ impl Who {
     }
 }
 
+/// Who has ended a run, and how they said it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Stopped {
+    /// Who.
+    #[serde(flatten)]
+    pub by: Who,
+    /// The question to which it was the answer, if it was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval: Option<u32>,
+}
+
 /// What a person says to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

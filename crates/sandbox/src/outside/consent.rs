@@ -6,7 +6,7 @@ use std::time::Instant;
 use atoll_model::network::{ASKED_SHORT_BYTES_MAX, AskedCall, CallDigest, FlowOrder};
 
 use super::{FlowNews, Outside, Who};
-use crate::approvals::{Decision, Pending, Step};
+use crate::approvals::{Decision, Pending, Step, Stopped};
 use crate::control::{Answer, Declined};
 
 impl Outside<'_> {
@@ -70,7 +70,7 @@ impl Outside<'_> {
         let is_it = |one: &Pending| one.approval == approval;
         match pending.into_iter().find(is_it) {
             Some(one) => Answer::Approval(Box::new(one)),
-            None => declined(format!("no question {approval} is open")),
+            None => declined(self.approvals.missing(approval)),
         }
     }
 
@@ -84,7 +84,8 @@ impl Outside<'_> {
         let decided = self.approvals.decide(about, decision, by, Instant::now());
         if let (Ok(_), Decision::Stop {}) = (&decided, decision) {
             // Before the program hears of it.
-            self.stop(by);
+            let approval = Some(about.0);
+            self.stop(Stopped { by, approval });
         }
         self.done(decided)
     }
@@ -103,8 +104,8 @@ impl Outside<'_> {
     }
 
     /// Ends the run: what is carried ends at once, the program as soon as this is looked at.
-    pub(super) fn stop(&mut self, by: Who) -> Answer {
-        self.flows.stopped.get_or_insert(by);
+    pub(super) fn stop(&mut self, stopped: Stopped) -> Answer {
+        self.flows.stopped.get_or_insert(stopped);
         let _ = self.end_carrier();
         Answer::Done {}
     }

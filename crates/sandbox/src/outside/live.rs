@@ -8,6 +8,7 @@ use atoll_model::RunId;
 use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort};
 
 use super::{FlowNews, Outside, State, Who};
+use crate::approvals::Stopped;
 use crate::control::{Answer, Control, Declined, Question};
 use crate::doors;
 
@@ -107,7 +108,10 @@ impl<'a> Outside<'a> {
                 decision,
             } => self.decide((approval, digest), decision, who),
             Question::Revoke { approval } => self.revoke(approval, who),
-            Question::Stop {} => self.stop(who),
+            Question::Stop {} => self.stop(Stopped {
+                by: who,
+                approval: None,
+            }),
         }
     }
 

@@ -76,6 +76,8 @@ fn a_session_outlives_its_runs_and_what_tells_where_it_began() {
     ];
     assert_eq!(told, expected);
     assert_eq!(runs[0].command, json!(["true"]));
+    let has_closed: Vec<bool> = runs.iter().map(|one| one.closed.is_some()).collect();
+    assert_eq!(has_closed, [true, false, true]);
     let begun = place.kinds();
     let begun = begun.iter().filter(|kind| *kind == "session.opened");
     assert_eq!(begun.count(), 3);
