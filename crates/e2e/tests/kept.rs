@@ -178,6 +178,40 @@ fn what_is_kept_is_looked_at_and_taken_over_apart() {
 }
 
 #[test]
+fn what_is_set_aside_of_any_directory_is_applied_with_a_yes_of_its_own() {
+    let name = "what_is_set_aside_of_any_directory_is_applied_with_a_yes_of_its_own";
+    let world = World::new(name);
+    // No name of a directory that agents are known to have.
+    world.profile("mine", "[home]\nkeep = [\".own\"]\n");
+    let own = world.home().join(".own");
+    world.write(own.join("notes"), "mine\n");
+    let script = "cd ~/.own; mkdir sessions; echo said > sessions/one.jsonl; mkdir -p tmp/bin; \
+        echo '#!/bin/sh' > tmp/bin/run.sh; chmod 755 tmp/bin/run.sh; ln -s /etc/passwd link; \
+        echo '{}' > settings.json; rm notes";
+    let outcome = world.run(["--keep", "--profile", "mine"], script).run();
+    let _ = outcome.success();
+    let held = ["tmp/bin/run.sh", "link", "settings.json", "notes"];
+    let stat = fine(&world, &["kept", "diff", "mine", "--stat"]).out();
+    for file in held {
+        let line = stat.lines().find(|line| line.contains(file));
+        assert!(line.is_some_and(|line| line.contains("control:")), "{stat}");
+    }
+    let applied = fine(&world, &["kept", "apply", "mine"]);
+    applied.says(["not applied without --control"]);
+    applied.says(held);
+    assert_eq!(world.read(own.join("sessions/one.jsonl")), "said\n");
+    assert_eq!(world.read(own.join("notes")), "mine\n");
+    for file in &held[..3] {
+        assert!(own.join(file).symlink_metadata().is_err(), "{file}");
+    }
+    let _ = fine(&world, &["kept", "apply", "mine", "--control"]);
+    for file in &held[..3] {
+        assert!(own.join(file).symlink_metadata().is_ok(), "{file}");
+    }
+    assert!(!own.join("notes").exists());
+}
+
+#[test]
 fn two_runs_at_once_do_not_share_what_is_kept() {
     let world = world("two_runs_at_once_do_not_share_what_is_kept", KEEP);
     let script =
