@@ -129,23 +129,11 @@ impl Opened {
         Ok(read)
     }
 
-    /// The journals of its applies, oldest first.
-    fn journals(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.layer.journals());
-        let numbered = entries.into_iter().flatten().flatten().filter_map(|entry| {
-            let number: u64 = entry.file_name().to_str()?.parse().ok()?;
-            Some((number, entry.path()))
-        });
-        let mut numbered: Vec<(u64, PathBuf)> = numbered.collect();
-        numbered.sort();
-        numbered.into_iter().map(|(_, path)| path).collect()
-    }
-
     /// Where the next apply keeps its journal.
     fn next_journal(&self) -> Result<PathBuf, Failure> {
         let directory = self.layer.journals();
         std::fs::create_dir_all(&directory).doing("the journal cannot be made")?;
-        Ok(directory.join(self.journals().len().to_string()))
+        Ok(directory.join(journals(&self.layer).len().to_string()))
     }
 
     /// What differs from now on outside is somebody else's change.
@@ -171,6 +159,18 @@ impl Opened {
             .map(drop)
             .doing("the decision could not be recorded")
     }
+}
+
+/// The journals of a layer's applies, oldest first.
+fn journals(layer: &KeptLayer) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(layer.journals());
+    let numbered = entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let number: u64 = entry.file_name().to_str()?.parse().ok()?;
+        Some((number, entry.path()))
+    });
+    let mut numbered: Vec<(u64, PathBuf)> = numbered.collect();
+    numbered.sort();
+    numbered.into_iter().map(|(_, path)| path).collect()
 }
 
 /// Login files of a layer, as paths in it.
@@ -363,7 +363,7 @@ fn carry_out(
 
 /// Another apply waits until one that was cut short is taken back.
 fn refuse_interrupted(one: &Opened) -> Result<(), Failure> {
-    for journal in one.journals() {
+    for journal in journals(&one.layer) {
         let state = journal_state(&journal).doing("the journal cannot be read")?;
         if state == JournalState::Interrupted {
             let name = one.layer.name();
@@ -388,7 +388,7 @@ fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failu
     let mut done = Vec::new();
     let opened = open_all(&state, &arguments.name, output)?;
     for (at, one) in opened.iter().enumerate() {
-        for journal in one.journals().into_iter().rev() {
+        for journal in journals(&one.layer).into_iter().rev() {
             match journal_state(&journal).doing("the journal cannot be read")? {
                 JournalState::None | JournalState::Undone => {}
                 JournalState::Interrupted => done.push((at, journal, true)),
@@ -440,6 +440,11 @@ fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
             Err(KeptError::Missing(_)) => continue,
             opened => opened.doing("what is kept cannot be discarded")?,
         };
+        // What was overwritten outside lies beside the layer, and goes with it.
+        let was_applied = journals(&layer).iter().any(|journal| {
+            let state = journal_state(journal);
+            matches!(state, Ok(JournalState::Done | JournalState::Interrupted))
+        });
         let body = json!({ "layer": name.as_str() });
         ledger
             .record(None, "kept.discarded", body, Durability::Durable)
@@ -447,7 +452,12 @@ fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
         layer
             .remove(&state)
             .doing("what is kept cannot be discarded")?;
-        output.say(&format!("{name} is discarded.\n"));
+        output.say(&match was_applied {
+            false => format!("{name} is discarded.\n"),
+            true => format!(
+                "{name} is discarded; what was applied of it can no longer be taken back.\n"
+            ),
+        });
     }
     Ok(0)
 }

@@ -168,7 +168,8 @@ fn what_is_kept_is_looked_at_and_taken_over_apart() {
     assert!(seen(&world).contains("./sessions/deep/one.jsonl"));
     let _ = fine(&world, &["gc"]);
     assert!(seen(&world).contains("./sessions/deep/one.jsonl"));
-    let _ = fine(&world, &["kept", "discard", "agent"]);
+    let discarded = fine(&world, &["kept", "discard", "agent"]);
+    assert!(!discarded.err().contains("taken back"), "{discarded}");
     assert!(kept(&world).is_empty());
     assert_eq!(seen(&world), format!("{HOST}before\nmine\n"));
     let none = world.atoll(["kept", "diff", "nobody"]).run();
@@ -209,6 +210,10 @@ fn what_is_set_aside_of_any_directory_is_applied_with_a_yes_of_its_own() {
         assert!(own.join(file).symlink_metadata().is_ok(), "{file}");
     }
     assert!(!own.join("notes").exists());
+    // What is written outside stays there, and that nothing brings it back is said.
+    let discarded = fine(&world, &["kept", "discard", "mine"]);
+    discarded.says(["can no longer be taken back"]);
+    assert!(!own.join("notes").exists() && own.join("settings.json").exists());
 }
 
 #[test]
