@@ -217,6 +217,26 @@ fn what_is_set_aside_of_any_directory_is_applied_with_a_yes_of_its_own() {
 }
 
 #[test]
+fn a_directory_that_is_not_there_is_told() {
+    let world = World::new("a_directory_that_is_not_there_is_told");
+    world.profile("mine", "[home]\nkeep = [\".own\", \".other/own\"]\n");
+    world.write(world.home().join(".own/notes"), "mine\n");
+    let told = |further: &[&str]| {
+        let options = [further, &["--profile", "mine"]].concat();
+        world.run(options, "true").run().success()
+    };
+    let missing = told(&["--keep"]);
+    missing.says(["~/.other/own is not there", "mkdir -p ~/.other/own"]);
+    assert!(!missing.err().contains("~/.own"), "{missing}");
+    // Nothing would be kept of it in any case.
+    let discarded = told(&["--discard"]);
+    assert!(!discarded.err().contains("not there"), "{discarded}");
+    fs::create_dir_all(world.home().join(".other/own")).unwrap();
+    let there = told(&["--keep"]);
+    assert!(!there.err().contains("not there"), "{there}");
+}
+
+#[test]
 fn two_runs_at_once_do_not_share_what_is_kept() {
     let world = world("two_runs_at_once_do_not_share_what_is_kept", KEEP);
     let script =

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_aside};
-use atoll_model::{Boundary, View};
+use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind};
 use atoll_sandbox::{PlacedLayer, SandboxError, identity_base, make_layer};
 use atoll_store::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs};
 
@@ -166,6 +166,32 @@ impl Kept {
     }
 }
 
+/// Says which directories cannot be kept because the person has none.
+pub(crate) fn tell_absent(placing: &mut Placing<'_>, boundary: &Boundary) {
+    // Elsewhere nothing is kept of those that are there, either.
+    let is_kept = placing.request.fate == Fate::Open && boundary.mode == Mode::Full;
+    if boundary.root || !is_kept {
+        return;
+    }
+    let of_profile = boundary.views.iter().filter(|view| {
+        let is_kept =
+            matches!(view.access, Access::Layer(layering) if layering.keep == Keep::Profile);
+        is_kept && view.kind == ViewKind::Home
+    });
+    let absent = of_profile.filter(|view| matches!(view.host.try_exists(), Ok(false)));
+    let absent: Vec<String> = absent.map(|view| in_home(view, boundary)).collect();
+    let subject = match absent.len() {
+        0 => return,
+        1 => "is not there, so nothing of it is kept",
+        2.. => "are not there, so nothing of them is kept",
+    };
+    placing.notices.push(format!(
+        "{} {subject}: mkdir -p {}",
+        absent.join(", "),
+        absent.join(" ")
+    ));
+}
+
 /// Takes what is kept of a part of the home, unless this run has to do without.
 pub(crate) fn place(
     placing: &mut Placing<'_>,
@@ -198,6 +224,20 @@ pub(crate) fn place(
                 view.inside.display()
             ));
             None
+        }
+    }
+}
+
+/// A place in the home as people write it, for a shell too.
+fn in_home(view: &View, boundary: &Boundary) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./".contains(byte);
+    match view.inside.strip_prefix(&boundary.home) {
+        Ok(beneath) if beneath.as_os_str().as_bytes().iter().all(is_plain) => {
+            format!("~/{}", beneath.display())
+        }
+        Ok(_) | Err(_) => {
+            let text = view.inside.to_string_lossy();
+            format!("'{}'", text.replace('\'', r"'\''"))
         }
     }
 }

@@ -64,6 +64,7 @@ pub(crate) fn place(
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, boundary)?);
     }
+    kept::tell_absent(&mut placing, boundary);
     let hidden = login::place(&mut placing, boundary, &mut layers)?;
     for (_, kept) in &placing.kept {
         kept.note()?;
