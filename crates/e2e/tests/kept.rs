@@ -73,7 +73,11 @@ fn the_next_run_sees_the_history_and_nothing_that_steers_it() {
     let first = run(&world, &format!("{PLANTED}{SHOW}"));
     assert!(first.out().contains("./hooks/one.sh"), "{first}");
     assert!(first.out().ends_with("before\nasked\nplanted\n"), "{first}");
-    first.says(["no run sees", "atoll kept apply"]);
+    first.says([
+        "set aside in ~/.agent: ",
+        "atoll kept diff agent;",
+        "atoll kept apply agent --control",
+    ]);
     // It is no change of the run, and nothing outside has changed.
     let diff = fine(&world, &["diff", "last"]);
     assert_eq!(diff.out(), "");
@@ -118,7 +122,11 @@ fn what_is_kept_is_looked_at_and_taken_over_apart() {
     assert_eq!(listed[0]["directory"], own(&world).to_str().unwrap());
     assert_eq!(listed[0]["last_run"], world.last_run());
     let name = listed[0]["name"].as_str().unwrap();
-    assert!(fine(&world, &["kept", "list"]).out().contains(name));
+    let table = fine(&world, &["kept", "list"]).out();
+    assert!(table.starts_with("PROFILE "), "{table}");
+    let row = table.lines().nth(1).unwrap();
+    assert!(row.starts_with("agent ") && row.contains(" ago "), "{row}");
+    assert!(row.contains(name), "{row}");
     let text = fine(&world, &["kept", "diff", name]).out();
     assert!(
         text.contains("+asked") && text.contains("+planted"),
@@ -277,7 +285,7 @@ fn what_a_killed_run_left_is_sorted_out_before_the_next() {
         !next.out().contains("hooks") && !next.out().contains("MEMORY"),
         "{next}"
     );
-    next.says(["no run sees"]);
+    next.says(["set aside in ~/.agent"]);
     let stat = fine(&world, &["kept", "diff", "agent", "--stat"]).out();
     assert!(stat.contains("hooks/one.sh"), "{stat}");
 }

@@ -45,26 +45,42 @@ pub(super) fn list(is_json: bool, output: &Output) -> Result<u8, Failure> {
 
 fn table(all: &[(KeptName, KeptRecord, DiskUsage)], output: &Output) -> String {
     let now = SystemTime::now();
-    let width = all.iter().map(|(name, ..)| name.as_str().len()).max();
-    let width = width.unwrap_or_default();
-    let heading = format!(
-        "{:<width$}  {:>9}  {:<8}  DIRECTORY",
-        "NAME", "SIZE", "USED"
-    );
-    let mut text = output.paint.style(Style::Strong, &heading) + "\n";
-    for (name, record, usage) in all {
+    let rows = all.iter().map(|(name, record, usage)| {
         let used = SystemTime::UNIX_EPOCH + Duration::from_millis(record.used_at_ms);
         let ago = format_duration(now.duration_since(used).unwrap_or_default());
-        text.push_str(&format!(
-            "{:<width$}  {:>9}  {ago:<8}  {} (profile {}, run {})\n",
-            name.as_str(),
-            format_bytes(usage.bytes),
-            printable(record.host.as_os_str().as_bytes()),
+        let cells = [
             printable(record.profile.as_bytes()),
-            record.run,
-        ));
+            format_bytes(usage.bytes),
+            format!("{ago} ago"),
+        ];
+        let rest = format!(
+            "{} (name {name}, run {})",
+            printable(record.host.as_os_str().as_bytes()),
+            record.run
+        );
+        (cells, rest)
+    });
+    let headings = ["PROFILE", "SIZE", "USED"].map(str::to_owned);
+    let rows: Vec<([String; 3], String)> = std::iter::once((headings, "DIRECTORY".to_owned()))
+        .chain(rows)
+        .collect();
+    let mut widths = [0; 3];
+    for (cells, _) in &rows {
+        for (width, cell) in widths.iter_mut().zip(cells) {
+            *width = cell.chars().count().max(*width);
+        }
     }
-    text
+    let [profile_width, size_width, used_width] = widths;
+    let lines = rows.iter().map(|([profile, size, used], rest)| {
+        format!("{profile:profile_width$}  {size:>size_width$}  {used:used_width$}  {rest}\n")
+    });
+    let text: String = lines.collect();
+    match text.split_once('\n') {
+        Some((heading, rest)) => {
+            format!("{}\n{rest}", output.paint.style(Style::Strong, heading))
+        }
+        None => text,
+    }
 }
 
 /// All that is kept and can be read.
