@@ -142,7 +142,20 @@ pub fn read(argv: &[OsString]) -> Result<Command, clap::Error> {
         return Ok(Command::Run(Box::new(arguments)));
     }
     let read = CommandLine::try_parse_from(argv).map(|line| line.command);
-    read.map_err(with_hint)
+    read.map_err(|error| with_hint(with_action(error, argv)))
+}
+
+/// Says what is written before a name of what is kept.
+fn with_action(mut error: clap::Error, argv: &[OsString]) -> clap::Error {
+    let is_of_kept = argv.get(1).is_some_and(|command| command == "kept");
+    // A word that is nearly an action has its hint.
+    let has_hint = error.get(ContextKind::SuggestedSubcommand).is_some();
+    if is_of_kept && !has_hint && error.kind() == ErrorKind::InvalidSubcommand {
+        let hint = "atoll kept diff NAME shows what is kept, atoll kept lists the names";
+        let hint = ContextValue::StyledStrs(vec![hint.into()]);
+        error.insert(ContextKind::Suggested, hint);
+    }
+    error
 }
 
 /// Options for the network as others call them, and how that is said here.

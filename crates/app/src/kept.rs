@@ -10,11 +10,10 @@ use atoll_layer::{
     AfterTree, DiffOptions, IdShift, JournalState, LayerPaths, Plan, RelativePath, Selection,
     apply, journal_state, plan_apply, set_aside, take_back, undo, undo_conflicts, write_diff,
 };
-use atoll_model::{format_bytes, format_duration};
 use atoll_sandbox::IDS;
 use atoll_store::{
-    DiskUsage, Durability, KeptError, KeptLayer, KeptName, KeptRecord, LayerHow, LayerKind,
-    LayerRecord, Ledger, StateDir, host_text, list_kept,
+    Durability, KeptError, KeptLayer, KeptName, KeptRecord, LayerHow, LayerKind, LayerRecord,
+    Ledger, StateDir, host_text, list_kept,
 };
 use serde_json::{Value, json};
 
@@ -24,12 +23,14 @@ use crate::arguments::{
 use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
 use crate::decision::refuse_any;
-use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion;
-use crate::render::Style;
 use crate::review;
+
+mod listed;
+
+use listed::{known, list};
 
 /// Carries one of the commands out.
 pub fn kept(arguments: &KeptArguments, output: &Output) -> Result<u8, Failure> {
@@ -41,6 +42,20 @@ pub fn kept(arguments: &KeptArguments, output: &Output) -> Result<u8, Failure> {
         Some(KeptAction::Undo(arguments)) => undo_kept(arguments, output),
         Some(KeptAction::Discard(arguments)) => discard(&arguments.name, output),
     }
+}
+
+/// What is kept of one directory.
+#[derive(Clone, Copy)]
+enum Part {
+    /// What the next run sees: history alone.
+    Seen,
+    /// What no run sees until a person has taken it over.
+    Aside,
+}
+
+impl Part {
+    /// In the order in which they are shown and applied.
+    const ALL: [Self; 2] = [Self::Seen, Self::Aside];
 }
 
 /// A kept layer that no run uses now.
@@ -70,11 +85,14 @@ impl Opened {
 
     /// What differs from the directory outside: what the next run sees, then what is set aside.
     fn changes(&self) -> Result<Vec<LayerChanges>, Failure> {
-        let both = [self.layer.upper(), self.layer.aside()];
-        both.into_iter().map(|upper| self.read(upper)).collect()
+        Part::ALL.into_iter().map(|part| self.read(part)).collect()
     }
 
-    fn read(&self, upper: PathBuf) -> Result<LayerChanges, Failure> {
+    fn read(&self, part: Part) -> Result<LayerChanges, Failure> {
+        let upper = match part {
+            Part::Seen => self.layer.upper(),
+            Part::Aside => self.layer.aside(),
+        };
         let record = &self.record;
         let layer = LayerRecord {
             name: self.layer.name().to_string(),
@@ -103,26 +121,19 @@ impl Opened {
                 .base
                 .map_or(IdShift::None, |base| IdShift::Base { base, count: IDS }),
         };
-        changes::read_at_rest(layer, paths)
-    }
-
-    /// The journals of its applies, oldest first.
-    fn journals(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.layer.journals());
-        let numbered = entries.into_iter().flatten().flatten().filter_map(|entry| {
-            let number: u64 = entry.file_name().to_str()?.parse().ok()?;
-            Some((number, entry.path()))
-        });
-        let mut numbered: Vec<(u64, PathBuf)> = numbered.collect();
-        numbered.sort();
-        numbered.into_iter().map(|(_, path)| path).collect()
+        let mut read = changes::read_at_rest(layer, paths)?;
+        match part {
+            Part::Seen => {}
+            Part::Aside => read.set.classify_aside(),
+        }
+        Ok(read)
     }
 
     /// Where the next apply keeps its journal.
     fn next_journal(&self) -> Result<PathBuf, Failure> {
         let directory = self.layer.journals();
         std::fs::create_dir_all(&directory).doing("the journal cannot be made")?;
-        Ok(directory.join(self.journals().len().to_string()))
+        Ok(directory.join(journals(&self.layer).len().to_string()))
     }
 
     /// What differs from now on outside is somebody else's change.
@@ -150,78 +161,22 @@ impl Opened {
     }
 }
 
+/// The journals of a layer's applies, oldest first.
+fn journals(layer: &KeptLayer) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(layer.journals());
+    let numbered = entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let number: u64 = entry.file_name().to_str()?.parse().ok()?;
+        Some((number, entry.path()))
+    });
+    let mut numbered: Vec<(u64, PathBuf)> = numbered.collect();
+    numbered.sort();
+    numbered.into_iter().map(|(_, path)| path).collect()
+}
+
 /// Login files of a layer, as paths in it.
 fn paths_of(record: &KeptRecord) -> Vec<RelativePath> {
     let path = |name: &OsString| RelativePath::new(name.as_bytes()).ok();
     record.logins.iter().filter_map(path).collect()
-}
-
-fn list(is_json: bool, output: &Output) -> Result<u8, Failure> {
-    let places = Places::read()?;
-    let all = match places.state.exists() {
-        true => known(&places.read_state()?, output)?,
-        false => Vec::new(),
-    };
-    if is_json {
-        let told = all.iter().map(|(name, record, usage)| {
-            json!({
-                "name": name.as_str(),
-                "profile": record.profile,
-                "directory": host_text(&record.host),
-                "bytes": usage.bytes,
-                "files": usage.entries,
-                "last_run": record.run,
-                "used_at_ms": record.used_at_ms,
-            })
-        });
-        output.json(&told.collect());
-        return Ok(0);
-    }
-    if all.is_empty() {
-        output.say("Nothing is kept. Runs of a profile with [home] keep do that.\n");
-        return Ok(0);
-    }
-    output.result(&table(&all, output));
-    Ok(0)
-}
-
-fn table(all: &[(KeptName, KeptRecord, DiskUsage)], output: &Output) -> String {
-    let now = SystemTime::now();
-    let width = all.iter().map(|(name, ..)| name.as_str().len()).max();
-    let width = width.unwrap_or_default();
-    let heading = format!(
-        "{:<width$}  {:>9}  {:<8}  DIRECTORY",
-        "NAME", "SIZE", "USED"
-    );
-    let mut text = output.paint.style(Style::Strong, &heading) + "\n";
-    for (name, record, usage) in all {
-        let used = SystemTime::UNIX_EPOCH + Duration::from_millis(record.used_at_ms);
-        let ago = format_duration(now.duration_since(used).unwrap_or_default());
-        text.push_str(&format!(
-            "{:<width$}  {:>9}  {ago:<8}  {} (profile {}, run {})\n",
-            name.as_str(),
-            format_bytes(usage.bytes),
-            printable(record.host.as_os_str().as_bytes()),
-            printable(record.profile.as_bytes()),
-            record.run,
-        ));
-    }
-    text
-}
-
-/// All that is kept and can be read.
-fn known(
-    state: &StateDir,
-    output: &Output,
-) -> Result<Vec<(KeptName, KeptRecord, DiskUsage)>, Failure> {
-    let mut known = Vec::new();
-    for (name, read) in list_kept(state).doing("what is kept cannot be listed")? {
-        match read {
-            Ok((record, usage)) => known.push((name, record, usage)),
-            Err(error) => output.warn(&error.to_string()),
-        }
-    }
-    Ok(known)
 }
 
 /// The layers that a person means: one by its name, or all of a profile's.
@@ -329,9 +284,9 @@ fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Result<u8, Fai
     let mut steps = 0;
     for (mut one, policies) in opened.into_iter().zip(allowed) {
         let (mut applied, mut is_whole) = (0, true);
-        for upper in [one.layer.upper(), one.layer.aside()] {
+        for part in Part::ALL {
             // What the first has made is there for the second.
-            let plan = plan(&one.read(upper)?, &selection)?;
+            let plan = plan(&one.read(part)?, &selection)?;
             refuse_conflicts(&plan, &arguments.name)?;
             tell_held(&plan, &one.record.inside, output);
             is_whole &= plan.held_control.is_empty() && plan.refused.is_empty();
@@ -408,7 +363,7 @@ fn carry_out(
 
 /// Another apply waits until one that was cut short is taken back.
 fn refuse_interrupted(one: &Opened) -> Result<(), Failure> {
-    for journal in one.journals() {
+    for journal in journals(&one.layer) {
         let state = journal_state(&journal).doing("the journal cannot be read")?;
         if state == JournalState::Interrupted {
             let name = one.layer.name();
@@ -433,7 +388,7 @@ fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failu
     let mut done = Vec::new();
     let opened = open_all(&state, &arguments.name, output)?;
     for (at, one) in opened.iter().enumerate() {
-        for journal in one.journals().into_iter().rev() {
+        for journal in journals(&one.layer).into_iter().rev() {
             match journal_state(&journal).doing("the journal cannot be read")? {
                 JournalState::None | JournalState::Undone => {}
                 JournalState::Interrupted => done.push((at, journal, true)),
@@ -485,6 +440,11 @@ fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
             Err(KeptError::Missing(_)) => continue,
             opened => opened.doing("what is kept cannot be discarded")?,
         };
+        // What was overwritten outside lies beside the layer, and goes with it.
+        let was_applied = journals(&layer).iter().any(|journal| {
+            let state = journal_state(journal);
+            matches!(state, Ok(JournalState::Done | JournalState::Interrupted))
+        });
         let body = json!({ "layer": name.as_str() });
         ledger
             .record(None, "kept.discarded", body, Durability::Durable)
@@ -492,7 +452,12 @@ fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
         layer
             .remove(&state)
             .doing("what is kept cannot be discarded")?;
-        output.say(&format!("{name} is discarded.\n"));
+        output.say(&match was_applied {
+            false => format!("{name} is discarded.\n"),
+            true => format!(
+                "{name} is discarded; what was applied of it can no longer be taken back.\n"
+            ),
+        });
     }
     Ok(0)
 }

@@ -73,7 +73,11 @@ fn the_next_run_sees_the_history_and_nothing_that_steers_it() {
     let first = run(&world, &format!("{PLANTED}{SHOW}"));
     assert!(first.out().contains("./hooks/one.sh"), "{first}");
     assert!(first.out().ends_with("before\nasked\nplanted\n"), "{first}");
-    first.says(["no run sees", "atoll kept apply"]);
+    first.says([
+        "set aside in ~/.agent: ",
+        "atoll kept diff agent;",
+        "atoll kept apply agent --control",
+    ]);
     // It is no change of the run, and nothing outside has changed.
     let diff = fine(&world, &["diff", "last"]);
     assert_eq!(diff.out(), "");
@@ -118,7 +122,11 @@ fn what_is_kept_is_looked_at_and_taken_over_apart() {
     assert_eq!(listed[0]["directory"], own(&world).to_str().unwrap());
     assert_eq!(listed[0]["last_run"], world.last_run());
     let name = listed[0]["name"].as_str().unwrap();
-    assert!(fine(&world, &["kept", "list"]).out().contains(name));
+    let table = fine(&world, &["kept", "list"]).out();
+    assert!(table.starts_with("PROFILE "), "{table}");
+    let row = table.lines().nth(1).unwrap();
+    assert!(row.starts_with("agent ") && row.contains(" ago "), "{row}");
+    assert!(row.contains(name), "{row}");
     let text = fine(&world, &["kept", "diff", name]).out();
     assert!(
         text.contains("+asked") && text.contains("+planted"),
@@ -168,13 +176,72 @@ fn what_is_kept_is_looked_at_and_taken_over_apart() {
     assert!(seen(&world).contains("./sessions/deep/one.jsonl"));
     let _ = fine(&world, &["gc"]);
     assert!(seen(&world).contains("./sessions/deep/one.jsonl"));
-    let _ = fine(&world, &["kept", "discard", "agent"]);
+    let discarded = fine(&world, &["kept", "discard", "agent"]);
+    assert!(!discarded.err().contains("taken back"), "{discarded}");
     assert!(kept(&world).is_empty());
     assert_eq!(seen(&world), format!("{HOST}before\nmine\n"));
     let none = world.atoll(["kept", "diff", "nobody"]).run();
     none.is_clear_error(["nothing is kept", "atoll kept"]);
     let verified = fine(&world, &["ledger", "verify"]);
     assert_eq!(verified.code(), 0);
+}
+
+#[test]
+fn what_is_set_aside_of_any_directory_is_applied_with_a_yes_of_its_own() {
+    let name = "what_is_set_aside_of_any_directory_is_applied_with_a_yes_of_its_own";
+    let world = World::new(name);
+    // No name of a directory that agents are known to have.
+    world.profile("mine", "[home]\nkeep = [\".own\"]\n");
+    let own = world.home().join(".own");
+    world.write(own.join("notes"), "mine\n");
+    let script = "cd ~/.own; mkdir sessions; echo said > sessions/one.jsonl; mkdir -p tmp/bin; \
+        echo '#!/bin/sh' > tmp/bin/run.sh; chmod 755 tmp/bin/run.sh; ln -s /etc/passwd link; \
+        echo '{}' > settings.json; rm notes";
+    let outcome = world.run(["--keep", "--profile", "mine"], script).run();
+    let _ = outcome.success();
+    let held = ["tmp/bin/run.sh", "link", "settings.json", "notes"];
+    let stat = fine(&world, &["kept", "diff", "mine", "--stat"]).out();
+    for file in held {
+        let line = stat.lines().find(|line| line.contains(file));
+        assert!(line.is_some_and(|line| line.contains("control:")), "{stat}");
+    }
+    let applied = fine(&world, &["kept", "apply", "mine"]);
+    applied.says(["not applied without --control"]);
+    applied.says(held);
+    assert_eq!(world.read(own.join("sessions/one.jsonl")), "said\n");
+    assert_eq!(world.read(own.join("notes")), "mine\n");
+    for file in &held[..3] {
+        assert!(own.join(file).symlink_metadata().is_err(), "{file}");
+    }
+    let _ = fine(&world, &["kept", "apply", "mine", "--control"]);
+    for file in &held[..3] {
+        assert!(own.join(file).symlink_metadata().is_ok(), "{file}");
+    }
+    assert!(!own.join("notes").exists());
+    // What is written outside stays there, and that nothing brings it back is said.
+    let discarded = fine(&world, &["kept", "discard", "mine"]);
+    discarded.says(["can no longer be taken back"]);
+    assert!(!own.join("notes").exists() && own.join("settings.json").exists());
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_told() {
+    let world = World::new("a_directory_that_is_not_there_is_told");
+    world.profile("mine", "[home]\nkeep = [\".own\", \".other/own\"]\n");
+    world.write(world.home().join(".own/notes"), "mine\n");
+    let told = |further: &[&str]| {
+        let options = [further, &["--profile", "mine"]].concat();
+        world.run(options, "true").run().success()
+    };
+    let missing = told(&["--keep"]);
+    missing.says(["~/.other/own is not there", "mkdir -p ~/.other/own"]);
+    assert!(!missing.err().contains("~/.own"), "{missing}");
+    // Nothing would be kept of it in any case.
+    let discarded = told(&["--discard"]);
+    assert!(!discarded.err().contains("not there"), "{discarded}");
+    fs::create_dir_all(world.home().join(".other/own")).unwrap();
+    let there = told(&["--keep"]);
+    assert!(!there.err().contains("not there"), "{there}");
 }
 
 #[test]
@@ -218,7 +285,7 @@ fn what_a_killed_run_left_is_sorted_out_before_the_next() {
         !next.out().contains("hooks") && !next.out().contains("MEMORY"),
         "{next}"
     );
-    next.says(["no run sees"]);
+    next.says(["set aside in ~/.agent"]);
     let stat = fine(&world, &["kept", "diff", "agent", "--stat"]).out();
     assert!(stat.contains("hooks/one.sh"), "{stat}");
 }

@@ -308,8 +308,8 @@ impl Prepared {
         record.ending = Some(outcome.ending);
         record.exit = Some(outcome.ending.exit_status());
         let mut notices = placed.notices;
-        for (view, kept) in placed.kept {
-            kept.settle(&view, &mut notices);
+        for kept in placed.kept {
+            kept.settle(&mut notices);
         }
         let record = note_end(request, record, RunState::Kept)?;
         Ok((outcome, record, notices, flows, departing))

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_aside};
-use atoll_model::{Boundary, View};
+use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind};
 use atoll_sandbox::{PlacedLayer, SandboxError, identity_base, make_layer};
 use atoll_store::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs};
 
@@ -26,6 +26,27 @@ const NAMES_MAX: usize = 5;
 pub(crate) struct Kept {
     layer: KeptLayer,
     record: KeptRecord,
+    told: Told,
+}
+
+/// How lines for people call a kept layer.
+struct Told {
+    /// Its directory.
+    place: String,
+    /// What `atoll kept` takes for it.
+    name: String,
+}
+
+impl Told {
+    /// By its profile, where that is a plain word.
+    fn of(wanted: &Wanted<'_>, layer: &KeptName) -> Self {
+        let profile = wanted.boundary.profile.as_str();
+        let is_plain = KeptName::parse(profile).is_some() && !profile.starts_with('-');
+        Self {
+            place: in_home(wanted.view, wanted.boundary),
+            name: if is_plain { profile } else { layer.as_str() }.to_owned(),
+        }
+    }
 }
 
 /// Why a run has a layer of its own in place of the kept one.
@@ -57,8 +78,7 @@ struct Wanted<'a> {
     view: &'a View,
     /// The view's directory on the host, without symbolic links.
     host: &'a Path,
-    profile: &'a str,
-    root: bool,
+    boundary: &'a Boundary,
     base: Option<u32>,
 }
 
@@ -69,7 +89,7 @@ impl Wanted<'_> {
         let used_at_ms = used_at.map_or(0, |time| time.as_millis());
         KeptRecord {
             v: KEPT_VERSION,
-            profile: self.profile.to_owned(),
+            profile: self.boundary.profile.clone(),
             host: self.host.to_path_buf(),
             inside: self.view.inside.clone(),
             xattrs: match self.base {
@@ -90,16 +110,17 @@ impl Kept {
     fn take(wanted: &Wanted<'_>, notices: &mut Vec<String>) -> Result<(Self, PlacedLayer), Apart> {
         let Wanted {
             request,
-            profile,
+            boundary,
             host,
             base,
             ..
         } = *wanted;
+        let profile = boundary.profile.as_str();
         match request.fate {
             Fate::Open => {}
             Fate::Discarded | Fate::Scratch => return Err(Apart::Discarded),
         }
-        if wanted.root {
+        if boundary.root {
             return Err(Apart::Root);
         }
         if base.is_some_and(|base| base != identity_base(profile)) {
@@ -123,7 +144,8 @@ impl Kept {
             return Err(Apart::Other);
         }
         let logins = earlier.as_ref().map_or(&[][..], |earlier| &earlier.logins);
-        let cleared = clear_before(&layer, logins, wanted.view, notices);
+        let told = Told::of(wanted, &name);
+        let cleared = clear_before(&layer, logins, &told, notices);
         let is_empty = cleared.map_err(&broken)?;
         let aside = layer
             .aside_usage()
@@ -137,9 +159,14 @@ impl Kept {
             Some(earlier) if !is_empty => earlier.since,
             Some(_) | None => stamp(now),
         };
-        tell_changed(&layer, wanted, notices);
+        tell_changed(&layer, wanted.host, &told, notices);
         let record = wanted.record(since);
-        Ok((Self { layer, record }, placed))
+        let kept = Self {
+            layer,
+            record,
+            told,
+        };
+        Ok((kept, placed))
     }
 
     /// Whether it is seen there.
@@ -160,10 +187,36 @@ impl Kept {
     }
 
     /// Sets aside what the run has left besides history; nothing of it runs any more.
-    pub(crate) fn settle(self, view: &View, notices: &mut Vec<String>) {
+    pub(crate) fn settle(self, notices: &mut Vec<String>) {
         // What could not be moved now is moved before the next run, or that has another layer.
-        let _ = clear(&self.layer, &self.record.logins, view, notices);
+        let _ = clear(&self.layer, &self.record.logins, &self.told, notices);
     }
+}
+
+/// Says which directories cannot be kept because the person has none.
+pub(crate) fn tell_absent(placing: &mut Placing<'_>, boundary: &Boundary) {
+    // Elsewhere nothing is kept of those that are there, either.
+    let is_kept = placing.request.fate == Fate::Open && boundary.mode == Mode::Full;
+    if boundary.root || !is_kept {
+        return;
+    }
+    let of_profile = boundary.views.iter().filter(|view| {
+        let is_kept =
+            matches!(view.access, Access::Layer(layering) if layering.keep == Keep::Profile);
+        is_kept && view.kind == ViewKind::Home
+    });
+    let absent = of_profile.filter(|view| matches!(view.host.try_exists(), Ok(false)));
+    let absent: Vec<String> = absent.map(|view| in_home(view, boundary)).collect();
+    let subject = match absent.len() {
+        0 => return,
+        1 => "is not there, so nothing of it is kept",
+        2.. => "are not there, so nothing of them is kept",
+    };
+    placing.notices.push(format!(
+        "{} {subject}: mkdir -p {}",
+        absent.join(", "),
+        absent.join(" ")
+    ));
 }
 
 /// Takes what is kept of a part of the home, unless this run has to do without.
@@ -182,13 +235,12 @@ pub(crate) fn place(
         request: placing.request,
         view,
         host,
-        profile: &boundary.profile,
-        root: boundary.root,
+        boundary,
         base: placing.base,
     };
     match Kept::take(&wanted, &mut placing.notices) {
         Ok((kept, layer)) => {
-            placing.kept.push((view.clone(), kept));
+            placing.kept.push(kept);
             Some(layer)
         }
         Err(Apart::Discarded) => None,
@@ -202,6 +254,20 @@ pub(crate) fn place(
     }
 }
 
+/// A place in the home as people write it, for a shell too.
+fn in_home(view: &View, boundary: &Boundary) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./".contains(byte);
+    match view.inside.strip_prefix(&boundary.home) {
+        Ok(beneath) if beneath.as_os_str().as_bytes().iter().all(is_plain) => {
+            format!("~/{}", beneath.display())
+        }
+        Ok(_) | Err(_) => {
+            let text = view.inside.to_string_lossy();
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+    }
+}
+
 /// A directory's path without its leading slash.
 fn below_root(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
@@ -211,13 +277,13 @@ fn below_root(path: &Path) -> &Path {
 fn clear_before(
     layer: &KeptLayer,
     logins: &[OsString],
-    view: &View,
+    told: &Told,
     notices: &mut Vec<String>,
 ) -> Result<bool, String> {
     layer.furnish().map_err(|error| error.to_string())?;
     // What was opened up to be read is closed again for the program.
     restore_modes(&layer.upper()).map_err(|error| error.to_string())?;
-    let cleared = clear(layer, logins, view, notices);
+    let cleared = clear(layer, logins, told, notices);
     cleared.map_err(|error| error.to_string())?;
     let freshened = layer.freshen().and_then(|()| layer.is_empty());
     freshened.map_err(|error| error.to_string())
@@ -227,36 +293,35 @@ fn clear_before(
 fn clear(
     layer: &KeptLayer,
     logins: &[OsString],
-    view: &View,
+    told: &Told,
     notices: &mut Vec<String>,
 ) -> Result<(), TreeError> {
     let paths = logins.iter().map(|name| RelativePath::new(name.as_bytes()));
     let paths: Vec<RelativePath> = paths.filter_map(Result::ok).collect();
     let moved = set_aside(&layer.upper(), &layer.aside(), &paths)?;
     if !moved.is_empty() {
+        let Told { place, name } = told;
         notices.push(format!(
-            "in {} no run sees {} until it is taken over: atoll kept diff {}, atoll kept apply {2} \
-             --control",
-            view.inside.display(),
-            listed(&moved),
-            layer.name()
+            "set aside in {place}: {}; look: atoll kept diff {name}; take over: atoll kept apply \
+             {name} --control",
+            listed(&moved)
         ));
     }
     Ok(())
 }
 
 /// Tells of files of the person's that are hidden by older ones of the layer.
-fn tell_changed(layer: &KeptLayer, wanted: &Wanted<'_>, notices: &mut Vec<String>) {
-    let changed = changed_outside(&layer.upper(), wanted.host, NAMES_MAX + 1);
+fn tell_changed(layer: &KeptLayer, host: &Path, told: &Told, notices: &mut Vec<String>) {
+    let changed = changed_outside(&layer.upper(), host, NAMES_MAX + 1);
     if let Ok(changed) = changed
         && !changed.is_empty()
     {
         notices.push(format!(
             "in {} the program sees its own {}, and not what was written outside since: atoll kept \
              diff {}",
-            wanted.view.inside.display(),
+            told.place,
             listed(&changed),
-            layer.name()
+            told.name
         ));
     }
 }

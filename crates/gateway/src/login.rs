@@ -77,7 +77,7 @@ fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Resul
     };
     furnish_login(layer, name, text, placing.base)?;
     let mut kept = placing.kept.iter_mut();
-    if let Some((_, kept)) = kept.find(|(_, kept)| kept.is_at(&layer.inside)) {
+    if let Some(kept) = kept.find(|kept| kept.is_at(&layer.inside)) {
         kept.note_login(name);
         return Ok(());
     }

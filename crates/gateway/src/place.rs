@@ -36,7 +36,7 @@ pub(crate) struct Placed {
     /// What its programs read to use keys of SSH.
     pub(crate) ssh: Option<SshPlace>,
     /// Layers over parts of the home that the profile's next run goes on with.
-    pub(crate) kept: Vec<(View, Kept)>,
+    pub(crate) kept: Vec<Kept>,
     /// Locks of layers that several runs share, held while this one runs.
     _locks: Vec<File>,
 }
@@ -64,8 +64,9 @@ pub(crate) fn place(
     for (view, keep) in views {
         layers.extend(placing.view(view, keep, boundary)?);
     }
+    kept::tell_absent(&mut placing, boundary);
     let hidden = login::place(&mut placing, boundary, &mut layers)?;
-    for (_, kept) in &placing.kept {
+    for kept in &placing.kept {
         kept.note()?;
     }
     let fence = fence(&mut placing, boundary)?;
@@ -144,7 +145,7 @@ pub(crate) struct Placing<'a> {
     pub(crate) base: Option<u32>,
     pub(crate) layers: Vec<LayerRecord>,
     /// Layers that are no part of the run's changes.
-    pub(crate) kept: Vec<(View, Kept)>,
+    pub(crate) kept: Vec<Kept>,
     pub(crate) locks: Vec<File>,
     pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.

@@ -4,6 +4,9 @@ use std::time::SystemTime;
 use crate::plan::Stamp;
 use crate::{RelativePath, control};
 
+/// Why something is a control file that is none by its name.
+const ASIDE: &str = "it is no history, and was set aside from what runs see";
+
 /// Everything that differs between the two trees, sorted by path bytes.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeSet {
@@ -40,6 +43,15 @@ impl ChangeSet {
                 change.class = Class::Control;
                 change.reason = Some(reason);
             }
+        }
+    }
+
+    /// Takes all of it for control files: it was set aside from what the next run sees, because
+    /// that run would run or believe it, whatever it is called.
+    pub fn classify_aside(&mut self) {
+        for change in &mut self.changes {
+            change.class = Class::Control;
+            change.reason = change.reason.or(Some(ASIDE));
         }
     }
 

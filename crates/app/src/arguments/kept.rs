@@ -107,7 +107,10 @@ pub struct UndoKeptArguments {
 }
 
 /// Throw what is kept away, for good
+///
+/// What `kept apply` wrote before stays where it is, and `kept undo` can take it back no more.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
 pub struct DiscardKeptArguments {
     /// A profile, for all that is kept for it, or a name as it is listed.
     #[arg(value_name = "NAME")]

@@ -264,6 +264,17 @@ fn words_of_habit_are_understood() {
 }
 
 #[test]
+fn a_name_of_what_is_kept_without_an_action_is_told_which_there_are() {
+    let named = refused("atoll kept codex").to_string();
+    assert!(named.contains("atoll kept diff NAME"), "{named}");
+    let misspelt = refused("atoll kept aply codex").to_string();
+    assert!(
+        misspelt.contains("'apply'") && !misspelt.contains("NAME shows"),
+        "{misspelt}"
+    );
+}
+
+#[test]
 fn options_that_others_have_are_told_with_what_stands_for_them_here() {
     for (line, words) in [
         ("atoll run --no-network -- true", "leave it out"),

@@ -53,3 +53,29 @@ pub(crate) fn is_history(path: &RelativePath) -> bool {
     let is_memory = |name: &Vec<u8>| MEMORIES.contains(&name.as_slice());
     HISTORY.iter().any(|name| matches_name(name, first)) && !names.iter().any(is_memory)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{HISTORY, MEMORIES};
+
+    const PAGE: &str = include_str!("../../../../docs/kept.md");
+
+    /// The names in one row or several of the page's table.
+    fn names<'a>(rows: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+        rows.flat_map(|row| row.split('`').skip(1).step_by(2))
+            .collect()
+    }
+
+    #[test]
+    fn the_page_tells_what_history_is() {
+        let (_, table) = PAGE
+            .split_once("| names of history |\n|---|---|\n")
+            .unwrap();
+        let rows = || table.lines().take_while(|line| line.starts_with('|'));
+        let is_memory = |row: &&str| row.starts_with("| never, wherever they lie |");
+        assert_eq!(names(rows().filter(|row| !is_memory(row))), HISTORY);
+        let memories = names(rows().filter(is_memory));
+        let memories: Vec<&[u8]> = memories.iter().map(|name| name.as_bytes()).collect();
+        assert_eq!(memories, MEMORIES);
+    }
+}
