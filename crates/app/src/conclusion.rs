@@ -291,7 +291,8 @@ impl Conclusion<'_> {
                 "connections to the outside failed from some moment on: {why}"
             ));
         }
-        if let Some(hint) = not_started::hint(record, went.outcome.ending) {
+        let is_closed = self.rules.leaves_all_out();
+        if let Some(hint) = not_started::hint(record, went.outcome.ending, is_closed) {
             self.output.warn(&hint);
         }
         let has_failed = match went.outcome.ending {
@@ -305,7 +306,7 @@ impl Conclusion<'_> {
         let could_nest = has_failed && !self.rules.nesting() && self.mode == Mode::Full;
         let could_reach = has_failed && !self.rules.reaches_outside();
         let nests = could_nest.then(|| hints::nesting_hint(record));
-        let reaches = could_reach.then(|| hints::network_hint(record));
+        let reaches = could_reach.then(|| hints::network_hint(record, is_closed));
         let network = self.rules.network();
         // What did not arrive says nothing of releases.
         let has_arrived = has_failed && went.flows.failed.is_empty();
@@ -453,7 +454,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
     let milliseconds =
         |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let group = |group: &render::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
-    json!({
+    let mut told = json!({
         "run": record.run,
         "state": crate::review::state_word(record),
         "profile": record.profile,
@@ -480,5 +481,10 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
         "network": network_json(&run.rules.network(), &went.flows, went.learnt.as_deref()),
         "denials-not-seen": denials_not_seen(run.rules.nesting()),
         "control-files-in-workspace": planted,
-    })
+    });
+    if let Some(told) = told.as_object_mut() {
+        let stated = run.rules.stated_trust().into_iter();
+        told.extend(stated.map(|(key, text)| (key.to_owned(), json!(text))));
+    }
+    told
 }

@@ -63,13 +63,20 @@ pub fn nesting_hint(record: &RunRecord) -> Option<String> {
 }
 
 /// What to ask for where a command that reaches nothing names a program that fetches.
-pub fn network_hint(record: &RunRecord) -> Option<String> {
+/// Whether a level of trust opens none at all is said.
+pub fn network_hint(record: &RunRecord, is_closed: bool) -> Option<String> {
     let said: Vec<String> = words(record).collect();
     let has = |names: &[&str]| said.iter().find(|word| names.contains(&word.as_str()));
     let (named, option) = FETCHING.iter().find_map(|(names, verbs, option)| {
         let named = has(names).filter(|_| verbs.is_empty() || has(verbs).is_some())?;
         Some((named, option))
     })?;
+    if is_closed {
+        return Some(format!(
+            "nothing outside can be reached here: trust level none opens no host; if {named} was \
+             to fetch something, --trust low opens what rules allow (docs/levels.md)"
+        ));
+    }
     Some(format!(
         "nothing outside can be reached here; if {named} was to fetch something, \
          atoll run {option} lets it (docs/network.md)"

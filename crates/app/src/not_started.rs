@@ -13,10 +13,11 @@ use crate::escape::printable;
 /// Directories of programs that every profile shows, unless it says otherwise.
 const ALWAYS_SHOWN: [&str; 3] = ["/usr", "/bin", "/sbin"];
 
-/// What to say of a run that ended like this; `None` for one that was started.
-pub fn hint(record: &RunRecord, ending: Ending) -> Option<String> {
+/// What to say of a run that ended like this; `None` for one that was started. Where its level of
+/// trust is the one that shows nothing of the home (`is_closed`), no profile does.
+pub fn hint(record: &RunRecord, ending: Ending, is_closed: bool) -> Option<String> {
     match ending {
-        Ending::NotFound => not_at_path(record).or_else(|| Some(not_in_path(record))),
+        Ending::NotFound => not_at_path(record).or_else(|| Some(not_in_path(record, is_closed))),
         Ending::NotExecutable => not_executable(record),
         Ending::Exited { .. }
         | Ending::Signalled { .. }
@@ -70,7 +71,7 @@ fn not_at_path(record: &RunRecord) -> Option<String> {
 }
 
 /// Why a program that the person has may not be there inside.
-fn not_in_path(record: &RunRecord) -> String {
+fn not_in_path(record: &RunRecord, is_closed: bool) -> String {
     let name = record.command.first().cloned().unwrap_or_default();
     let shown = name.to_string_lossy();
     let on_host = std::env::var_os("PATH").and_then(|path| {
@@ -82,6 +83,12 @@ fn not_in_path(record: &RunRecord) -> String {
         Some(path) if ALWAYS_SHOWN.iter().any(|one| path.starts_with(one)) => format!(
             "{shown} is at {}, also inside, but not in the PATH there",
             path.display()
+        ),
+        Some(path) if is_closed => format!(
+            "{shown} is at {} on the host: trust level none shows nothing of your home directory, \
+             --trust low shows what profile {} does",
+            path.display(),
+            record.profile
         ),
         Some(path) => format!(
             "{shown} is at {} on the host, which profile {} does not show inside.\n\

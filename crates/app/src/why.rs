@@ -157,6 +157,7 @@ impl Story<'_> {
             );
         }
         report.line("decided", &self.decided());
+        self.tell_trust(&mut report);
         for reason in self.reasons() {
             self.tell_reason(reason, &mut report);
         }
@@ -203,6 +204,21 @@ impl Story<'_> {
             &format!("atoll profile show {}", self.profile_to_show()),
         );
         report.finish()
+    }
+
+    /// How far it was trusted, and what for, where somebody had said so.
+    fn tell_trust(&self, report: &mut Report) {
+        let said = |member: &str| text(self.decision(member));
+        if let (Some(level), Some(mode), Some(by)) =
+            (said("trust"), said("trust-mode"), said("trust-by"))
+        {
+            report.line("trust", &format!("{level}, {mode} ({by})"));
+        }
+        for member in ["task", "purpose"] {
+            if let Some(stated) = said(member) {
+                report.line(member, &stated);
+            }
+        }
     }
 
     /// What a profile would say: not folded, for pasting.

@@ -6,6 +6,11 @@ use std::time::Duration;
 
 use crate::{Obligation, Obligations};
 
+/// What the names of files begin with that say what a level of trust means.
+const LEVEL: &str = "level/";
+/// Who is asked where no policy names somebody else.
+const PERSON: &str = "person";
+
 /// Whether something may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -95,10 +100,20 @@ impl Decision {
         self
     }
 
-    /// Why it may not happen, in words: with where policies are written.
+    /// Whether a level of trust decided alone, and nobody's own policy.
+    #[must_use]
+    pub fn is_of_level(&self) -> bool {
+        !self.deciding.is_empty() && self.deciding.iter().all(Deciding::is_of_level)
+    }
+
+    /// Why it may not happen, in words: with where policies are written. Those of a level are in
+    /// no file, and name it.
     #[must_use]
     pub fn why(&self) -> String {
-        self.told(|one| format!("{one} ({}:{})", one.file, one.line))
+        self.told(|one| match one.is_of_level() {
+            true => one.to_string(),
+            false => format!("{one} ({}:{})", one.file, one.line),
+        })
     }
 
     /// The same for a program, which is not told where policies are written.
@@ -136,10 +151,20 @@ impl Decision {
                 )
             }
             (Effect::Deny, all) => format!("forbidden by {}", all.join(", ")),
-            (Effect::Ask, all) => format!("to be approved, by {}", all.join(", ")),
+            (Effect::Ask, all) if self.obligations.approve.iter().all(|one| one == PERSON) => {
+                format!("a person is asked by {}", all.join(", "))
+            }
+            (Effect::Ask, all) => format!("not without approval, by {}", all.join(", ")),
             (Effect::Allow, []) => "no policy says anything of it".to_owned(),
             (Effect::Allow, all) => format!("permitted by {}", all.join(", ")),
         }
+    }
+}
+
+impl Deciding {
+    /// Whether a level of trust says so.
+    fn is_of_level(&self) -> bool {
+        self.file.starts_with(LEVEL)
     }
 }
 

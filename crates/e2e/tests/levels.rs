@@ -182,8 +182,8 @@ fn a_level_holds_what_a_run_starts_with() {
     assert!(world.exists("new"));
     let live = world.atoll(["run", "--live", "--trust", "low", "--", "true"]);
     live.run().expect_status(126).says([
-        "changes wait for a person at trust level low",
-        "level/low-layered.cedar",
+        "trust level low (--trust) changes nothing directly",
+        "leave out --live, or trust it further: --trust medium",
     ]);
     // Of a profile that shows something of the home, at none nothing is.
     fs::create_dir_all(world.home().join(".cargo/bin")).unwrap();
@@ -193,7 +193,7 @@ fn a_level_holds_what_a_run_starts_with() {
             .run()
     };
     let none = shown("none");
-    none.says(["of the profile these are left out: the network"]);
+    none.says(["trust level none leaves these out: the network"]);
     assert!(
         !none.out().contains(".cargo") && none.out().contains("1024"),
         "{none}"
@@ -225,6 +225,106 @@ fn a_level_holds_what_a_run_starts_with() {
     run(&["--trust", "hihg"])
         .expect_status(125)
         .says(["--trust", "did you mean \"high\""]);
+}
+
+/// Each level is in the record with who has set it, and what it takes away is told by its name.
+#[test]
+fn a_level_is_told_of_and_blamed_by_its_name() {
+    let world = World::new("a_level_is_told_of_and_blamed_by_its_name");
+    let run = |options: &[&str], script: &str| {
+        let run = world.atoll(["run", "--keep"]).args(options);
+        run.args(["--", "sh", "-c", script]).run()
+    };
+    let [stated, unstated] = ["stated", "unstated"].map(|name| {
+        let path = world.top().join(name);
+        path.display().to_string()
+    });
+    let options = ["--trust", "low", "--task", "tidy", "--json", &stated];
+    let _ = run(&options, "true").success();
+    let told = fs::read_to_string(&stated).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(
+        [
+            &told["trust"],
+            &told["trust-mode"],
+            &told["trust-by"],
+            &told["task"]
+        ],
+        ["low", "layered", "--trust", "tidy"]
+    );
+    let why = world.atoll(["why", "last"]).run().success();
+    let lines = "trust     low, layered (--trust)\n  task      tidy\n";
+    assert!(why.out().contains(lines), "{why}");
+    let shown = world
+        .atoll(["why", "last", "--json"])
+        .run()
+        .success()
+        .json();
+    assert_eq!(shown["decision"]["trust-by"], "--trust");
+    let _ = run(&["--json", &unstated], "true").success();
+    let other = fs::read_to_string(&unstated).unwrap();
+    assert!(!other.contains("trust"), "{other}");
+    let plain = world.atoll(["why", "last"]).run().success();
+    assert!(!plain.out().contains("trust  "), "{plain}");
+    // At none no option opens anything but a level.
+    let fetching = "curl -sS -m 5 http://example.com/; false";
+    let none = run(&["--trust", "none", "--allow", "example.com"], fetching);
+    none.says([
+        "trust level none leaves these out: the network",
+        "trust level none opens no host",
+        "--trust low",
+    ]);
+    assert!(!format!("{none}").contains("atoll run --allow"), "{none}");
+    // The control: without a level the option is told.
+    let open = run(&[], fetching);
+    open.says(["atoll run --allow HOST lets it"]);
+    let limited = run(&["--trust", "none", "--limit", "wall-clock=1h"], "true");
+    limited.says(["limit wall-clock of --limit: trust level none holds it at 10m"]);
+    let silent = run(&["--mode", "permissive"], "true").success();
+    assert!(
+        !format!("{silent}").contains("without a question"),
+        "{silent}"
+    );
+}
+
+/// A question names the policy once, and a tunnel that a level stops says what is looked into.
+#[test]
+fn a_level_says_how_to_be_asked_and_what_it_reads() {
+    let world = World::new("a_level_says_how_to_be_asked_and_what_it_reads");
+    let asked = world.atoll(["policy", "ask", "request", "api.example.com"]);
+    let asked = asked.args(["--method", "POST", "--trust", "medium"]).run();
+    let told = "to be approved: a person is asked by policy level-medium-sends, what is sent is \
+                asked about at trust level medium\n";
+    assert!(asked.out().starts_with(told), "{asked}");
+    let unseen = world.atoll(["policy", "ask", "connect", "api.example.com"]);
+    let unseen = unseen.args(["--look", "past", "--trust", "low"]).run();
+    assert!(
+        unseen
+            .out()
+            .contains("as --allow 'GET https://HOST:PORT/**'"),
+        "{unseen}"
+    );
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!("{CURL} -d text http://example.com/; true");
+    let options = ["--allow", "example.com", "--trust", "low"];
+    let seen = online(&world, &options, &script);
+    assert!(
+        seen.output()
+            .contains("how far this run is trusted decides"),
+        "{}",
+        seen.outcome
+    );
+    let options = ["--ask", "example.com", "--mode", "strict"];
+    let seen = online(&world, &options, &script);
+    let refused = format!("{:?}", events(&world, "flow.refused"));
+    assert!(
+        refused
+            .contains("which would ask a person: mode strict denies what mode layered asks about"),
+        "{} {refused}",
+        seen.outcome
+    );
 }
 
 #[test]

@@ -12,8 +12,6 @@ use atoll_model::network::{
 
 use crate::refusals::shown;
 
-/// What the names of files begin with that say what a level of trust means.
-const LEVEL: &str = "level/";
 /// Who is asked: nobody else is here.
 const PERSON: &str = "person";
 
@@ -38,6 +36,8 @@ pub(crate) struct Forbidden {
     pub(crate) inside: String,
     /// The policy, where one forbids it.
     pub(crate) policy: Option<String>,
+    /// Whether the level of trust alone forbids it.
+    pub(crate) is_of_level: bool,
 }
 
 /// By what a person is asked, in words: policies for whose yes something waits.
@@ -53,10 +53,7 @@ impl Asks {
     fn by(decision: &Decision) -> Self {
         Self {
             rule: shown(&decision.why(), ASKED_TEXT_BYTES_MAX).into_owned(),
-            is_of_level: decision
-                .deciding
-                .iter()
-                .all(|one| one.file.starts_with(LEVEL)),
+            is_of_level: decision.is_of_level(),
         }
     }
 
@@ -181,6 +178,7 @@ impl Forbidden {
                 .deciding
                 .first()
                 .map(|one| format!("policy {}", one.id)),
+            is_of_level: decision.is_of_level(),
         }
     }
 }

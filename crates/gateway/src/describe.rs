@@ -21,6 +21,9 @@ pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
     fields.insert("policy".to_owned(), json!(rules.digest()));
     fields.insert("chosen-by".to_owned(), json!(rules.chosen_by().to_string()));
     insert_list(&mut fields, "extends", json!(rules.extends()));
+    for (key, text) in rules.stated_trust() {
+        fields.insert(key.to_owned(), json!(text));
+    }
     match verdict {
         Verdict::Allow(grant) => {
             describe_boundary(rules, grant.boundary(), &mut fields);

@@ -6,6 +6,7 @@
 
 pub(crate) mod cedar;
 pub(crate) mod preset;
+mod refusal;
 pub(crate) mod settle;
 
 use std::fmt;
@@ -127,6 +128,12 @@ impl TrustSettings {
 
 fn parse_endpoint(text: &str) -> Result<String, Complaint> {
     let name = text.strip_prefix("*.").unwrap_or(text);
+    if text.parse::<std::net::IpAddr>().is_ok() {
+        return Err(Complaint::new(
+            format!("{text:?} is an address, which cannot be an endpoint"),
+            "write the name of the host, as \"api.example.com\"",
+        ));
+    }
     match HostName::parse(name) {
         Ok(name) if text.starts_with("*.") => Ok(format!("*.{name}")),
         Ok(name) => Ok(name.to_string()),
@@ -169,6 +176,15 @@ impl TrustRules {
         level.or(mode).cloned().unwrap_or(Origin::BuiltIn)
     }
 
+    /// Who has stated the level and the mode, each once.
+    fn stated_by(&self) -> String {
+        let level = self.level.as_ref().map(|one| one.origin.to_string());
+        let mode = self.mode.as_ref().map(|one| one.origin.to_string());
+        let mode = mode.filter(|mode| level.as_ref() != Some(mode));
+        let all: Vec<String> = level.into_iter().chain(mode).collect();
+        all.join(", ")
+    }
+
     /// A profile over what it extends.
     pub(crate) fn merge(&mut self, settings: TrustSettings) {
         self.level = settings.level.or(self.level.take());
@@ -204,6 +220,24 @@ impl TrustRules {
             }
         }
         ignored
+    }
+}
+
+impl Rules {
+    /// How far the program is trusted, who says so, and what it is to do, by the names that the
+    /// ledger has for them: only what somebody has stated.
+    #[must_use]
+    pub fn stated_trust(&self) -> Vec<(&'static str, String)> {
+        let trust = &self.trust;
+        let mut stated = Vec::new();
+        if trust.level.is_some() || trust.mode.is_some() {
+            stated.push(("trust", trust.level().to_string()));
+            stated.push(("trust-mode", trust.mode().to_string()));
+            stated.push(("trust-by", trust.stated_by()));
+        }
+        stated.extend(trust.task.clone().map(|text| ("task", text)));
+        stated.extend(trust.purpose.clone().map(|text| ("purpose", text)));
+        stated
     }
 }
 

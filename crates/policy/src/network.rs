@@ -271,7 +271,7 @@ impl NetworkRules {
                 let mut denied: Vec<NetworkRule> = list(&self.ask.asks());
                 for rule in &mut denied {
                     rule.origin
-                        .push_str(", asked about; trust mode strict denies that");
+                        .push_str(", which would ask a person: mode strict denies what mode layered asks about");
                 }
                 deny.append(&mut denied);
                 Vec::new()

@@ -9,12 +9,13 @@ use atoll_cedar::{
     Principal, Question, carried, hand,
 };
 use atoll_model::network::{HostName, PublishedPort};
-use atoll_model::{Access, Boundary, Call, Reason, WorkspaceMode};
+use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
 
 use crate::compile::untrusted;
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
 use crate::grant::Notice;
+use crate::levels::TrustRules;
 use crate::network::publishing::publishing;
 use crate::origin::Origin;
 use crate::refusal::reason;
@@ -209,6 +210,7 @@ impl Policies {
         let mut asking = Asking {
             layers: &self.layers,
             facts: &said(rules, facts),
+            trust: Some((&rules.trust, facts.mode)),
             workspace: None,
             answer: Answer::default(),
         };
@@ -230,6 +232,7 @@ impl Policies {
         let mut asking = Asking {
             layers: &self.layers,
             facts: &said,
+            trust: Some((&rules.trust, facts.mode)),
             workspace: Some(&call.workspace),
             answer: Answer::default(),
         };
@@ -302,6 +305,8 @@ fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
 pub(crate) struct Asking<'a> {
     pub(crate) layers: &'a Layers,
     pub(crate) facts: &'a CedarFacts,
+    /// Of a run: how far it is trusted, and what holds it.
+    pub(crate) trust: Option<(&'a TrustRules, Mode)>,
     /// Of a run: what is hidden in it cannot be cut out.
     pub(crate) workspace: Option<&'a Path>,
     pub(crate) answer: Answer,
@@ -390,8 +395,14 @@ impl Asking<'_> {
         match decision.effect {
             Effect::Allow => self.answer.notices.extend(told(&decision, &what)),
             Effect::Ask | Effect::Deny => {
-                let instead = self.instead(&decision, asked);
-                self.answer.reasons.push(refused(&decision, what, instead));
+                let of_level = self
+                    .trust
+                    .and_then(|(trust, mode)| trust.refusal(&decision, &what, mode));
+                let refusal = of_level.unwrap_or_else(|| {
+                    let instead = self.instead(&decision, asked);
+                    refused(&decision, what, instead)
+                });
+                self.answer.reasons.push(refusal);
             }
         }
         decision

@@ -78,6 +78,7 @@ pub fn promote(
     let mut asking = Asking {
         layers: &policies.layers,
         facts: &facts,
+        trust: None,
         workspace: None,
         answer: Answer::default(),
     };

@@ -19,6 +19,27 @@ const HOSTS_SHOWN_MAX: usize = 8;
 impl Story<'_> {
     /// A command for each thing that an option allows.
     pub(super) fn remedies(&self) -> Vec<String> {
+        let commands = self.remedies_of_profile();
+        match self.is_closed() {
+            // Nothing else opens anything there, and nothing opens what the organisation holds.
+            true if self.is_bound() => Vec::new(),
+            true if !commands.is_empty() => vec![self.again("--trust low")],
+            true | false => commands,
+        }
+    }
+
+    /// Whether the level of trust left out the network and the home.
+    fn is_closed(&self) -> bool {
+        text(self.decision("trust")).as_deref() == Some("none")
+    }
+
+    /// Whether the organisation has set the level.
+    fn is_bound(&self) -> bool {
+        text(self.decision("trust-by")).is_some_and(|by| by.contains("/organisation.toml:"))
+    }
+
+    /// What allows it where the level of trust leaves that to the profile.
+    fn remedies_of_profile(&self) -> Vec<String> {
         let mut commands: Vec<String> = self
             .limits_reached()
             .into_iter()
@@ -71,6 +92,9 @@ impl Story<'_> {
 
     /// The same as lines of a profile's `[network]`.
     pub(super) fn profile_lines(&self) -> Vec<String> {
+        if self.is_closed() {
+            return Vec::new();
+        }
         let mut presets: Vec<String> = Vec::new();
         let mut allow: Vec<String> = Vec::new();
         for missing in self.missing() {
@@ -218,7 +242,7 @@ fn is_replaced(word: &OsStr, by: &str) -> bool {
             let key = limit.split('=').next().unwrap_or_default();
             named(&format!("--limit={key}")) || key == "wall-clock" && named("--timeout")
         }
-        Some((name @ "--profile", _)) => named(name),
+        Some((name @ ("--profile" | "--trust"), _)) => named(name),
         Some(_) | None => false,
     }
 }

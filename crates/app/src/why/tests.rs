@@ -1,3 +1,4 @@
+use atoll_model::network::NO_RULE;
 use atoll_store::{Position, TreeHash};
 
 use super::*;
@@ -78,6 +79,21 @@ Run 261121-093012-k7qd  make 'a b'
 }
 
 #[test]
+fn how_far_a_run_was_trusted_is_told_with_who_said_so() {
+    let decision = json!({
+        "profile": "p", "policy": "sha256:x", "trust": "low", "trust-mode": "layered",
+        "trust-by": "ep.toml:3", "task": "fix the login", "purpose": "support",
+    });
+    let text = told(&[opened("allow", decision)]);
+    let lines =
+        "  trust     low, layered (ep.toml:3)\n  task      fix the login\n  purpose   support\n";
+    assert!(text.contains(lines), "{text}");
+    let unstated = json!({ "profile": "p", "policy": "sha256:x" });
+    let text = told(&[opened("allow", unstated)]);
+    assert!(!text.contains("trust"), "{text}");
+}
+
+#[test]
 fn a_limit_that_ended_a_run_comes_with_a_command_that_raises_it() {
     let decision = json!({
         "profile": "mine",
@@ -118,6 +134,33 @@ fn a_limit_that_ended_a_run_comes_with_a_command_that_raises_it() {
     ] {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
     }
+}
+
+/// Where the level of trust leaves out the network and the home, only a level allows more, and
+/// where the organisation has set it nothing does.
+#[test]
+fn at_trust_level_none_no_rule_is_advised() {
+    let of = |level: &str, by: &str| {
+        let decision = json!({
+            "profile": "p", "policy": "sha256:x", "trust": level, "trust-mode": "layered",
+            "trust-by": by,
+        });
+        let refused = json!({ "host": "example.com", "port": 443, "why": NO_RULE });
+        told(&[opened("allow", decision), event("flow.refused", refused)])
+    };
+    let none = of("none", "--trust");
+    assert!(
+        none.contains("allow     atoll run --trust low -- make"),
+        "{none}"
+    );
+    assert!(
+        !none.contains("--allow") && !none.contains("[network]"),
+        "{none}"
+    );
+    let bound = of("none", "/etc/atoll/organisation.toml:2");
+    assert!(!bound.contains("  allow "), "{bound}");
+    let low = of("low", "--trust");
+    assert!(low.contains("--allow example.com"), "{low}");
 }
 
 #[test]

@@ -69,6 +69,12 @@ fn a_denial_names_the_policy_and_an_approval_is_asked_for() {
     );
     assert_eq!(found.effect, Effect::Ask);
     assert_eq!(found.obligations.approve.len(), 1);
+    let why = found.why();
+    assert!(
+        why.starts_with("a person is asked by policy ")
+            && why.ends_with("policy look (/policies/test.cedar:1)"),
+        "{why}"
+    );
     let found = read(
         &layers(&[(Layer::Organisation, approve), (Layer::Project, NOT_B)]),
         "/srv/b",

@@ -93,7 +93,13 @@ pub(super) async fn ask(
 /// of trust asks a person about.
 fn policed(egress: &Egress, kind: FlowKind, judged: &Judged<'_>) -> Result<(), String> {
     let granted = egress.policies.request(judged, Follows::Body);
-    let asks = granted.map_err(|forbidden| forbidden.inside)?;
+    let asks = granted.map_err(|forbidden| match forbidden.is_of_level {
+        true => format!(
+            "{}, and it is not among endpoints under [trust] of the profile",
+            forbidden.inside
+        ),
+        false => forbidden.inside,
+    })?;
     match kind != FlowKind::Revocation && asks.is_some_and(|asks| !asks.is_of_level) {
         true => Err(ASKED.to_owned()),
         false => Ok(()),

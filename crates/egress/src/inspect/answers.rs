@@ -27,6 +27,8 @@ use crate::policies::Forbidden;
 const HOW_TO_ASK: &str = "Whoever started this run decides: there, `atoll why last` shows which option allows it. Trying again changes nothing.";
 /// The same of what no option allows.
 const HOW_TO_ASK_POLICY: &str = "Ask the person who started this: a policy decides, and `atoll why last` shows where it is written. Trying again changes nothing.";
+/// The same of what the level of trust does not let pass.
+const HOW_TO_ASK_LEVEL: &str = "Ask the person who started this: how far this run is trusted decides, and `atoll why last` shows who said so. Trying again changes nothing.";
 /// How much of a body is read that is sent to nobody, bytes.
 const UNREAD_BYTES: usize = 1024 * 1024;
 /// How long it may take.
@@ -93,10 +95,14 @@ impl Denial {
 
     /// The same, because of a policy that somebody has written.
     pub(crate) fn forbidden(self, forbidden: &Forbidden) -> Self {
+        let how_to_ask = match forbidden.is_of_level {
+            true => HOW_TO_ASK_LEVEL,
+            false => HOW_TO_ASK_POLICY,
+        };
         Self {
             why: forbidden.inside.clone(),
             rule: forbidden.policy.clone(),
-            how_to_ask: Some(HOW_TO_ASK_POLICY.to_owned()),
+            how_to_ask: Some(how_to_ask.to_owned()),
             ..self
         }
     }

@@ -56,7 +56,7 @@ impl TrustRules {
             Sending::Denied => format!(
                 "@id(\"level-{level}-sends\") @reason(\"nothing is sent at trust level {level}\")\n\
                  forbid(principal, action == Action::\"request\", resource) when {{ {elsewhere} }};\n\
-                 @id(\"level-{level}-unseen\") @reason(\"what a tunnel carries is no request that is read\")\n\
+                 @id(\"level-{level}-unseen\") @reason(\"bytes that nobody looks into are not carried at trust level {level}; those of a rule for requests are looked into, as --allow 'GET https://HOST:PORT/**'\")\n\
                  forbid(principal, action == Action::\"connect\", resource) when {{ context.look == \"past\" }};\n"
             ),
             Sending::Asked => format!(

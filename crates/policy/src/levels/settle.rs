@@ -44,7 +44,7 @@ pub(crate) fn settle(rules: &mut Rules) -> Result<(), ProfileError> {
             Answering::Person
         }
     };
-    if level > Level::None && rules.network.answering == Answering::Allow {
+    if level > Level::None && rules.network.answering == Answering::Allow && would_ask(rules) {
         let text = format!(
             "what would be asked about goes out without a question, and is recorded: trust level \
              {level}, mode {mode}"
@@ -54,7 +54,20 @@ pub(crate) fn settle(rules: &mut Rules) -> Result<(), ProfileError> {
     Ok(())
 }
 
+/// Whether the profile or the level would ask a person where the mode did not answer instead.
+fn would_ask(rules: &Rules) -> bool {
+    let asks = &rules.network.ask;
+    let of_own = asks.asks().len() > asks.asks_of_others().len();
+    of_own || rules.trust.level() == Level::Medium && rules.reaches_outside()
+}
+
 impl Rules {
+    /// Whether the level of trust is the one that leaves out the network and all of the home.
+    #[must_use]
+    pub fn leaves_all_out(&self) -> bool {
+        self.trust.level() == Level::None
+    }
+
     /// Whether changes are applied at a run's end without a person who has looked at them.
     /// Where they are not, why.
     ///
@@ -87,15 +100,25 @@ fn refuse_learning(rules: &mut Rules, origin: &Origin) {
             "learning what is reached (--learn)",
             format!("trust level {level}, mode {mode}, leaves no host open that no rule names"),
             origin,
-            "leave out --learn, or trust it further",
+            match level {
+                Level::None | Level::Low => {
+                    "leave out --learn, or trust it further: --trust medium"
+                }
+                Level::Medium | Level::High | Level::Full => "leave out --learn, or --mode layered",
+            },
         ));
     }
 }
 
 fn leave_out(rules: &mut Rules, origin: &Origin) {
     let mut left_out = Vec::new();
+    let is_published = !rules.network.publish.is_empty();
+    rules.network.publish.clear();
     if rules.network.close() {
         left_out.push("the network");
+    }
+    if is_published {
+        left_out.push("published ports");
     }
     if !rules.credentials.is_empty() {
         rules.credentials.clear();
@@ -110,10 +133,7 @@ fn leave_out(rules: &mut Rules, origin: &Origin) {
         left_out.push("what is shown of the home directory");
     }
     if !left_out.is_empty() {
-        let text = format!(
-            "of the profile these are left out: {} (trust level none)",
-            left_out.join(", ")
-        );
+        let text = format!("trust level none leaves these out: {}", left_out.join(", "));
         rules.notice(text, origin.clone());
     }
 }
@@ -121,8 +141,13 @@ fn leave_out(rules: &mut Rules, origin: &Origin) {
 fn tighten(rules: &mut Rules, origin: &Origin) -> Result<(), ProfileError> {
     let memory = rules.host.memory_bytes;
     for (key, text) in TIGHT {
+        let before = rules.limits.origin(key);
         let tightened = rules.limits.tighten(key, text, origin.clone(), memory);
         match tightened.map_err(|error| invalid(origin, error.to_string()))? {
+            Tightened::Counts if !before.is_shipped() => {
+                let text = format!("limit {key} of {before}: trust level none holds it at {text}");
+                rules.notice(text, origin.clone());
+            }
             Tightened::Counts | Tightened::Same | Tightened::Looser => {}
         }
     }

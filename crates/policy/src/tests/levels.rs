@@ -4,7 +4,7 @@ use atoll_cedar::{
     Asked, Effect, Facts as CedarFacts, Follows, Look as Carried, Principal, Question,
 };
 use atoll_model::network::{CredentialName, HostName, HostPart, Request, Scheme, Target};
-use atoll_model::{Mode, ViewKind};
+use atoll_model::{LimitKey, Mode, ViewKind};
 
 use super::*;
 
@@ -342,6 +342,15 @@ fn learning_and_nonsense_are_refused() {
     assert_eq!(learning("low", "layered"), "deny");
     assert_eq!(learning("high", "strict"), "deny");
     assert_eq!(learning("high", "layered"), "allow");
+    let instead = |level: &str, mode: &str| {
+        let mut world = world();
+        world.requested.trust = Some(level.to_owned());
+        world.requested.mode = Some(mode.to_owned());
+        world.requested.learn = true;
+        world.reasons()[0].how_to_ask.clone()
+    };
+    assert!(instead("low", "layered").ends_with("--trust medium"));
+    assert!(instead("high", "strict").ends_with("--mode layered"));
     let mut world = world();
     world.requested.trust = Some("hihg".to_owned());
     assert!(world.error().contains("did you mean \"high\""));
@@ -379,6 +388,138 @@ fn task_and_purpose_are_facts_that_policies_see() {
     assert_eq!(facts.purpose.as_deref(), Some("support"));
     assert!(layers.ask_about(&[atoll_cedar::Action::Request]));
     assert!(world.rules().may_ask());
+}
+
+/// What is stated is for the record, with who has stated it; what nobody has, is not.
+#[test]
+fn what_is_stated_is_told_with_who_has_stated_it() {
+    let mut world = super::world()
+        .profile("p", "[trust]\nlevel = \"low\"\n")
+        .with("p");
+    let told = |world: &World| {
+        let stated = world.rules().stated_trust().into_iter();
+        let stated: Vec<String> = stated.map(|(key, text)| format!("{key} {text}")).collect();
+        stated.join("; ")
+    };
+    let by_file = told(&world);
+    assert!(
+        by_file.starts_with("trust low; trust-mode layered; trust-by ")
+            && by_file.ends_with(".toml:2"),
+        "{by_file}"
+    );
+    world.requested.mode = Some("strict".to_owned());
+    world.requested.task = Some("t".to_owned());
+    world.requested.purpose = Some("p".to_owned());
+    let both = told(&world);
+    assert!(
+        both.ends_with(".toml:2, --mode; task t; purpose p") && both.contains("trust-mode strict"),
+        "{both}"
+    );
+    assert_eq!(told(&super::world()), "");
+}
+
+/// A refusal by the level alone names who has stated it, and what lets it.
+#[test]
+fn a_level_that_refuses_says_so_itself() {
+    let refused = |change: fn(&mut Requested)| {
+        let mut world = super::world();
+        world.requested.trust = Some("low".to_owned());
+        change(&mut world.requested);
+        let reasons = world.reasons();
+        let [reason] = &reasons[..] else {
+            panic!("{reasons:?}");
+        };
+        (
+            reason.why.clone(),
+            reason.rule.clone(),
+            reason.how_to_ask.clone(),
+        )
+    };
+    let (why, rule, instead) = refused(|one| one.live = true);
+    assert_eq!(why, "trust level low (--trust) changes nothing directly");
+    assert_eq!(rule, "--trust");
+    assert_eq!(
+        instead,
+        "leave out --live, or trust it further: --trust medium"
+    );
+    let (why, _, instead) = refused(|one| one.nesting = true);
+    assert_eq!(
+        why,
+        "trust level low (--trust) gives neither root nor nesting"
+    );
+    assert!(
+        instead.starts_with("leave out root and nesting, or"),
+        "{instead}"
+    );
+    // The organisation's level is nobody's to raise.
+    let mut bound = super::world().organisation("[trust]\nlevel = \"low\"\n");
+    bound.requested.live = true;
+    let instead = bound.reasons()[0].how_to_ask.clone();
+    assert!(
+        instead.starts_with("leave out --live, or ask who wrote ") && !instead.contains("medium"),
+        "{instead}"
+    );
+}
+
+/// What is cut, left out or answered is told by its own name, and only where there is any.
+#[test]
+fn what_a_level_takes_away_is_told_by_its_name() {
+    let told = |change: fn(&mut Requested)| {
+        let mut world = super::world();
+        change(&mut world.requested);
+        world.notices()
+    };
+    let limited = told(|one| {
+        one.trust = Some("none".to_owned());
+        one.limits.push((LimitKey::WallClock, "1h".to_owned()));
+    });
+    assert!(
+        limited.contains("limit wall-clock of --limit: trust level none holds it at 10m"),
+        "{limited}"
+    );
+    let shorter = told(|one| {
+        one.trust = Some("none".to_owned());
+        one.limits.push((LimitKey::WallClock, "1m".to_owned()));
+    });
+    assert!(!shorter.contains("wall-clock"), "{shorter}");
+    let published = told(|one| {
+        one.trust = Some("none".to_owned());
+        one.publish.push("3000".to_owned());
+    });
+    assert!(
+        published.contains("trust level none leaves these out: published ports"),
+        "{published}"
+    );
+    let silent = told(|one| one.mode = Some("permissive".to_owned()));
+    assert_eq!(silent, "");
+    let answered = told(|one| {
+        one.mode = Some("permissive".to_owned());
+        one.ask.push("example.com".to_owned());
+    });
+    assert!(
+        answered.contains("goes out without a question"),
+        "{answered}"
+    );
+    let sends = told(|one| {
+        one.mode = Some("permissive".to_owned());
+        one.trust = Some("medium".to_owned());
+        one.allow.push("example.com".to_owned());
+    });
+    assert!(sends.contains("goes out without a question"), "{sends}");
+}
+
+/// An address is told to be none, in words that fit it.
+#[test]
+fn an_address_is_no_endpoint() {
+    let error = super::world()
+        .profile("p", "[trust]\nendpoints = [\"192.0.2.2\"]\n")
+        .with("p")
+        .error();
+    assert!(
+        error.contains("is an address, which cannot be an endpoint"),
+        "{error}"
+    );
+    assert!(!error.contains("decimal numbers"), "{error}");
 }
 
 const PROFILE_OPEN: &str = "[network]\nallow = [\"api.example.com\"]\n";
