@@ -276,6 +276,28 @@ fn a_suspended_program_is_asked_about_when_it_goes_on() {
 }
 
 #[test]
+fn idle_time_is_not_that_of_a_question_at_the_terminal() {
+    let world = World::new("idle_time_is_not_that_of_a_question_at_the_terminal");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!("{CURL} http://example.com/slow; echo answered; sleep 1000");
+    let options = format!("{OPTIONS} --limit idle=8s");
+    let mut terminal = asking(&world, &options, &script).on_terminal(40, 100);
+    terminal.expect("path: /slow\r\n");
+    terminal.expect(PROMPT);
+    // Nobody types, for longer than that.
+    std::thread::sleep(Duration::from_secs(10));
+    terminal.send("o\r");
+    terminal.expect(" 200");
+    terminal.expect("answered");
+    // The control: the limit counts again.
+    let ended = terminal.wait();
+    assert_eq!(ended.status.code(), Some(124), "{ended}");
+    assert_eq!(arrived(&world, ended), ["/slow"]);
+}
+
+#[test]
 fn who_asks_nobody_denies_at_once() {
     let world = World::new("who_asks_nobody_denies_at_once");
     if !is_possible(&world, &[]) {
