@@ -147,6 +147,15 @@ fn nothing_typed_or_shown_before_a_question_answers_it_or_is_drawn_over_it() {
     let drawn = terminal.expect(PROMPT);
     assert!(!drawn.contains("FAKE"), "{drawn:?}");
     assert_eq!(events(&world, "approval.granted"), [] as [Value; 0]);
+    // What is pasted slowly, too.
+    terminal.send("\x1b[200~hello ");
+    terminal.expect("A moment");
+    std::thread::sleep(Duration::from_secs(2));
+    terminal.send("o\r");
+    terminal.send("\x1b[201~");
+    let drawn = terminal.expect(PROMPT);
+    assert!(!drawn.contains("FAKE"), "{drawn:?}");
+    assert_eq!(events(&world, "approval.granted"), [] as [Value; 0]);
     terminal.send("d\r");
     let back = terminal.expect("\x1b[?1049l");
     assert!(!back.contains("FAKE"), "{back:?}");

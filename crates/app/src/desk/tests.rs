@@ -188,6 +188,40 @@ fn what_is_typed_before_a_question_can_be_read_answers_nothing() {
 }
 
 #[test]
+fn what_is_pasted_answers_nothing_however_slowly_it_comes() {
+    // In one, in parts, and begun before there was a question.
+    for begins in [&["\x1b[200~hello "][..], &["\x1b[", "200~hello "]] {
+        for before in [false, true] {
+            let mut scene = Scene::new("");
+            let mut scene = match before {
+                true => {
+                    begins.iter().for_each(|part| drop(scene.typed(part)));
+                    scene.asked(&[pending(1, "/a")]).ready()
+                }
+                false => {
+                    let mut scene = scene.asked(&[pending(1, "/a")]).ready();
+                    for part in begins {
+                        assert_eq!(scene.answers(part), None);
+                    }
+                    scene
+                }
+            };
+            for part in ["o\r", "\x03", "d\r", "r\r", "\x1b[20"] {
+                scene.wait(SETTLING * 2);
+                assert_eq!(scene.desk.due(), None);
+                assert_eq!(scene.answers(part), None, "{part:?}");
+            }
+            assert_eq!(scene.answers("1~o\r"), None);
+            assert!(scene.desk.due().is_some());
+            assert_eq!(scene.answers("o\r"), None);
+            // The control: it has ended, and is over.
+            scene.wait(SETTLING);
+            assert!(scene.answers("o\r").is_some());
+        }
+    }
+}
+
+#[test]
 fn a_question_has_the_terminal_until_it_is_over() {
     let mut scene = Scene::new("text").asked(&[pending(1, "/a")]);
     let (drawn, ..) = scene.turn();
