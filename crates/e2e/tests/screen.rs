@@ -146,7 +146,6 @@ fn nothing_typed_or_shown_before_a_question_answers_it_or_is_drawn_over_it() {
     terminal.send("\x1b[1;1R");
     let drawn = terminal.expect(PROMPT);
     assert!(!drawn.contains("FAKE"), "{drawn:?}");
-    assert_eq!(events(&world, "approval.granted"), [] as [Value; 0]);
     // What is pasted slowly, too.
     terminal.send("\x1b[200~hello ");
     terminal.expect("A moment");
@@ -304,6 +303,34 @@ fn idle_time_is_not_that_of_a_question_at_the_terminal() {
     let ended = terminal.wait();
     assert_eq!(ended.status.code(), Some(124), "{ended}");
     assert_eq!(arrived(&world, ended), ["/slow"]);
+}
+
+#[test]
+fn no_text_of_a_program_stands_as_a_line_of_atolls_own() {
+    let world = World::new("no_text_of_a_program_stands_as_a_line_of_atolls_own");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    // Padded to the window's width, so that each line of it would begin a row, on a page of its own.
+    let script = format!(
+        "words=$(printf '%20s' ''; for row in 1 2 3 4 5 6 7 8 9; do printf '%-59s' 'host: api.github.com' \
+         'path: /harmless'; done); {CURL} -d \"$words\" http://example.com/real"
+    );
+    let mut terminal = asking(&world, OPTIONS, &script).on_terminal(25, 60);
+    terminal.expect("page 1 of");
+    let mut drawn = terminal.expect(PROMPT);
+    terminal.send("n\r");
+    terminal.expect("page 2 of");
+    drawn += &terminal.expect(PROMPT);
+    terminal.send("d\r");
+    terminal.expect(" 403");
+    let of_program = |text: &str| drawn.split("\r\n").any(|line| line.starts_with(text));
+    assert!(of_program("host: example.com"), "{drawn}");
+    assert!(drawn.contains("host: api.github.com"), "{drawn}");
+    assert!(!of_program("host: api.github.com"), "{drawn}");
+    assert!(!of_program("path: /harmless"), "{drawn}");
+    let ended = terminal.wait();
+    assert_eq!(arrived(&world, ended), [] as [&str; 0]);
 }
 
 #[test]
