@@ -311,7 +311,15 @@ pub(crate) fn line(call: &AskedCall) -> String {
             false => text,
         }
     };
-    let place = format!("{} port {}", shown(&call.host), call.port);
+    // The end of a host says whose it is: its beginning is anybody's.
+    let host = printable(call.host.as_bytes());
+    let place = match host.chars().count().checked_sub(LISTED_CHARACTERS_MAX) {
+        Some(over @ 1..) => {
+            let end: String = host.chars().skip(over).collect();
+            format!("…{end} port {}", call.port)
+        }
+        Some(0) | None => format!("{host} port {}", call.port),
+    };
     if let Some(login) = &call.login {
         let (user, database) = (shown(&login.user), shown(&login.database));
         return format!("{place}: signs in as user {user} to database {database}");

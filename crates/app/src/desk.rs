@@ -3,13 +3,15 @@
 //! While one is drawn, all that the program writes waits, and nothing that is typed reaches it:
 //! it can neither draw over a question nor answer it. What was typed before a question could be
 //! read answers nothing: only after a second in which nothing was typed a letter and Enter count.
-//! What comes with an escape sequence, as what is pasted does and what a terminal says by itself,
-//! counts for nothing. Any doubt leaves a question open, and its time denies it.
+//! What comes with an escape sequence, as what a terminal says by itself does, counts for nothing,
+//! and neither does anything between the marks of what is pasted, however long that takes. Any
+//! doubt leaves a question open, and its time denies it.
 //!
 //! This module must never do I/O. Start reading at [`Desk::turn`], then `page.rs`.
 
 mod key;
 mod page;
+mod paste;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -21,6 +23,7 @@ use atoll_sandbox::{Answered, Decision, Pending, Size};
 use crate::escape::EscapeFilter;
 pub use key::AskKey;
 use page::{Page, Pages, Prompt};
+use paste::Paste;
 
 /// How long nothing may be typed before an answer counts.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -48,6 +51,7 @@ pub struct Desk {
     /// A person wants to see questions though the program has the whole screen.
     is_summoned: bool,
     drawn: Option<Drawn>,
+    paste: Paste,
     answered: Option<Answered>,
     repaint_at: Option<Instant>,
 }
@@ -135,6 +139,7 @@ impl Desk {
             aside: BTreeSet::new(),
             is_summoned: false,
             drawn: None,
+            paste: Paste::default(),
             answered: None,
             repaint_at: None,
         }
@@ -155,7 +160,8 @@ impl Desk {
 
     /// When there is something to do, whatever else comes.
     pub fn due(&self) -> Option<Instant> {
-        let counts = self.drawn.as_ref().and_then(|drawn| match drawn.counts {
+        let drawn = self.drawn.as_ref().filter(|_| !self.paste.is_open());
+        let counts = drawn.and_then(|drawn| match drawn.counts {
             Counts::After(since) => Some(since + SETTLING),
             Counts::Unshown | Counts::Now => None,
         });
@@ -171,6 +177,8 @@ impl Desk {
 
     /// Takes of what was typed what is not for the program.
     pub fn typed(&mut self, typed: &mut Vec<u8>, now: Instant) {
+        // A paste may have begun before the question was drawn.
+        let is_pasted = self.paste.is_in(typed);
         let Some(drawn) = &mut self.drawn else {
             let at = self.key.found_in(typed).filter(|_| !self.open.is_empty());
             if let Some(at) = at {
@@ -180,7 +188,10 @@ impl Desk {
             }
             return;
         };
-        let said = drawn.typed(typed, now);
+        let said = match is_pasted {
+            true => drawn.dropped(now),
+            false => drawn.typed(typed, now),
+        };
         typed.clear();
         let (question, is_read) = (drawn.question.clone(), drawn.is_read);
         match said {
@@ -278,7 +289,7 @@ impl Desk {
             Counts::Unshown if is_shown && drawn.wants == Wants::Nothing => {
                 drawn.counts = Counts::After(now);
             }
-            Counts::After(since) if since + SETTLING <= now => {
+            Counts::After(since) if since + SETTLING <= now && !self.paste.is_open() => {
                 drawn.counts = Counts::Now;
                 drawn.want_line();
             }
@@ -362,13 +373,19 @@ impl Drawn {
                 b' '..=b'~' if self.line.len() < LINE_CHARACTERS_MAX => {
                     self.line.push(char::from(*byte));
                 }
-                // Something pasted, a key of several bytes, or what a terminal says by itself.
-                _ => {
-                    self.line.clear();
-                    self.counts = Counts::After(now);
-                    return None;
-                }
+                // A key of several bytes, or what a terminal says by itself.
+                _ => return self.dropped(now),
             }
+        }
+        None
+    }
+
+    /// Takes what answers nothing, after which nothing may be typed for a while.
+    fn dropped(&mut self, now: Instant) -> Option<Said> {
+        self.line.clear();
+        if self.counts != Counts::Unshown {
+            self.counts = Counts::After(now);
+            self.want_line();
         }
         None
     }

@@ -146,6 +146,14 @@ fn nothing_typed_or_shown_before_a_question_answers_it_or_is_drawn_over_it() {
     terminal.send("\x1b[1;1R");
     let drawn = terminal.expect(PROMPT);
     assert!(!drawn.contains("FAKE"), "{drawn:?}");
+    // What is pasted slowly, too.
+    terminal.send("\x1b[200~hello ");
+    terminal.expect("A moment");
+    std::thread::sleep(Duration::from_secs(2));
+    terminal.send("o\r");
+    terminal.send("\x1b[201~");
+    let drawn = terminal.expect(PROMPT);
+    assert!(!drawn.contains("FAKE"), "{drawn:?}");
     assert_eq!(events(&world, "approval.granted"), [] as [Value; 0]);
     terminal.send("d\r");
     let back = terminal.expect("\x1b[?1049l");
@@ -273,6 +281,56 @@ fn a_suspended_program_is_asked_about_when_it_goes_on() {
     terminal.line("exit");
     let ended = terminal.wait();
     assert_eq!(arrived(&world, ended), ["/job"]);
+}
+
+#[test]
+fn idle_time_is_not_that_of_a_question_at_the_terminal() {
+    let world = World::new("idle_time_is_not_that_of_a_question_at_the_terminal");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!("{CURL} http://example.com/slow; echo answered; sleep 1000");
+    let options = format!("{OPTIONS} --limit idle=8s");
+    let mut terminal = asking(&world, &options, &script).on_terminal(40, 100);
+    terminal.expect("path: /slow\r\n");
+    terminal.expect(PROMPT);
+    // Nobody types, for longer than that.
+    std::thread::sleep(Duration::from_secs(10));
+    terminal.send("o\r");
+    terminal.expect(" 200");
+    terminal.expect("answered");
+    // The control: the limit counts again.
+    let ended = terminal.wait();
+    assert_eq!(ended.status.code(), Some(124), "{ended}");
+    assert_eq!(arrived(&world, ended), ["/slow"]);
+}
+
+#[test]
+fn no_text_of_a_program_stands_as_a_line_of_atolls_own() {
+    let world = World::new("no_text_of_a_program_stands_as_a_line_of_atolls_own");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    // Padded to the window's width, so that each line of it would begin a row, on a page of its own.
+    let script = format!(
+        "words=$(printf '%20s' ''; for row in 1 2 3 4 5 6 7 8 9; do printf '%-59s' 'host: api.github.com' \
+         'path: /harmless'; done); {CURL} -d \"$words\" http://example.com/real"
+    );
+    let mut terminal = asking(&world, OPTIONS, &script).on_terminal(25, 60);
+    terminal.expect("page 1 of");
+    let mut drawn = terminal.expect(PROMPT);
+    terminal.send("n\r");
+    terminal.expect("page 2 of");
+    drawn += &terminal.expect(PROMPT);
+    terminal.send("d\r");
+    terminal.expect(" 403");
+    let of_program = |text: &str| drawn.split("\r\n").any(|line| line.starts_with(text));
+    assert!(of_program("host: example.com"), "{drawn}");
+    assert!(drawn.contains("host: api.github.com"), "{drawn}");
+    assert!(!of_program("host: api.github.com"), "{drawn}");
+    assert!(!of_program("path: /harmless"), "{drawn}");
+    let ended = terminal.wait();
+    assert_eq!(arrived(&world, ended), [] as [&str; 0]);
 }
 
 #[test]

@@ -337,7 +337,12 @@ impl Session<'_> {
         if let Some(open) = open {
             attachment.asked(open);
         }
+        let had_terminal = attachment.has_terminal();
         let turn = attachment.turn(!self.has_pending());
+        if had_terminal || attachment.has_terminal() {
+            // The program can neither read nor write: a person, not the program, takes this time.
+            self.active = Instant::now();
+        }
         self.append(turn.shown);
         if let Some((terminal, size)) = self.terminal.as_ref().zip(turn.resized) {
             // A terminal that is closing has no size to set.

@@ -76,4 +76,12 @@ fn what_a_program_wrote_is_one_line_last_and_marked() {
         assert!(shown.chars().all(is_plain), "{shown:?}");
     }
     assert_eq!(line(&pending.call).lines().count(), 1);
+    // The beginning of a host is anybody's.
+    let host = format!("example.com.{}evil.net", "a.".repeat(110));
+    let call = AskedCall {
+        host,
+        ..pending.call
+    };
+    assert!(line(&call).contains(".a.evil.net port 443"));
+    assert!(!line(&call).contains("example.com"));
 }

@@ -1,8 +1,11 @@
 //! How a question is drawn: what it is about on every page, what Atoll has read first, the
 //! program's own words last. All of it is ASCII, so that each line takes the room that it is
-//! given, nothing scrolls away, and no letter looks like another.
+//! given, nothing scrolls away, and no letter looks like another. Each line of the program's
+//! words, and each that goes on with a text of whatever kind, begins with a mark, and a page that
+//! begins with such a line says first what it belongs to: no text is a line of Atoll's own.
 
 use atoll_model::RunId;
+use atoll_model::network::AskedCall;
 use atoll_sandbox::{Pending, Size};
 
 use super::{AskKey, LINE_CHARACTERS_MAX};
@@ -10,6 +13,14 @@ use crate::approvals;
 
 /// Fewer show no question.
 const COLUMNS_MIN: usize = 30;
+/// What a line begins with that is not Atoll's own from its beginning.
+const MARK: &str = "| ";
+/// Where more has no room.
+const CUT: &str = "...";
+/// What stands above the program's own words, on each page that has some.
+pub(super) const WORDS: &str = "What follows the program has written:";
+/// In the head, what a port and the sign that more was cut take behind a host, columns.
+const BEHIND_HOST_COLUMNS: usize = " port 65535".len() + CUT.len();
 
 /// What stands before an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,11 +58,18 @@ impl Prompt {
 #[derive(Debug)]
 pub(super) struct Pages {
     head: Vec<String>,
-    body: Vec<String>,
+    /// What is on each page between its number and the answers.
+    bodies: Vec<Vec<String>>,
     answers: Vec<String>,
     columns: usize,
-    /// How many lines of the body are on a page.
-    page_lines: usize,
+}
+
+/// A line of what is told on pages.
+#[derive(Debug)]
+struct Line {
+    text: String,
+    /// What a page says first that begins with it.
+    beneath: Option<String>,
 }
 
 impl Pages {
@@ -72,20 +90,7 @@ impl Pages {
             further => format!(" ({further} more wait)"),
         };
         let title = format!("Atoll asks whether this may go out{waits}");
-        let head = [
-            title,
-            cut(&ascii(&approvals::line(&question.call)), columns),
-        ];
-        let mut body = Vec::new();
-        let row =
-            |(name, text): (&str, String)| wrapped(&format!("{name}: {}", ascii(&text)), columns);
-        body.extend(approvals::facts(run, question).into_iter().flat_map(row));
-        let words = approvals::words(&question.call);
-        if !words.is_empty() {
-            body.push(String::new());
-            body.push(cut("What follows the program has written:", columns));
-        }
-        body.extend(words.into_iter().flat_map(row));
+        let head = [title, call(&question.call, columns)];
         let items = [
             "o  once".to_owned(),
             "r  the same for this run".to_owned(),
@@ -98,13 +103,13 @@ impl Pages {
         let answers = filled(&items, columns);
         // Around it: a line for the page's number, two that are empty, one to answer on.
         let taken = head.len() + answers.len() + 4;
-        if taken >= rows {
+        // Two lines of the body at least: the first may say what the second belongs to.
+        if taken + 2 > rows {
             return Self::too_small(columns);
         }
         Self {
-            page_lines: rows - taken,
             head: head.iter().map(|line| cut(line, columns)).collect(),
-            body,
+            bodies: paged(body(run, question, columns), rows - taken),
             answers,
             columns,
         }
@@ -114,13 +119,9 @@ impl Pages {
     fn too_small(columns: usize) -> Self {
         Self {
             head: Vec::new(),
-            body: vec![
-                cut("Atoll asks: enlarge the window", columns),
-                String::new(),
-            ],
+            bodies: vec![vec![cut("Atoll asks: enlarge the window", columns)]],
             answers: vec![cut("d deny  s stop  l later", columns)],
             columns,
-            page_lines: 1,
         }
     }
 
@@ -131,7 +132,7 @@ impl Pages {
     pub(super) fn last(&self) -> usize {
         match self.is_too_small() {
             true => usize::MAX,
-            false => self.body.len().saturating_sub(1) / self.page_lines,
+            false => self.bodies.len().saturating_sub(1),
         }
     }
 }
@@ -161,11 +162,7 @@ impl Page<'_> {
             let place = format!("page {} of {}", page + 1, pages.last() + 1);
             text.push_str(&format!("{}\r\n\r\n", cut(&place, pages.columns)));
         }
-        let lines = pages
-            .body
-            .iter()
-            .skip(page.saturating_mul(pages.page_lines));
-        for line in lines.take(pages.page_lines) {
+        for line in pages.bodies.get(page).into_iter().flatten() {
             text.push_str(&format!("{line}\r\n"));
         }
         if !pages.is_too_small() {
@@ -197,15 +194,83 @@ fn ascii(text: &str) -> String {
     shown
 }
 
+/// A line of ASCII that says where more of it has no room.
 fn cut(line: &str, columns: usize) -> String {
-    line.chars().take(columns).collect()
+    if line.chars().count() <= columns {
+        return line.to_owned();
+    }
+    let kept = line.chars().take(columns.saturating_sub(CUT.len()));
+    kept.chain(CUT.chars()).take(columns).collect()
 }
 
-/// A line as several, none longer than there is room.
+/// A call in one line. Of a host without room its end is shown, which says whose it is.
+fn call(call: &AskedCall, columns: usize) -> String {
+    let line = ascii(&approvals::line(call));
+    let host = ascii(&call.host);
+    let room = columns.saturating_sub(BEHIND_HOST_COLUMNS);
+    if line.len() <= columns || host.len() <= room {
+        return cut(&line, columns);
+    }
+    let kept = room.saturating_sub(CUT.len());
+    let end: String = host.chars().skip(host.len().saturating_sub(kept)).collect();
+    cut(&format!("{CUT}{end} port {}{CUT}", call.port), columns)
+}
+
+/// What Atoll has read, then what the program has written.
+fn body(run: &RunId, question: &Pending, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (name, text) in approvals::facts(run, question) {
+        let mut parts = wrapped(&format!("{name}: {}", ascii(&text)), columns).into_iter();
+        let plain = |text| Line {
+            text,
+            beneath: None,
+        };
+        lines.extend(parts.next().map(plain));
+        let more = parts.map(|text| Line {
+            text,
+            beneath: Some(cut(&format!("More of {name}:"), columns)),
+        });
+        lines.extend(more);
+    }
+    let words = approvals::words(&question.call);
+    if !words.is_empty() {
+        let above = [String::new(), cut(WORDS, columns)];
+        lines.extend(above.map(|text| Line {
+            text,
+            beneath: None,
+        }));
+    }
+    for (name, text) in words {
+        let marked = format!("{MARK}{name}: {}", ascii(&text));
+        lines.extend(wrapped(&marked, columns).into_iter().map(|text| Line {
+            text,
+            beneath: Some(cut(WORDS, columns)),
+        }));
+    }
+    lines
+}
+
+/// A line as several, none longer than there is room, and each but the first with the mark.
 fn wrapped(line: &str, columns: usize) -> Vec<String> {
     let characters: Vec<char> = line.chars().collect();
-    let parts = characters.chunks(columns.max(1));
-    parts.map(|part| part.iter().collect()).collect()
+    let (first, rest) = characters.split_at(columns.min(characters.len()));
+    let mut lines = vec![first.iter().collect()];
+    let room = columns.saturating_sub(MARK.len()).max(1);
+    let more = rest.chunks(room);
+    lines.extend(more.map(|part| format!("{MARK}{}", part.iter().collect::<String>())));
+    lines
+}
+
+/// Lines on pages of so many.
+fn paged(lines: Vec<Line>, page_lines: usize) -> Vec<Vec<String>> {
+    let mut pages: Vec<Vec<String>> = Vec::new();
+    for Line { text, beneath } in lines {
+        match pages.last_mut() {
+            Some(page) if page.len() < page_lines => page.push(text),
+            Some(_) | None => pages.push(beneath.into_iter().chain([text]).collect()),
+        }
+    }
+    pages
 }
 
 /// Items beside each other, as many as there is room for.

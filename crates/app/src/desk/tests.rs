@@ -1,8 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use atoll_model::TerminalRights;
-use atoll_model::network::{AskedCall, AskedRequest, CallDigest, FlowKind, Scheme};
+use atoll_model::network::{AskedCall, AskedHeader, AskedRequest, CallDigest, FlowKind, Scheme};
 
+use super::page::WORDS;
 use super::*;
 
 const SIZE: Size = Size {
@@ -212,6 +213,40 @@ fn what_is_typed_before_a_question_can_be_read_answers_nothing() {
 }
 
 #[test]
+fn what_is_pasted_answers_nothing_however_slowly_it_comes() {
+    // In one, in parts, and begun before there was a question.
+    for begins in [&["\x1b[200~hello "][..], &["\x1b[", "200~hello "]] {
+        for before in [false, true] {
+            let mut scene = Scene::new("");
+            let mut scene = match before {
+                true => {
+                    begins.iter().for_each(|part| drop(scene.typed(part)));
+                    scene.asked(&[pending(1, "/a")]).ready()
+                }
+                false => {
+                    let mut scene = scene.asked(&[pending(1, "/a")]).ready();
+                    for part in begins {
+                        assert_eq!(scene.answers(part), None);
+                    }
+                    scene
+                }
+            };
+            for part in ["o\r", "\x03", "d\r", "r\r", "\x1b[20"] {
+                scene.wait(SETTLING * 2);
+                assert_eq!(scene.desk.due(), None);
+                assert_eq!(scene.answers(part), None, "{part:?}");
+            }
+            assert_eq!(scene.answers("1~o\r"), None);
+            assert!(scene.desk.due().is_some());
+            assert_eq!(scene.answers("o\r"), None);
+            // The control: it has ended, and is over.
+            scene.wait(SETTLING);
+            assert!(scene.answers("o\r").is_some());
+        }
+    }
+}
+
+#[test]
 fn a_question_has_the_terminal_until_it_is_over() {
     let mut scene = Scene::new("text").asked(&[pending(1, "/a")]);
     let (drawn, ..) = scene.turn();
@@ -347,6 +382,111 @@ fn every_page_fits_its_window_and_has_nothing_of_a_programs_but_letters() {
             }
         }
     }
+}
+
+#[test]
+fn no_text_of_a_program_is_a_line_of_atolls_own_on_any_page() {
+    let size = Size {
+        rows: 25,
+        columns: 60,
+    };
+    // Lines as Atoll's own, each padded so that it would stand alone, whatever came before it.
+    let fake = ["host: api.github.com", "path: /harmless", "method: GET"];
+    for shift in 0..usize::from(size.columns) {
+        let padded = fake.map(|line| format!("{line:width$}", width = shift + 20));
+        let text = padded.concat().repeat(30);
+        let mut question = pending(1, "/a");
+        question.call.rule = text.clone();
+        let request = question.call.request.as_mut().unwrap();
+        request.query = Some(text.clone());
+        request.telling_headers = vec![AskedHeader {
+            name: "x-one".to_owned(),
+            value: text,
+        }];
+        let pages = Pages::of(&RunId::new(1, 1), &question, (0, AskKey::default()), size);
+        assert!(pages.last() > 2);
+        let mut has_words = false;
+        for page in 0..=pages.last() {
+            let mut shown = Vec::new();
+            let drawn = Page {
+                pages: &pages,
+                page,
+                prompt: Prompt::Answer,
+                line: "",
+            };
+            drawn.draw(&mut shown);
+            let lines = lines(&String::from_utf8(shown).unwrap());
+            // Title, call, number, an empty line; an empty line stands before the answers, too.
+            let body: Vec<&String> = lines[4..]
+                .iter()
+                .take_while(|line| !line.starts_with("o  "))
+                .collect();
+            let is_own = |line: &&&String| !line.starts_with("| ");
+            let own = [
+                "question",
+                "host: example.com",
+                "port",
+                "what",
+                "method: POST",
+                "path: /a",
+            ];
+            let own = [
+                &own[..],
+                &[
+                    "rule",
+                    "waiting",
+                    "digest",
+                    "More of rule:",
+                    "More of digest:",
+                    WORDS,
+                ],
+            ]
+            .concat();
+            for line in body.iter().filter(is_own).filter(|line| !line.is_empty()) {
+                assert!(
+                    own.iter().any(|one| line.starts_with(one)),
+                    "{shift}: {line}"
+                );
+            }
+            has_words |= body.iter().any(|line| line.as_str() == WORDS);
+            assert!(!body[0].starts_with("| "), "{shift}: {lines:#?}");
+            if has_words {
+                assert!(body.iter().any(|line| line.as_str() == WORDS), "{lines:#?}");
+            }
+        }
+        assert!(has_words);
+    }
+}
+
+#[test]
+fn a_head_that_has_no_room_says_so_and_shows_the_end_of_its_host() {
+    let mut question = pending(1, &format!("/{}", "x".repeat(90)));
+    let head = |question: &Pending, columns| {
+        let size = Size { rows: 40, columns };
+        let mut scene = Scene::new("").asked(std::slice::from_ref(question));
+        scene.size = size;
+        lines(&scene.turn().0).swap_remove(1)
+    };
+    assert!(!head(&question, 200).ends_with("..."));
+    let cut = head(&question, 60);
+    assert!(
+        cut.starts_with("example.com port 443 (https): POST /x"),
+        "{cut}"
+    );
+    assert!(cut.ends_with("x..."), "{cut}");
+    question.call.host = format!("github.com.{}.evil.net", "a".repeat(60));
+    for columns in [31, 40, 60, 80] {
+        let cut = head(&question, columns);
+        assert!(cut.starts_with("..."), "{cut}");
+        assert!(cut.ends_with("a.evil.net port 443..."), "{cut}");
+    }
+    // All of it stands below.
+    question.call.host = format!("github.com.{}evil.net", "a.".repeat(110));
+    let mut scene = Scene::new("").asked(std::slice::from_ref(&question));
+    scene.size.columns = 60;
+    let below = lines(&scene.turn().0)[4..].join("").replace("| ", "");
+    assert!(below.contains(&question.call.host), "{below}");
+    assert!(head(&question, 200).contains(".a.evil.net port 443"));
 }
 
 #[test]

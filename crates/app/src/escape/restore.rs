@@ -19,7 +19,8 @@ pub(super) struct Touched {
     keyboard: KeyboardStacks,
     writing: Writing,
     keyboard_flags: bool,
-    modified_keys: bool,
+    /// How keys with modifiers are told, as it was written last; none at rest.
+    modified_keys: Vec<u8>,
     margins: bool,
     /// The rows and the columns between them, as they were written last.
     rows: Vec<u8>,
@@ -95,7 +96,12 @@ impl Touched {
             }
             (None, [b' '], b'q') => self.cursor_style = first != 0,
             (Some(b'?'), [], b'h' | b'l') => self.note_modes(parameters, shape.last == b'h'),
-            (Some(b'>'), [], b'm') => self.modified_keys = several,
+            (Some(b'>'), [], b'm') => {
+                self.modified_keys.clear();
+                if several {
+                    self.modified_keys.extend_from_slice(parameters);
+                }
+            }
             (Some(b'>'), [], b'u') => self.push_keyboard(1),
             (Some(b'<'), [], b'u') => self.pop_keyboard(first.max(1)),
             (Some(b'='), [], b'u') => self.keyboard_flags = true,
@@ -161,7 +167,7 @@ impl Touched {
             (self.inserting, "\x1b[4l"),
             (self.keypad, "\x1b>"),
             (self.cursor_style, "\x1b[0 q"),
-            (self.modified_keys, "\x1b[>4m"),
+            (!self.modified_keys.is_empty(), "\x1b[>4m"),
             (self.palette, "\x1b]104\x1b\\"),
             (self.colours.contains(&10), "\x1b]110\x1b\\"),
             (self.colours.contains(&11), "\x1b]111\x1b\\"),
@@ -199,6 +205,8 @@ impl Touched {
             (self.hyperlink, "\x1b]8;;\x1b\\"),
             (self.inserting, "\x1b[4l"),
             (self.keypad, "\x1b>"),
+            // Ctrl-C and Ctrl-Z are sequences otherwise.
+            (!self.modified_keys.is_empty(), "\x1b[>4m"),
             (self.palette, "\x1b]104\x1b\\"),
             (self.colours.contains(&10), "\x1b]110\x1b\\"),
             (self.colours.contains(&11), "\x1b]111\x1b\\"),
@@ -248,6 +256,11 @@ impl Touched {
         }
         if self.keypad {
             out.extend_from_slice(b"\x1b=");
+        }
+        if !self.modified_keys.is_empty() {
+            out.extend_from_slice(b"\x1b[>");
+            out.extend_from_slice(&self.modified_keys);
+            out.push(b'm');
         }
     }
 

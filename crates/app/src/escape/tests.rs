@@ -658,6 +658,16 @@ fn a_terminal_is_set_aside_and_taken_up_as_it_was() {
             "\x1b[?1049h\x1b]8;;\x1b\\\x1b]111\x1b\\\x1b[?2004h",
             "\x1b[?2004l\x1b[?1049l",
         ),
+        (
+            "\x1b[>4;2m",
+            "\x1b[?1049h\x1b[>4m\x1b[?2004h",
+            "\x1b[?2004l\x1b[?1049l\x1b[>4;2m",
+        ),
+        (
+            "\x1b[>4;2m\x1b[>4m",
+            "\x1b[?1049h\x1b[?2004h",
+            "\x1b[?2004l\x1b[?1049l",
+        ),
         // Each screen has keyboard modes of its own.
         (
             "\x1b[>1u",
