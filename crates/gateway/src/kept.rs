@@ -123,7 +123,7 @@ impl Kept {
             return Err(Apart::Other);
         }
         let logins = earlier.as_ref().map_or(&[][..], |earlier| &earlier.logins);
-        let cleared = clear_before(&layer, logins, wanted.view, notices);
+        let cleared = clear_before(&layer, logins, wanted, notices);
         let is_empty = cleared.map_err(&broken)?;
         let aside = layer
             .aside_usage()
@@ -162,7 +162,12 @@ impl Kept {
     /// Sets aside what the run has left besides history; nothing of it runs any more.
     pub(crate) fn settle(self, view: &View, notices: &mut Vec<String>) {
         // What could not be moved now is moved before the next run, or that has another layer.
-        let _ = clear(&self.layer, &self.record.logins, view, notices);
+        let _ = clear(
+            &self.layer,
+            &self.record.logins,
+            (view, &self.record.host),
+            notices,
+        );
     }
 }
 
@@ -211,13 +216,13 @@ fn below_root(path: &Path) -> &Path {
 fn clear_before(
     layer: &KeptLayer,
     logins: &[OsString],
-    view: &View,
+    wanted: &Wanted<'_>,
     notices: &mut Vec<String>,
 ) -> Result<bool, String> {
     layer.furnish().map_err(|error| error.to_string())?;
     // What was opened up to be read is closed again for the program.
     restore_modes(&layer.upper()).map_err(|error| error.to_string())?;
-    let cleared = clear(layer, logins, view, notices);
+    let cleared = clear(layer, logins, (wanted.view, wanted.host), notices);
     cleared.map_err(|error| error.to_string())?;
     let freshened = layer.freshen().and_then(|()| layer.is_empty());
     freshened.map_err(|error| error.to_string())
@@ -227,12 +232,12 @@ fn clear_before(
 fn clear(
     layer: &KeptLayer,
     logins: &[OsString],
-    view: &View,
+    (view, host): (&View, &Path),
     notices: &mut Vec<String>,
 ) -> Result<(), TreeError> {
     let paths = logins.iter().map(|name| RelativePath::new(name.as_bytes()));
     let paths: Vec<RelativePath> = paths.filter_map(Result::ok).collect();
-    let moved = set_aside(&layer.upper(), &layer.aside(), &paths)?;
+    let moved = set_aside(&layer.upper(), &layer.aside(), host, &paths)?;
     if !moved.is_empty() {
         notices.push(format!(
             "in {} no run sees {} until it is taken over: atoll kept diff {}, atoll kept apply {2} \

@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Gid, Mode, Uid};
 use rustix::io::Errno;
 
+use crate::below::{Below, is_head};
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::host::{by_handle, remove_all};
@@ -22,9 +23,9 @@ const OWNER_RIGHTS: u32 = 0o700;
 const EXECUTABLE: u32 = 0o111;
 
 /// Moves all that is not history out of a kept layer's upper directory `from` into `to`, an
-/// upper directory like it, where what is newer takes the place of what is older. `drop` names
-/// entries at the top that are nobody's to keep. Returns what was moved: paths, none beneath
-/// another.
+/// upper directory like it, where what is newer takes the place of what is older. `host` is the
+/// person's directory below both, which may be gone. `drop` names entries at the top that are
+/// nobody's to keep. Returns what was moved: paths, none beneath another.
 ///
 /// Nothing may be mounted on either, and no program work in them. Cut short it can be done again.
 ///
@@ -33,9 +34,11 @@ const EXECUTABLE: u32 = 0o111;
 pub fn set_aside(
     from: &Path,
     to: &Path,
+    host: &Path,
     drop: &[RelativePath],
 ) -> Result<Vec<RelativePath>, TreeError> {
     let mut aside = Aside {
+        below: Below::open(host)?,
         from: Tree::open(from)?,
         to: Tree::open(to)?,
         moved: Vec::new(),
@@ -52,6 +55,7 @@ pub fn set_aside(
 }
 
 struct Aside {
+    below: Below,
     from: Tree,
     to: Tree,
     moved: Vec<RelativePath>,
@@ -73,9 +77,10 @@ impl Aside {
             let error = std::io::Error::other("there are too many files");
             return Err(self.from.error("cannot look into", path, error));
         }
-        let is_head = |name: &Vec<u8>| name.eq_ignore_ascii_case(b"HEAD");
-        if !path.is_root() && names.iter().any(is_head) {
-            // Without it, the rest of a git repository is nothing.
+        let has_head = names.iter().any(|name| is_head(name));
+        if !path.is_root() && (has_head || self.below.is_repository(path)) {
+            // Whatever changes in a git repository can be what git runs, also where its HEAD
+            // did not change and is not in the layer.
             return self.take(path.clone());
         }
         for name in names {

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
+use crate::RelativePath;
 use crate::plan::Stamp;
-use crate::{RelativePath, control};
 
 /// Everything that differs between the two trees, sorted by path bytes.
 #[derive(Clone, Debug, Default)]
@@ -24,25 +24,6 @@ pub struct ChangeSet {
 }
 
 impl ChangeSet {
-    /// Takes for control files what is one by the directory's own place in the home, as all of
-    /// `.codex` is, but for the history that agents keep there.
-    pub fn classify_within(&mut self, directory: &RelativePath) {
-        for change in &mut self.changes {
-            let facts = change.after.as_ref().or(change.before.as_ref());
-            let kind = facts.map(|facts| &facts.kind);
-            let is_link = matches!(kind, Some(EntryKind::Symlink { .. }));
-            if change.class == Class::Control || control::is_history(&change.path) && !is_link {
-                continue;
-            }
-            let path = directory.concat(&change.path);
-            let is_directory = kind == Some(&EntryKind::Directory);
-            if let Some(reason) = control::reason(&path, is_directory, is_link) {
-                change.class = Class::Control;
-                change.reason = Some(reason);
-            }
-        }
-    }
-
     /// Leaves out all that is at these paths or beneath them: what they are is nobody's to see
     /// and to take over.
     pub fn leave_out(&mut self, paths: &[RelativePath]) {

@@ -17,6 +17,7 @@
 mod access_list;
 mod apply;
 mod aside;
+mod below;
 mod change;
 mod checkpoint;
 mod classify;
@@ -30,6 +31,7 @@ mod entries;
 mod error;
 mod escape;
 mod facts;
+mod history;
 mod host;
 mod index;
 mod journal;

@@ -3,7 +3,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use super::support::path;
-use crate::{RelativePath, changed_outside, set_aside};
+use crate::{
+    AfterTree, Bounds, Class, IdShift, LayerPaths, RelativePath, XattrFlavour, changed_outside,
+    changes, set_aside,
+};
 
 fn write(top: &Path, name: &str, text: &str) {
     let path = top.join(name);
@@ -16,7 +19,13 @@ fn text(top: &Path, name: &str) -> Option<String> {
 }
 
 fn moved(top: &Path, drop: &[RelativePath]) -> Vec<String> {
-    let moved = set_aside(&top.join("upper"), &top.join("aside"), drop).unwrap();
+    let moved = set_aside(
+        &top.join("upper"),
+        &top.join("aside"),
+        &top.join("host"),
+        drop,
+    )
+    .unwrap();
     let mut names: Vec<String> = moved.iter().map(ToString::to_string).collect();
     names.sort();
     names
@@ -24,10 +33,35 @@ fn moved(top: &Path, drop: &[RelativePath]) -> Vec<String> {
 
 fn two() -> tempfile::TempDir {
     let top = tempfile::tempdir().unwrap();
-    for name in ["upper", "aside"] {
+    for name in ["upper", "aside", "host"] {
         fs::create_dir(top.path().join(name)).unwrap();
     }
     top
+}
+
+/// What of a layer of a Codex's directory waits for a yes of its own, and what does not.
+fn classes(top: &Path) -> (Vec<String>, Vec<String>) {
+    let _ = fs::create_dir(top.join("work"));
+    let paths = LayerPaths {
+        before: top.join("host"),
+        after: AfterTree::Overlay {
+            upper: top.join("upper"),
+            work: top.join("work"),
+            xattrs: XattrFlavour::User,
+        },
+        since: std::time::SystemTime::now(),
+        ids: IdShift::None,
+    };
+    let mut set = changes(&paths, &Bounds::default()).unwrap();
+    set.classify_within(&path("home/ann/.codex"), &paths);
+    let (mut control, mut other) = (Vec::new(), Vec::new());
+    for change in &set.changes {
+        match change.class {
+            Class::Control => control.push(change.path.to_string()),
+            Class::Ordinary | Class::Cache | Class::Ignored => other.push(change.path.to_string()),
+        }
+    }
+    (control, other)
 }
 
 #[test]
@@ -150,7 +184,6 @@ fn setting_aside_follows_no_link() {
 fn what_was_written_outside_after_the_layers_own_is_named() {
     let top = two();
     let (upper, host) = (top.path().join("upper"), top.path().join("host"));
-    fs::create_dir(&host).unwrap();
     write(&host, "sessions/older", "outside");
     std::thread::sleep(std::time::Duration::from_millis(50));
     write(&upper, "sessions/older", "inside");
@@ -162,4 +195,33 @@ fn what_was_written_outside_after_the_layers_own_is_named() {
     let found = changed_outside(&upper, &host, 10).unwrap();
     assert_eq!(found, [path("sessions/newer")]);
     assert_eq!(changed_outside(&upper, &host, 0).unwrap(), []);
+}
+
+#[test]
+fn what_changes_in_a_repository_below_does_not_stay() {
+    let top = two();
+    let (upper, host) = (top.path().join("upper"), top.path().join("host"));
+    write(&host, "snapshot/one/HEAD", "ref: refs/heads/main");
+    write(&host, "snapshot/two/session", "text");
+    // The HEAD did not change, so that the layer has none.
+    for name in [
+        "snapshot/one/config",
+        "snapshot/one/objects/info/alternates",
+        "snapshot/two/session",
+    ] {
+        write(&upper, name, "changed");
+    }
+    let (control, other) = classes(top.path());
+    assert_eq!(
+        control,
+        [
+            "snapshot/one/config",
+            "snapshot/one/objects",
+            "snapshot/one/objects/info",
+            "snapshot/one/objects/info/alternates"
+        ]
+    );
+    assert_eq!(other, ["snapshot/two/session"]);
+    assert_eq!(moved(top.path(), &[]), ["snapshot/one"]);
+    assert!(upper.join("snapshot/two/session").exists());
 }
