@@ -45,7 +45,7 @@ struct Measure {
 
 impl Measure {
     fn is_history(&mut self, change: &Change) -> bool {
-        if !control::is_history(&change.path) {
+        if !control::is_mere_history(&change.path) {
             return false;
         }
         let facts = change.after.as_ref().or(change.before.as_ref());
