@@ -4,13 +4,15 @@
 //! Only what is surely history stays. An agent runs or believes the rest when it starts, so that
 //! one run that was led astray would lead all that follow.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Gid, Mode, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
 
 use crate::below::{Below, is_head};
+use crate::databases::{companions, database_of, is_database};
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::host::{by_handle, remove_all};
@@ -83,20 +85,76 @@ impl Aside {
             // did not change and is not in the layer.
             return self.take(path.clone());
         }
-        for name in names {
-            let inner = path.join(&name);
-            let inner = inner
-                .map_err(|error| std::io::Error::other(error.to_string()))
-                .map_err(|error| self.from.error("cannot look at", path, error))?;
+        self.part_databases(path, &names)?;
+        let names = self.from.names(path).map_err(failed)?;
+        let mut entries = Vec::new();
+        // Of what belongs together nothing stays without the rest.
+        let mut parted: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for name in &names {
+            let inner = self.within(path, name)?;
             let facts = self.from.facts(&inner);
             let facts = facts.map_err(|error| self.from.error("cannot look at", &inner, error))?;
             let Some(facts) = facts else {
                 continue;
             };
-            if !stays(&inner, &facts) {
+            let database = database_of(name).map(<[u8]>::to_vec);
+            let stays = stays(&inner, &facts);
+            let is_alone = database
+                .as_ref()
+                .is_some_and(|main| names.binary_search(main).is_err());
+            if !stays || is_alone {
+                parted.extend(database.clone());
+            }
+            entries.push((inner, database, stays, facts.kind));
+        }
+        for (inner, database, stays, kind) in entries {
+            if !stays || database.is_some_and(|main| parted.contains(&main)) {
                 self.take(inner)?;
-            } else if facts.kind == Kind::Directory {
+            } else if kind == Kind::Directory {
                 waiting.push(inner);
+            }
+        }
+        Ok(())
+    }
+
+    fn within(&self, path: &RelativePath, name: &[u8]) -> Result<RelativePath, TreeError> {
+        let inner = path.join(name);
+        let inner = inner.map_err(|error| std::io::Error::other(error.to_string()));
+        inner.map_err(|error| self.from.error("cannot look at", path, error))
+    }
+
+    /// Hides what lies beside each database of the layer outside: with that of another
+    /// database, it would be destroyed. Where the layer has none any more, nothing is hidden.
+    fn part_databases(&self, path: &RelativePath, names: &[Vec<u8>]) -> Result<(), TreeError> {
+        for main in names.iter().filter(|name| is_database(name)) {
+            for name in companions(main).filter(|name| names.binary_search(name).is_err()) {
+                let inner = self.within(path, &name)?;
+                let failed = |error| self.from.error("cannot hide", &inner, error);
+                let place = self.from.place_of(&inner).map_err(failed)?;
+                rustix::fs::mknodat(
+                    place,
+                    os(&name),
+                    FileType::CharacterDevice,
+                    Mode::empty(),
+                    0,
+                )
+                .map_err(|errno| failed(errno.into()))?;
+            }
+        }
+        for name in names {
+            let main = database_of(name).filter(|main| *main != name.as_slice());
+            if main.is_none_or(|main| {
+                names
+                    .binary_search_by(|name| name.as_slice().cmp(main))
+                    .is_ok()
+            }) {
+                continue;
+            }
+            let inner = self.within(path, name)?;
+            let facts = self.from.facts(&inner);
+            let facts = facts.map_err(|error| self.from.error("cannot look at", &inner, error))?;
+            if facts.is_some_and(|facts| facts.kind == Kind::CharacterDevice) {
+                remove_all(&self.from, &inner, None)?;
             }
         }
         Ok(())

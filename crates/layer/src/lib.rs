@@ -25,6 +25,7 @@ mod commit;
 mod compare;
 mod content;
 mod control;
+mod databases;
 mod diff;
 mod engine;
 mod entries;

@@ -225,3 +225,44 @@ fn what_changes_in_a_repository_below_does_not_stay() {
     assert_eq!(moved(top.path(), &[]), ["snapshot/one"]);
     assert!(upper.join("snapshot/two/session").exists());
 }
+
+#[test]
+fn a_database_of_the_layer_never_meets_the_log_of_another() {
+    let top = two();
+    let (upper, aside) = (top.path().join("upper"), top.path().join("aside"));
+    let is_hidden = |name: &str| {
+        let kind = fs::symlink_metadata(upper.join(name)).map(|facts| facts.file_type());
+        kind.is_ok_and(|kind| std::os::unix::fs::FileTypeExt::is_char_device(&kind))
+    };
+    write(&upper, "state.sqlite", "database");
+    write(&upper, "state.sqlite-wal", "log");
+    write(&upper, "alone.sqlite-wal", "log");
+    write(&upper, "shared.sqlite", "database");
+    fs::hard_link(upper.join("shared.sqlite"), upper.join("evil")).unwrap();
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(upper.join("shared.sqlite"), executable).unwrap();
+    let together = [
+        "alone.sqlite-wal",
+        "evil",
+        "shared.sqlite",
+        "shared.sqlite-journal",
+        "shared.sqlite-shm",
+        "shared.sqlite-wal",
+    ];
+    assert_eq!(moved(top.path(), &[]), together);
+    assert!(aside.join("alone.sqlite-wal").exists());
+    assert_eq!(text(&upper, "state.sqlite-wal").as_deref(), Some("log"));
+    assert!(is_hidden("state.sqlite-shm") && is_hidden("state.sqlite-journal"));
+    // What was written outside since is a change, and so a conflict.
+    let log = top.path().join("host/state.sqlite-shm");
+    fs::write(log, "outside").unwrap();
+    let (control, other) = classes(top.path());
+    assert!(
+        other.contains(&"state.sqlite-shm".into()),
+        "{control:?} {other:?}"
+    );
+    // Without its database, nothing is hidden.
+    fs::remove_file(upper.join("state.sqlite")).unwrap();
+    assert_eq!(moved(top.path(), &[]), ["state.sqlite-wal"]);
+    assert!(!is_hidden("state.sqlite-shm"));
+}
