@@ -16,13 +16,14 @@ use crate::databases::{companions, database_of, is_database};
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::host::{by_handle, remove_all};
+use crate::read::xattrs_at;
 use crate::tree::{Tree, names_in, os};
-use crate::{Bounds, RelativePath, control};
+use crate::{Bounds, RelativePath, XattrFlavour, control};
 
 /// What the owner of a directory needs to look at it and to take something out of it.
-const OWNER_RIGHTS: u32 = 0o700;
+pub(crate) const OWNER_RIGHTS: u32 = 0o700;
 /// That somebody may execute a file.
-const EXECUTABLE: u32 = 0o111;
+pub(crate) const EXECUTABLE: u32 = 0o111;
 
 /// Moves all that is not history out of a kept layer's upper directory `from` into `to`, an
 /// upper directory like it, where what is newer takes the place of what is older. `host` is the
@@ -98,7 +99,7 @@ impl Aside {
                 continue;
             };
             let database = database_of(name).map(<[u8]>::to_vec);
-            let stays = stays(&inner, &facts);
+            let stays = stays(&inner, &facts) && !self.hides_control(&inner, &facts)?;
             let is_alone = database
                 .as_ref()
                 .is_some_and(|main| names.binary_search(main).is_err());
@@ -115,6 +116,26 @@ impl Aside {
             }
         }
         Ok(())
+    }
+
+    /// Whether an entry hides something of the directory below that is no history.
+    fn hides_control(&mut self, path: &RelativePath, facts: &Facts) -> Result<bool, TreeError> {
+        let is_through = facts.kind == Kind::Directory && !self.is_apart(&self.from, path)?;
+        Ok(!is_through && self.below.has_control(path))
+    }
+
+    /// Whether through a directory not the one of the same name below is seen.
+    fn is_apart(&self, tree: &Tree, path: &RelativePath) -> Result<bool, TreeError> {
+        let failed = |error| tree.error("cannot look at", path, error);
+        let bytes_max = Bounds::default().xattr_bytes_max;
+        for flavour in [XattrFlavour::User, XattrFlavour::Trusted] {
+            let notes = xattrs_at(tree, path, Kind::Directory, Some(flavour), bytes_max);
+            let notes = notes.map_err(failed)?;
+            if notes.overlay("opaque").is_some() || notes.overlay("redirect").is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn within(&self, path: &RelativePath, name: &[u8]) -> Result<RelativePath, TreeError> {
@@ -197,7 +218,8 @@ impl Aside {
         Ok(())
     }
 
-    /// Lays one entry where it belongs. Two directories become one.
+    /// Lays one entry where it belongs. Two directories become one, unless one
+    /// hides what is below.
     fn lay(&mut self, top: &RelativePath) -> Result<(), TreeError> {
         let mut waiting = vec![top.clone()];
         let mut merged = Vec::new();
@@ -209,8 +231,11 @@ impl Aside {
                 continue;
             };
             let is_directory = |kind| kind == Kind::Directory;
-            if is_directory(facts.kind) && there.is_some_and(|there| is_directory(there.kind)) {
+            if is_directory(facts.kind) {
                 self.open_up(&path, &facts).map_err(failed)?;
+            }
+            let are_both = there.is_some_and(|there| is_directory(there.kind));
+            if is_directory(facts.kind) && are_both && !self.replaces(&path)? {
                 let names = self.from.names(&path).map_err(failed)?;
                 waiting.extend(names.iter().filter_map(|name| path.join(name).ok()));
                 merged.push(path);
@@ -218,9 +243,6 @@ impl Aside {
             }
             if there.is_some() {
                 remove_all(&self.to, &path, None)?;
-            }
-            if is_directory(facts.kind) {
-                self.open_up(&path, &facts).map_err(failed)?;
             }
             self.rename(&path).map_err(failed)?;
         }
@@ -232,6 +254,13 @@ impl Aside {
                 .map_err(|errno| failed(errno.into()))?;
         }
         Ok(())
+    }
+
+    /// Whether of two directories one hides what is below and the other may not: together
+    /// they would say what neither does.
+    fn replaces(&self, path: &RelativePath) -> Result<bool, TreeError> {
+        let is_apart = self.is_apart(&self.from, path)? || self.is_apart(&self.to, path)?;
+        Ok(is_apart && self.below.has_directory(path))
     }
 
     fn rename(&self, path: &RelativePath) -> std::io::Result<()> {
@@ -255,7 +284,8 @@ impl Aside {
 fn stays(path: &RelativePath, facts: &Facts) -> bool {
     let is_plain = match facts.kind {
         // Gemini CLI puts programs among what it has for a while, and runs them.
-        Kind::File => facts.mode & EXECUTABLE == 0,
+        // One of several names stands for what is written by another of them, later.
+        Kind::File => facts.mode & EXECUTABLE == 0 && facts.links == 1,
         Kind::Directory => facts.mode & OWNER_RIGHTS == OWNER_RIGHTS,
         // The removal of a file below, in overlayfs' words.
         Kind::CharacterDevice => facts.device_number == 0,

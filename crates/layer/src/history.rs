@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::aside::{EXECUTABLE, OWNER_RIGHTS};
 use crate::below::{Below, is_head};
 use crate::{Change, ChangeKind, ChangeSet, Class, EntryKind, LayerPaths, RelativePath, control};
 
@@ -13,6 +14,12 @@ impl ChangeSet {
         let mut measure = Below::open(&paths.before).ok().map(|below| Measure {
             below,
             repositories: self.changes.iter().filter_map(repository).collect(),
+            closed: self
+                .changes
+                .iter()
+                .filter(|change| !is_plain(change))
+                .map(|change| change.path.clone())
+                .collect(),
         });
         for change in &mut self.changes {
             let is_history = |measure: &mut Measure| measure.is_history(change);
@@ -41,6 +48,21 @@ struct Measure {
     below: Below,
     /// Directories whose HEAD is among the changes.
     repositories: BTreeSet<RelativePath>,
+    /// What is no plain file or directory after, so that nothing beneath it is history.
+    closed: BTreeSet<RelativePath>,
+}
+
+/// Whether a change leaves nothing that could be run, or that could not be looked into. What is
+/// gone is judged by what it hid.
+fn is_plain(change: &Change) -> bool {
+    match change.after.as_ref() {
+        Some(facts) => match facts.kind {
+            EntryKind::File => facts.mode & EXECUTABLE == 0,
+            EntryKind::Directory => facts.mode & OWNER_RIGHTS == OWNER_RIGHTS,
+            EntryKind::Symlink { .. } | EntryKind::Special => false,
+        },
+        None => true,
+    }
 }
 
 impl Measure {
@@ -48,16 +70,22 @@ impl Measure {
         if !control::is_mere_history(&change.path) {
             return false;
         }
-        let facts = change.after.as_ref().or(change.before.as_ref());
-        let is_plain = match facts.map(|facts| &facts.kind) {
-            Some(EntryKind::File | EntryKind::Directory) => true,
-            Some(EntryKind::Symlink { .. } | EntryKind::Special) | None => false,
-        };
         // A directory that moved brings along what nobody has looked at.
         let is_moved = matches!(change.kind, ChangeKind::Renamed { .. });
         let mut around = change.path.ancestors();
         let in_repository = around
             .any(|above| self.repositories.contains(&above) || self.below.is_repository(&above));
-        is_plain && !is_moved && !in_repository
+        let is_closed = |path: &RelativePath| self.closed.contains(path);
+        let in_closed =
+            is_closed(&change.path) || change.path.ancestors().any(|above| is_closed(&above));
+        // What is gone, or another kind of thing now, may have held memories.
+        let hides = match change.kind {
+            ChangeKind::Removed | ChangeKind::Type => self.below.has_control(&change.path),
+            ChangeKind::Added
+            | ChangeKind::Modified
+            | ChangeKind::Mode
+            | ChangeKind::Renamed { .. } => false,
+        };
+        !is_moved && !in_repository && !in_closed && !hides
     }
 }

@@ -266,3 +266,86 @@ fn a_database_of_the_layer_never_meets_the_log_of_another() {
     assert_eq!(moved(top.path(), &[]), ["state.sqlite-wal"]);
     assert!(!is_hidden("state.sqlite-shm"));
 }
+
+#[test]
+fn a_removal_that_hides_memories_does_not_stay() {
+    let top = two();
+    let (upper, host) = (top.path().join("upper"), top.path().join("host"));
+    for name in ["projects/p/memory/MEMORY.md", "todos/one/memories/one.md"] {
+        write(&host, name, "remembered");
+    }
+    write(&host, "sessions/2030/one.jsonl", "said");
+    let device = rustix::fs::FileType::CharacterDevice;
+    for name in ["projects", "sessions"] {
+        let mode = rustix::fs::Mode::empty();
+        rustix::fs::mknodat(rustix::fs::CWD, upper.join(name), device, mode, 0).unwrap();
+    }
+    write(&upper, "todos/two/one.json", "new");
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(upper.join("todos"), "user.overlay.opaque", b"y", flags).unwrap();
+    let (control, other) = classes(top.path());
+    assert_eq!(control, ["projects", "todos/one"]);
+    assert_eq!(other, ["sessions", "todos/two", "todos/two/one.json"]);
+    assert_eq!(moved(top.path(), &[]), ["projects", "todos"]);
+    assert!(fs::symlink_metadata(upper.join("sessions")).is_ok());
+}
+
+#[test]
+fn what_can_be_run_or_was_closed_is_no_history() {
+    let top = two();
+    let upper = top.path().join("upper");
+    for name in [
+        "sessions/x/program",
+        "sessions/closed/in",
+        "sessions/x/said",
+    ] {
+        write(&upper, name, "text");
+    }
+    for (name, mode) in [("sessions/x/program", 0o755), ("sessions/closed", 0o500)] {
+        fs::set_permissions(upper.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let (control, other) = classes(top.path());
+    let expected = [
+        "sessions/closed",
+        "sessions/closed/in",
+        "sessions/x/program",
+    ];
+    assert_eq!(control, expected);
+    assert_eq!(other, ["sessions", "sessions/x", "sessions/x/said"]);
+}
+
+#[test]
+fn a_file_of_several_names_does_not_stay() {
+    let top = two();
+    let (upper, aside) = (top.path().join("upper"), top.path().join("aside"));
+    write(&upper, "sessions/one", "first");
+    write(&upper, "sessions/other", "alone");
+    fs::hard_link(upper.join("sessions/one"), upper.join("settings.json")).unwrap();
+    assert_eq!(moved(top.path(), &[]), ["sessions/one", "settings.json"]);
+    write(&upper, "sessions/one", "second");
+    assert_eq!(text(&aside, "settings.json").as_deref(), Some("first"));
+}
+
+#[test]
+fn of_directories_of_which_one_hides_the_newer_is_set_aside_alone() {
+    let top = two();
+    let (upper, aside) = (top.path().join("upper"), top.path().join("aside"));
+    write(&top.path().join("host"), "hooks/mine.sh", "mine");
+    let flags = rustix::fs::XattrFlags::empty();
+    for (round, opaque) in [
+        ("one", Some("hooks")),
+        ("two", None),
+        ("three", Some("skills")),
+    ] {
+        write(&upper, &format!("hooks/{round}"), round);
+        write(&upper, &format!("skills/{round}"), round);
+        if let Some(name) = opaque {
+            rustix::fs::setxattr(upper.join(name), "user.overlay.opaque", b"y", flags).unwrap();
+        }
+        assert_eq!(moved(top.path(), &[]), ["hooks", "skills"]);
+    }
+    assert_eq!(text(&aside, "hooks/one"), None);
+    assert!(aside.join("hooks/two").exists() && aside.join("hooks/three").exists());
+    // Where there is nothing to be hidden, nothing is lost.
+    assert!(aside.join("skills/one").exists() && aside.join("skills/three").exists());
+}
