@@ -112,7 +112,7 @@ fn sorted(
     if layer.kind == LayerKind::Home
         && let Ok(directory) = within_root(&layer.inside)
     {
-        set.classify_within(&directory);
+        set.classify_within(&directory, &paths);
     }
     Ok(LayerChanges { layer, paths, set })
 }

@@ -78,7 +78,7 @@ impl Opened {
         };
         layer.furnish().doing("what is kept cannot be used")?;
         let logins = paths_of(&record);
-        set_aside(&layer.upper(), &layer.aside(), &logins)
+        set_aside(&layer.upper(), &layer.aside(), &record.host, &logins)
             .doing("what is kept cannot be looked at")?;
         Ok(Some(Self { layer, record }))
     }

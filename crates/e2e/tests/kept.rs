@@ -444,3 +444,63 @@ fn with_root_inside_nothing_is_kept() {
     assert!(kept(&world).is_empty());
     assert!(!seen(&world).contains("one.jsonl"));
 }
+
+#[test]
+fn a_repository_outside_is_not_configured_by_a_run() {
+    let world = world("a_repository_outside_is_not_configured_by_a_run", KEEP);
+    let config = own(&world).join("snapshot/one/config");
+    world.write(
+        own(&world).join("snapshot/one/HEAD"),
+        "ref: refs/heads/main\n",
+    );
+    world.write(&config, "mine\n");
+    let _ = run(
+        &world,
+        "echo planted > ~/.agent/snapshot/one/config; echo said > ~/.agent/sessions/one.jsonl",
+    );
+    let next = run(&world, "cat ~/.agent/snapshot/one/config");
+    assert_eq!(next.out(), "mine\n");
+    let _ = fine(&world, &["kept", "apply", "agent"]);
+    assert_eq!(world.read(own(&world).join("sessions/one.jsonl")), "said\n");
+    assert_eq!(world.read(&config), "mine\n");
+    let _ = fine(&world, &["kept", "apply", "agent", "--control"]);
+    assert_eq!(world.read(&config), "planted\n");
+}
+
+#[test]
+fn a_database_never_meets_the_log_of_another() {
+    let world = world("a_database_never_meets_the_log_of_another", KEEP);
+    let (database, log) = (
+        own(&world).join("state.sqlite"),
+        own(&world).join("state.sqlite-wal"),
+    );
+    world.write(&database, "outside\n");
+    let _ = run(&world, "echo inside > ~/.agent/state.sqlite");
+    // The agent outside goes on with its own, and the database itself is as it was.
+    world.write(&log, "log\n");
+    let next = run(&world, "cd ~/.agent; cat state.sqlite; ls state.*");
+    assert_eq!(next.out(), "inside\nstate.sqlite\n");
+    let refused = world.atoll(["kept", "apply", "agent"]).run();
+    refused.is_clear_error(["changed meanwhile", "state.sqlite-wal", "--force"]);
+    assert_eq!(world.read(&database), "outside\n");
+    fs::remove_file(&log).unwrap();
+    let _ = fine(&world, &["kept", "apply", "agent"]);
+    assert_eq!(world.read(&database), "inside\n");
+}
+
+#[test]
+fn memories_are_not_removed_with_the_history_around_them() {
+    let world = world(
+        "memories_are_not_removed_with_the_history_around_them",
+        KEEP,
+    );
+    let memory = own(&world).join("projects/p/memory/MEMORY.md");
+    world.write(&memory, "remembered\n");
+    let _ = run(&world, "rm -r ~/.agent/projects");
+    let next = run(&world, "cat ~/.agent/projects/p/memory/MEMORY.md");
+    assert_eq!(next.out(), "remembered\n");
+    let _ = fine(&world, &["kept", "apply", "agent"]);
+    assert!(memory.exists());
+    let _ = fine(&world, &["kept", "apply", "agent", "--control"]);
+    assert!(!memory.exists());
+}

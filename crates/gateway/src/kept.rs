@@ -145,7 +145,7 @@ impl Kept {
         }
         let logins = earlier.as_ref().map_or(&[][..], |earlier| &earlier.logins);
         let told = Told::of(wanted, &name);
-        let cleared = clear_before(&layer, logins, &told, notices);
+        let cleared = clear_before(&layer, logins, (&told, wanted.host), notices);
         let is_empty = cleared.map_err(&broken)?;
         let aside = layer
             .aside_usage()
@@ -189,7 +189,8 @@ impl Kept {
     /// Sets aside what the run has left besides history; nothing of it runs any more.
     pub(crate) fn settle(self, notices: &mut Vec<String>) {
         // What could not be moved now is moved before the next run, or that has another layer.
-        let _ = clear(&self.layer, &self.record.logins, &self.told, notices);
+        let host = &self.record.host;
+        let _ = clear(&self.layer, &self.record.logins, (&self.told, host), notices);
     }
 }
 
@@ -277,13 +278,13 @@ fn below_root(path: &Path) -> &Path {
 fn clear_before(
     layer: &KeptLayer,
     logins: &[OsString],
-    told: &Told,
+    (told, host): (&Told, &Path),
     notices: &mut Vec<String>,
 ) -> Result<bool, String> {
     layer.furnish().map_err(|error| error.to_string())?;
     // What was opened up to be read is closed again for the program.
     restore_modes(&layer.upper()).map_err(|error| error.to_string())?;
-    let cleared = clear(layer, logins, told, notices);
+    let cleared = clear(layer, logins, (told, host), notices);
     cleared.map_err(|error| error.to_string())?;
     let freshened = layer.freshen().and_then(|()| layer.is_empty());
     freshened.map_err(|error| error.to_string())
@@ -293,12 +294,12 @@ fn clear_before(
 fn clear(
     layer: &KeptLayer,
     logins: &[OsString],
-    told: &Told,
+    (told, host): (&Told, &Path),
     notices: &mut Vec<String>,
 ) -> Result<(), TreeError> {
     let paths = logins.iter().map(|name| RelativePath::new(name.as_bytes()));
     let paths: Vec<RelativePath> = paths.filter_map(Result::ok).collect();
-    let moved = set_aside(&layer.upper(), &layer.aside(), &paths)?;
+    let moved = set_aside(&layer.upper(), &layer.aside(), host, &paths)?;
     if !moved.is_empty() {
         let Told { place, name } = told;
         notices.push(format!(

@@ -4,27 +4,31 @@
 //! Only what is surely history stays. An agent runs or believes the rest when it starts, so that
 //! one run that was led astray would lead all that follow.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Gid, Mode, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
 
+use crate::below::{Below, is_head};
+use crate::databases::{companions, database_of, is_database};
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::host::{by_handle, remove_all};
+use crate::read::xattrs_at;
 use crate::tree::{Tree, names_in, os};
-use crate::{Bounds, RelativePath, control};
+use crate::{Bounds, RelativePath, XattrFlavour, control};
 
 /// What the owner of a directory needs to look at it and to take something out of it.
-const OWNER_RIGHTS: u32 = 0o700;
+pub(crate) const OWNER_RIGHTS: u32 = 0o700;
 /// That somebody may execute a file.
-const EXECUTABLE: u32 = 0o111;
+pub(crate) const EXECUTABLE: u32 = 0o111;
 
 /// Moves all that is not history out of a kept layer's upper directory `from` into `to`, an
-/// upper directory like it, where what is newer takes the place of what is older. `drop` names
-/// entries at the top that are nobody's to keep. Returns what was moved: paths, none beneath
-/// another.
+/// upper directory like it, where what is newer takes the place of what is older. `host` is the
+/// person's directory below both, which may be gone. `drop` names entries at the top that are
+/// nobody's to keep. Returns what was moved: paths, none beneath another.
 ///
 /// Nothing may be mounted on either, and no program work in them. Cut short it can be done again.
 ///
@@ -33,9 +37,11 @@ const EXECUTABLE: u32 = 0o111;
 pub fn set_aside(
     from: &Path,
     to: &Path,
+    host: &Path,
     drop: &[RelativePath],
 ) -> Result<Vec<RelativePath>, TreeError> {
     let mut aside = Aside {
+        below: Below::open(host)?,
         from: Tree::open(from)?,
         to: Tree::open(to)?,
         moved: Vec::new(),
@@ -52,6 +58,7 @@ pub fn set_aside(
 }
 
 struct Aside {
+    below: Below,
     from: Tree,
     to: Tree,
     moved: Vec<RelativePath>,
@@ -73,25 +80,102 @@ impl Aside {
             let error = std::io::Error::other("there are too many files");
             return Err(self.from.error("cannot look into", path, error));
         }
-        let is_head = |name: &Vec<u8>| name.eq_ignore_ascii_case(b"HEAD");
-        if !path.is_root() && names.iter().any(is_head) {
-            // Without it, the rest of a git repository is nothing.
+        let has_head = names.iter().any(|name| is_head(name));
+        if !path.is_root() && (has_head || self.below.is_repository(path)) {
+            // Whatever changes in a git repository can be what git runs, also where its HEAD
+            // did not change and is not in the layer.
             return self.take(path.clone());
         }
-        for name in names {
-            let inner = path.join(&name);
-            let inner = inner
-                .map_err(|error| std::io::Error::other(error.to_string()))
-                .map_err(|error| self.from.error("cannot look at", path, error))?;
+        self.part_databases(path, &names)?;
+        let names = self.from.names(path).map_err(failed)?;
+        let mut entries = Vec::new();
+        // Of what belongs together nothing stays without the rest.
+        let mut parted: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for name in &names {
+            let inner = self.within(path, name)?;
             let facts = self.from.facts(&inner);
             let facts = facts.map_err(|error| self.from.error("cannot look at", &inner, error))?;
             let Some(facts) = facts else {
                 continue;
             };
-            if !stays(&inner, &facts) {
+            let database = database_of(name).map(<[u8]>::to_vec);
+            let stays = stays(&inner, &facts) && !self.hides_control(&inner, &facts)?;
+            let is_alone = database
+                .as_ref()
+                .is_some_and(|main| names.binary_search(main).is_err());
+            if !stays || is_alone {
+                parted.extend(database.clone());
+            }
+            entries.push((inner, database, stays, facts.kind));
+        }
+        for (inner, database, stays, kind) in entries {
+            if !stays || database.is_some_and(|main| parted.contains(&main)) {
                 self.take(inner)?;
-            } else if facts.kind == Kind::Directory {
+            } else if kind == Kind::Directory {
                 waiting.push(inner);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an entry hides something of the directory below that is no history.
+    fn hides_control(&mut self, path: &RelativePath, facts: &Facts) -> Result<bool, TreeError> {
+        let is_through = facts.kind == Kind::Directory && !self.is_apart(&self.from, path)?;
+        Ok(!is_through && self.below.has_control(path))
+    }
+
+    /// Whether through a directory not the one of the same name below is seen.
+    fn is_apart(&self, tree: &Tree, path: &RelativePath) -> Result<bool, TreeError> {
+        let failed = |error| tree.error("cannot look at", path, error);
+        let bytes_max = Bounds::default().xattr_bytes_max;
+        for flavour in [XattrFlavour::User, XattrFlavour::Trusted] {
+            let notes = xattrs_at(tree, path, Kind::Directory, Some(flavour), bytes_max);
+            let notes = notes.map_err(failed)?;
+            if notes.overlay("opaque").is_some() || notes.overlay("redirect").is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn within(&self, path: &RelativePath, name: &[u8]) -> Result<RelativePath, TreeError> {
+        let inner = path.join(name);
+        let inner = inner.map_err(|error| std::io::Error::other(error.to_string()));
+        inner.map_err(|error| self.from.error("cannot look at", path, error))
+    }
+
+    /// Hides what lies beside each database of the layer outside: with that of another
+    /// database, it would be destroyed. Where the layer has none any more, nothing is hidden.
+    fn part_databases(&self, path: &RelativePath, names: &[Vec<u8>]) -> Result<(), TreeError> {
+        for main in names.iter().filter(|name| is_database(name)) {
+            for name in companions(main).filter(|name| names.binary_search(name).is_err()) {
+                let inner = self.within(path, &name)?;
+                let failed = |error| self.from.error("cannot hide", &inner, error);
+                let place = self.from.place_of(&inner).map_err(failed)?;
+                rustix::fs::mknodat(
+                    place,
+                    os(&name),
+                    FileType::CharacterDevice,
+                    Mode::empty(),
+                    0,
+                )
+                .map_err(|errno| failed(errno.into()))?;
+            }
+        }
+        for name in names {
+            let main = database_of(name).filter(|main| *main != name.as_slice());
+            if main.is_none_or(|main| {
+                names
+                    .binary_search_by(|name| name.as_slice().cmp(main))
+                    .is_ok()
+            }) {
+                continue;
+            }
+            let inner = self.within(path, name)?;
+            let facts = self.from.facts(&inner);
+            let facts = facts.map_err(|error| self.from.error("cannot look at", &inner, error))?;
+            if facts.is_some_and(|facts| facts.kind == Kind::CharacterDevice) {
+                remove_all(&self.from, &inner, None)?;
             }
         }
         Ok(())
@@ -134,7 +218,8 @@ impl Aside {
         Ok(())
     }
 
-    /// Lays one entry where it belongs. Two directories become one.
+    /// Lays one entry where it belongs. Two directories become one, unless one
+    /// hides what is below.
     fn lay(&mut self, top: &RelativePath) -> Result<(), TreeError> {
         let mut waiting = vec![top.clone()];
         let mut merged = Vec::new();
@@ -146,8 +231,11 @@ impl Aside {
                 continue;
             };
             let is_directory = |kind| kind == Kind::Directory;
-            if is_directory(facts.kind) && there.is_some_and(|there| is_directory(there.kind)) {
+            if is_directory(facts.kind) {
                 self.open_up(&path, &facts).map_err(failed)?;
+            }
+            let are_both = there.is_some_and(|there| is_directory(there.kind));
+            if is_directory(facts.kind) && are_both && !self.replaces(&path)? {
                 let names = self.from.names(&path).map_err(failed)?;
                 waiting.extend(names.iter().filter_map(|name| path.join(name).ok()));
                 merged.push(path);
@@ -155,9 +243,6 @@ impl Aside {
             }
             if there.is_some() {
                 remove_all(&self.to, &path, None)?;
-            }
-            if is_directory(facts.kind) {
-                self.open_up(&path, &facts).map_err(failed)?;
             }
             self.rename(&path).map_err(failed)?;
         }
@@ -169,6 +254,13 @@ impl Aside {
                 .map_err(|errno| failed(errno.into()))?;
         }
         Ok(())
+    }
+
+    /// Whether of two directories one hides what is below and the other may not: together
+    /// they would say what neither does.
+    fn replaces(&self, path: &RelativePath) -> Result<bool, TreeError> {
+        let is_apart = self.is_apart(&self.from, path)? || self.is_apart(&self.to, path)?;
+        Ok(is_apart && self.below.has_directory(path))
     }
 
     fn rename(&self, path: &RelativePath) -> std::io::Result<()> {
@@ -192,7 +284,8 @@ impl Aside {
 fn stays(path: &RelativePath, facts: &Facts) -> bool {
     let is_plain = match facts.kind {
         // Gemini CLI puts programs among what it has for a while, and runs them.
-        Kind::File => facts.mode & EXECUTABLE == 0,
+        // One of several names stands for what is written by another of them, later.
+        Kind::File => facts.mode & EXECUTABLE == 0 && facts.links == 1,
         Kind::Directory => facts.mode & OWNER_RIGHTS == OWNER_RIGHTS,
         // The removal of a file below, in overlayfs' words.
         Kind::CharacterDevice => facts.device_number == 0,

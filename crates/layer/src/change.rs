@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
+use crate::RelativePath;
 use crate::plan::Stamp;
-use crate::{RelativePath, control};
 
 /// Why something is a control file that is none by its name.
 const ASIDE: &str = "it is no history, and was set aside from what runs see";
@@ -27,25 +27,6 @@ pub struct ChangeSet {
 }
 
 impl ChangeSet {
-    /// Takes for control files what is one by the directory's own place in the home, as all of
-    /// `.codex` is, but for the history that agents keep there.
-    pub fn classify_within(&mut self, directory: &RelativePath) {
-        for change in &mut self.changes {
-            let facts = change.after.as_ref().or(change.before.as_ref());
-            let kind = facts.map(|facts| &facts.kind);
-            let is_link = matches!(kind, Some(EntryKind::Symlink { .. }));
-            if change.class == Class::Control || control::is_history(&change.path) && !is_link {
-                continue;
-            }
-            let path = directory.concat(&change.path);
-            let is_directory = kind == Some(&EntryKind::Directory);
-            if let Some(reason) = control::reason(&path, is_directory, is_link) {
-                change.class = Class::Control;
-                change.reason = Some(reason);
-            }
-        }
-    }
-
     /// Takes all of it for control files: it was set aside from what the next run sees, because
     /// that run would run or believe it, whatever it is called.
     pub fn classify_aside(&mut self) {

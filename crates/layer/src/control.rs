@@ -10,7 +10,7 @@ use crate::RelativePath;
 mod home;
 mod table;
 
-pub(crate) use home::is_history;
+pub(crate) use home::{is_history, is_mere_history};
 pub use table::CONTROL_FILES;
 
 /// One kind of control file.

@@ -17,7 +17,7 @@ const HISTORY: [&str; 27] = [
     "*.sqlite",
     "*.sqlite-shm",
     "*.sqlite-wal",
-    "models_cache.json",
+    "*.sqlite-journal",
     "version.json",
     "installation_id",
     ".sandbox_migration",
@@ -41,17 +41,28 @@ const HISTORY: [&str; 27] = [
     "state.json",
 ];
 
+/// History that remembers what was allowed, too, and what is run in a project: OpenCode's. The
+/// next run goes on with it, but nothing outside changes by it without a yes of its own.
+const REMEMBERED: [&str; 2] = ["storage", "opencode.db*"];
+
 /// What agents tell themselves for later, wherever it lies.
 const MEMORIES: [&[u8]; 2] = [b"memory", b"memories"];
 
 /// Whether a path within an agent's directory is history.
 pub(crate) fn is_history(path: &RelativePath) -> bool {
     let names: Vec<Vec<u8>> = path.components().map(<[u8]>::to_ascii_lowercase).collect();
-    let Some(first) = names.first() else {
-        return false;
-    };
     let is_memory = |name: &Vec<u8>| MEMORIES.contains(&name.as_slice());
-    HISTORY.iter().any(|name| matches_name(name, first)) && !names.iter().any(is_memory)
+    begins_with(&HISTORY, path) && !names.iter().any(is_memory)
+}
+
+/// Whether a path within an agent's directory is history that says nothing of what is allowed.
+pub(crate) fn is_mere_history(path: &RelativePath) -> bool {
+    is_history(path) && !begins_with(&REMEMBERED, path)
+}
+
+fn begins_with(patterns: &[&str], path: &RelativePath) -> bool {
+    let first = path.components().next().map(<[u8]>::to_ascii_lowercase);
+    first.is_some_and(|first| patterns.iter().any(|name| matches_name(name, &first)))
 }
 
 #[cfg(test)]

@@ -251,6 +251,9 @@ fn of_an_agents_directory_only_its_history_is_ordinary() {
         "TODOS/one.json",
     ] {
         assert!(is_history(&path(history)), "{history}");
+        // What remembers approvals is kept, and yet not applied without a yes.
+        let remembers = history.starts_with("storage") || history.starts_with("opencode.db");
+        assert_eq!(is_mere_history(&path(history)), !remembers, "{history}");
     }
     for other in [
         "",
@@ -269,6 +272,7 @@ fn of_an_agents_directory_only_its_history_is_ordinary() {
         "of-the-next-version",
         "sessions-of-tomorrow",
         "environments.toml",
+        "models_cache.json",
     ] {
         assert!(!is_history(&path(other)), "{other}");
     }

@@ -3,7 +3,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use super::support::path;
-use crate::{RelativePath, changed_outside, set_aside};
+use crate::{
+    AfterTree, Bounds, Class, IdShift, LayerPaths, RelativePath, XattrFlavour, changed_outside,
+    changes, set_aside,
+};
 
 fn write(top: &Path, name: &str, text: &str) {
     let path = top.join(name);
@@ -16,7 +19,13 @@ fn text(top: &Path, name: &str) -> Option<String> {
 }
 
 fn moved(top: &Path, drop: &[RelativePath]) -> Vec<String> {
-    let moved = set_aside(&top.join("upper"), &top.join("aside"), drop).unwrap();
+    let moved = set_aside(
+        &top.join("upper"),
+        &top.join("aside"),
+        &top.join("host"),
+        drop,
+    )
+    .unwrap();
     let mut names: Vec<String> = moved.iter().map(ToString::to_string).collect();
     names.sort();
     names
@@ -24,10 +33,35 @@ fn moved(top: &Path, drop: &[RelativePath]) -> Vec<String> {
 
 fn two() -> tempfile::TempDir {
     let top = tempfile::tempdir().unwrap();
-    for name in ["upper", "aside"] {
+    for name in ["upper", "aside", "host"] {
         fs::create_dir(top.path().join(name)).unwrap();
     }
     top
+}
+
+/// What of a layer of a Codex's directory waits for a yes of its own, and what does not.
+fn classes(top: &Path) -> (Vec<String>, Vec<String>) {
+    let _ = fs::create_dir(top.join("work"));
+    let paths = LayerPaths {
+        before: top.join("host"),
+        after: AfterTree::Overlay {
+            upper: top.join("upper"),
+            work: top.join("work"),
+            xattrs: XattrFlavour::User,
+        },
+        since: std::time::SystemTime::now(),
+        ids: IdShift::None,
+    };
+    let mut set = changes(&paths, &Bounds::default()).unwrap();
+    set.classify_within(&path("home/ann/.codex"), &paths);
+    let (mut control, mut other) = (Vec::new(), Vec::new());
+    for change in &set.changes {
+        match change.class {
+            Class::Control => control.push(change.path.to_string()),
+            Class::Ordinary | Class::Cache | Class::Ignored => other.push(change.path.to_string()),
+        }
+    }
+    (control, other)
 }
 
 #[test]
@@ -150,7 +184,6 @@ fn setting_aside_follows_no_link() {
 fn what_was_written_outside_after_the_layers_own_is_named() {
     let top = two();
     let (upper, host) = (top.path().join("upper"), top.path().join("host"));
-    fs::create_dir(&host).unwrap();
     write(&host, "sessions/older", "outside");
     std::thread::sleep(std::time::Duration::from_millis(50));
     write(&upper, "sessions/older", "inside");
@@ -162,4 +195,157 @@ fn what_was_written_outside_after_the_layers_own_is_named() {
     let found = changed_outside(&upper, &host, 10).unwrap();
     assert_eq!(found, [path("sessions/newer")]);
     assert_eq!(changed_outside(&upper, &host, 0).unwrap(), []);
+}
+
+#[test]
+fn what_changes_in_a_repository_below_does_not_stay() {
+    let top = two();
+    let (upper, host) = (top.path().join("upper"), top.path().join("host"));
+    write(&host, "snapshot/one/HEAD", "ref: refs/heads/main");
+    write(&host, "snapshot/two/session", "text");
+    // The HEAD did not change, so that the layer has none.
+    for name in [
+        "snapshot/one/config",
+        "snapshot/one/objects/info/alternates",
+        "snapshot/two/session",
+    ] {
+        write(&upper, name, "changed");
+    }
+    let (control, other) = classes(top.path());
+    assert_eq!(
+        control,
+        [
+            "snapshot/one/config",
+            "snapshot/one/objects",
+            "snapshot/one/objects/info",
+            "snapshot/one/objects/info/alternates"
+        ]
+    );
+    assert_eq!(other, ["snapshot/two/session"]);
+    assert_eq!(moved(top.path(), &[]), ["snapshot/one"]);
+    assert!(upper.join("snapshot/two/session").exists());
+}
+
+#[test]
+fn a_database_of_the_layer_never_meets_the_log_of_another() {
+    let top = two();
+    let (upper, aside) = (top.path().join("upper"), top.path().join("aside"));
+    let is_hidden = |name: &str| {
+        let kind = fs::symlink_metadata(upper.join(name)).map(|facts| facts.file_type());
+        kind.is_ok_and(|kind| std::os::unix::fs::FileTypeExt::is_char_device(&kind))
+    };
+    write(&upper, "state.sqlite", "database");
+    write(&upper, "state.sqlite-wal", "log");
+    write(&upper, "alone.sqlite-wal", "log");
+    write(&upper, "shared.sqlite", "database");
+    fs::hard_link(upper.join("shared.sqlite"), upper.join("evil")).unwrap();
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(upper.join("shared.sqlite"), executable).unwrap();
+    let together = [
+        "alone.sqlite-wal",
+        "evil",
+        "shared.sqlite",
+        "shared.sqlite-journal",
+        "shared.sqlite-shm",
+        "shared.sqlite-wal",
+    ];
+    assert_eq!(moved(top.path(), &[]), together);
+    assert!(aside.join("alone.sqlite-wal").exists());
+    assert_eq!(text(&upper, "state.sqlite-wal").as_deref(), Some("log"));
+    assert!(is_hidden("state.sqlite-shm") && is_hidden("state.sqlite-journal"));
+    // What was written outside since is a change, and so a conflict.
+    let log = top.path().join("host/state.sqlite-shm");
+    fs::write(log, "outside").unwrap();
+    let (control, other) = classes(top.path());
+    assert!(
+        other.contains(&"state.sqlite-shm".into()),
+        "{control:?} {other:?}"
+    );
+    // Without its database, nothing is hidden.
+    fs::remove_file(upper.join("state.sqlite")).unwrap();
+    assert_eq!(moved(top.path(), &[]), ["state.sqlite-wal"]);
+    assert!(!is_hidden("state.sqlite-shm"));
+}
+
+#[test]
+fn a_removal_that_hides_memories_does_not_stay() {
+    let top = two();
+    let (upper, host) = (top.path().join("upper"), top.path().join("host"));
+    for name in ["projects/p/memory/MEMORY.md", "todos/one/memories/one.md"] {
+        write(&host, name, "remembered");
+    }
+    write(&host, "sessions/2030/one.jsonl", "said");
+    let device = rustix::fs::FileType::CharacterDevice;
+    for name in ["projects", "sessions"] {
+        let mode = rustix::fs::Mode::empty();
+        rustix::fs::mknodat(rustix::fs::CWD, upper.join(name), device, mode, 0).unwrap();
+    }
+    write(&upper, "todos/two/one.json", "new");
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(upper.join("todos"), "user.overlay.opaque", b"y", flags).unwrap();
+    let (control, other) = classes(top.path());
+    assert_eq!(control, ["projects", "todos/one"]);
+    assert_eq!(other, ["sessions", "todos/two", "todos/two/one.json"]);
+    assert_eq!(moved(top.path(), &[]), ["projects", "todos"]);
+    assert!(fs::symlink_metadata(upper.join("sessions")).is_ok());
+}
+
+#[test]
+fn what_can_be_run_or_was_closed_is_no_history() {
+    let top = two();
+    let upper = top.path().join("upper");
+    for name in [
+        "sessions/x/program",
+        "sessions/closed/in",
+        "sessions/x/said",
+    ] {
+        write(&upper, name, "text");
+    }
+    for (name, mode) in [("sessions/x/program", 0o755), ("sessions/closed", 0o500)] {
+        fs::set_permissions(upper.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let (control, other) = classes(top.path());
+    let expected = [
+        "sessions/closed",
+        "sessions/closed/in",
+        "sessions/x/program",
+    ];
+    assert_eq!(control, expected);
+    assert_eq!(other, ["sessions", "sessions/x", "sessions/x/said"]);
+}
+
+#[test]
+fn a_file_of_several_names_does_not_stay() {
+    let top = two();
+    let (upper, aside) = (top.path().join("upper"), top.path().join("aside"));
+    write(&upper, "sessions/one", "first");
+    write(&upper, "sessions/other", "alone");
+    fs::hard_link(upper.join("sessions/one"), upper.join("settings.json")).unwrap();
+    assert_eq!(moved(top.path(), &[]), ["sessions/one", "settings.json"]);
+    write(&upper, "sessions/one", "second");
+    assert_eq!(text(&aside, "settings.json").as_deref(), Some("first"));
+}
+
+#[test]
+fn of_directories_of_which_one_hides_the_newer_is_set_aside_alone() {
+    let top = two();
+    let (upper, aside) = (top.path().join("upper"), top.path().join("aside"));
+    write(&top.path().join("host"), "hooks/mine.sh", "mine");
+    let flags = rustix::fs::XattrFlags::empty();
+    for (round, opaque) in [
+        ("one", Some("hooks")),
+        ("two", None),
+        ("three", Some("skills")),
+    ] {
+        write(&upper, &format!("hooks/{round}"), round);
+        write(&upper, &format!("skills/{round}"), round);
+        if let Some(name) = opaque {
+            rustix::fs::setxattr(upper.join(name), "user.overlay.opaque", b"y", flags).unwrap();
+        }
+        assert_eq!(moved(top.path(), &[]), ["hooks", "skills"]);
+    }
+    assert_eq!(text(&aside, "hooks/one"), None);
+    assert!(aside.join("hooks/two").exists() && aside.join("hooks/three").exists());
+    // Where there is nothing to be hidden, nothing is lost.
+    assert!(aside.join("skills/one").exists() && aside.join("skills/three").exists());
 }
