@@ -370,3 +370,24 @@ fn cargo_takes_a_release_that_is_old_enough() {
         assert_eq!(versions.join(" "), expected, "{network}: {outcome}");
     }
 }
+
+/// Of policies by which a person would be asked, a program is not told where they are written.
+#[test]
+fn where_a_policy_asks_about_a_registry_its_program_is_told_no_more() {
+    let name = "where_a_policy_asks_about_a_registry_its_program_is_told_no_more";
+    let world = World::new(name);
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    world.write(
+        world.config().join("atoll/own.cedar"),
+        "permit(principal, action, resource);\n@id(\"documents\") @approve(\"person\") permit(principal, action == Action::\"request\", resource) when { context.path == \"/aged\" };\n",
+    );
+    let script = format!("curl -sS --noproxy '*' {NPM}/aged/-/aged-1.0.0.tgz");
+    let outcome = online(&world, ALLOWED, &[], &script);
+    let told: serde_json::Value = serde_json::from_str(outcome.out().trim()).unwrap();
+    let why = told["why"].as_str().unwrap();
+    assert!(why.contains("a person is to be asked"), "{outcome}");
+    assert!(!outcome.out().contains("own.cedar"), "{outcome}");
+    assert_eq!(asked(&world), Vec::<String>::new());
+}

@@ -392,6 +392,37 @@ fn what_stands_for_a_login_is_made_anew_and_never_kept() {
     assert_eq!(world.read(own(&world).join("sessions/one.jsonl")), "said\n");
 }
 
+/// Of a login whose file is not there outside: what a program makes in its place is not kept, as it
+/// is where there is no such login.
+#[test]
+fn what_is_made_in_the_place_of_a_login_that_is_not_there_is_never_kept() {
+    let before = "[network]\nallow = [\"example.com\"]\n[home]\nkeep = [\".agent\"]\n";
+    let name = "what_is_made_in_the_place_of_a_login_that_is_not_there_is_never_kept";
+    let world = world(name, before);
+    let stat = || fine(&world, &["kept", "diff", "agent", "--stat"]).out();
+    let make = "echo planted > ~/.agent/auth.json; echo said > ~/.agent/sessions/one.jsonl";
+    let _ = run(&world, make);
+    // As any other file it waits for a person.
+    assert!(stat().contains("auth.json"), "{}", stat());
+    let _ = fine(&world, &["kept", "discard", "agent"]);
+    let with = format!(
+        "{before}[login.agent]\nfile = \"~/.agent/auth.json\"\noptional = true\n\
+        [credential.agent]\nsource = {{ login = \"agent\", field = \"access\" }}\noptional = true\n\
+        to = \"example.com\"\nplace = {{ header = \"authorization\", form = \"Bearer {{}}\" }}\n"
+    );
+    world.profile("agent", &with);
+    for _ in 0..2 {
+        let _ = run(&world, make);
+        let stat = stat();
+        assert!(
+            stat.contains("one.jsonl") && !stat.contains("auth.json"),
+            "{stat}"
+        );
+    }
+    let _ = fine(&world, &["kept", "apply", "agent", "--control"]);
+    assert!(!own(&world).join("auth.json").exists());
+}
+
 #[test]
 fn in_a_fence_nothing_is_kept() {
     let world = world("in_a_fence_nothing_is_kept", KEEP);

@@ -381,3 +381,52 @@ fn a_run_that_is_killed_while_it_renews_leaves_a_whole_login_and_no_lock() {
     assert!(noted(&world, "requests").is_empty(), "{what}");
     is_nowhere(&world, &outcome);
 }
+
+#[test]
+fn a_run_that_ends_while_a_login_is_renewed_has_it_written_back() {
+    let name = "a_run_that_ends_while_a_login_is_renewed_has_it_written_back";
+    // It takes longer than anything else is waited for at the end.
+    let Some(world) = world(name, "slower", ENDED) else {
+        return;
+    };
+    let script = format!(
+        "{CURL} {AUTH} https://example.com/v1/one >/dev/null 2>&1 & \
+         until {CURL} https://other.example/asked | grep -qx asked; do sleep 0.1; done; echo left"
+    );
+    let outcome = online(&world, &script);
+    let what = format!("{outcome}\n{:?}", asked_for(&world));
+    assert!(outcome.out().contains("left"), "{what}");
+    assert_eq!(asked_for(&world).len(), 1, "{what}");
+    // Nobody waited for it inside any more.
+    assert!(noted(&world, "requests").is_empty(), "{what}");
+    let _ = renewed(&world, true);
+    is_nowhere(&world, &outcome);
+}
+
+/// What a program sends to renew its login goes nowhere, and is a use of the login all the same.
+#[test]
+fn a_login_that_policies_do_not_let_be_used_is_not_renewed() {
+    let name = "a_login_that_policies_do_not_let_be_used_is_not_renewed";
+    let Some(world) = world(name, "good", ENDED) else {
+        return;
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let end = now.unwrap().as_secs() + 20;
+    let forbid = format!(
+        "@id(\"late\") forbid(principal, action == Action::\"use_credential\", resource == Credential::\"agent\") when {{ context.time >= {end} }};\n"
+    );
+    world.write(world.config().join("atoll/own.cedar"), forbid);
+    let renew = "-H 'Content-Type: application/json' -d \"{\\\"refresh_token\\\":\\\"$(field refresh)\\\"}\" https://another.example/token/good";
+    let script = format!(
+        "until [ $(date +%s) -ge {end} ]; do sleep 0.2; done; {CURL} -w ' %{{http_code}}' {renew}; \
+         {CURL} https://other.example/asked"
+    );
+    let outcome = online(&world, &script);
+    let out = outcome.out();
+    assert!(out.contains("forbidden by policy late"), "{outcome}");
+    assert!(out.contains(" 403") && out.contains("not yet"), "{outcome}");
+    assert!(!out.contains("own.cedar"), "{outcome}");
+    assert_eq!(asked_for(&world), Vec::<Value>::new(), "{outcome}");
+    assert_eq!(fs::read_to_string(auth(&world)).unwrap(), login(ENDED));
+    is_nowhere(&world, &outcome);
+}

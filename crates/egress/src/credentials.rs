@@ -9,6 +9,7 @@ pub(crate) mod fetch;
 mod login;
 mod oauth;
 mod own;
+mod refresh;
 
 use std::fmt;
 use std::io;

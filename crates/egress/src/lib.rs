@@ -63,7 +63,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, fetch};
 use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Upstream};
 use crate::limits::Budgets;
 use crate::line::Line;
@@ -363,7 +363,8 @@ async fn serve(
     let ended = async { while tasks.join_next().await.is_some() {} };
     let _ = timeout(FAREWELL, ended).await;
     tasks.shutdown().await;
-    credentials::fetch::take_back(&egress).await;
+    let (taken_back, settled) = (fetch::take_back(&egress), fetch::settle(&egress));
+    tokio::join!(taken_back, settled);
     egress.upstream.end().await;
     egress.line.tell_refusals();
     egress.line.end();

@@ -49,6 +49,7 @@ pub use finder::{Finder, Found, Located, Placeholders};
 pub use held::Secret;
 pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_in};
 pub use mask::{Mask, Masks};
+pub(crate) use patterns::VALUES_MAX;
 pub use placeholder::{Unfit, placeholder};
 pub use shape::text_of;
 pub use symbols::Form;

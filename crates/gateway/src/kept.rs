@@ -11,6 +11,7 @@ use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind};
 use atoll_sandbox::{PlacedLayer, SandboxError, identity_base, make_layer};
 use atoll_store::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs};
 
+use crate::login;
 use crate::place::{Placing, stamp};
 use crate::slug::slug;
 use crate::{Fate, Request};
@@ -83,6 +84,15 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    /// The login files that its profile has there, whether they are there or not: what stands in
+    /// their places is nobody's to keep.
+    fn logins(&self) -> Vec<OsString> {
+        let all = self.request.rules.logins().filter_map(login::real);
+        let its = all.filter(|(directory, _)| directory == self.host);
+        its.filter_map(|(_, file)| file.file_name().map(OsString::from))
+            .collect()
+    }
+
     /// What is known of the layer from this run on.
     fn record(&self, since: (i64, u32)) -> KeptRecord {
         let used_at = self.request.now.duration_since(SystemTime::UNIX_EPOCH);
@@ -98,7 +108,7 @@ impl Wanted<'_> {
             },
             base: self.base,
             since,
-            logins: Vec::new(),
+            logins: self.logins(),
             run: self.request.call.run.clone(),
             used_at_ms: u64::try_from(used_at_ms).unwrap_or(u64::MAX),
         }
@@ -143,9 +153,10 @@ impl Kept {
         }) {
             return Err(Apart::Other);
         }
-        let logins = earlier.as_ref().map_or(&[][..], |earlier| &earlier.logins);
+        let mut logins = wanted.logins();
+        logins.extend(earlier.iter().flat_map(|earlier| earlier.logins.clone()));
         let told = Told::of(wanted, &name);
-        let cleared = clear_before(&layer, logins, (&told, wanted.host), notices);
+        let cleared = clear_before(&layer, &logins, (&told, wanted.host), notices);
         let is_empty = cleared.map_err(&broken)?;
         let aside = layer
             .aside_usage()
@@ -172,13 +183,6 @@ impl Kept {
     /// Whether it is seen there.
     pub(crate) fn is_at(&self, inside: &Path) -> bool {
         self.record.inside == inside
-    }
-
-    /// Notes a file in whose place something else stands.
-    pub(crate) fn note_login(&mut self, name: &std::ffi::OsStr) {
-        if !self.record.logins.iter().any(|one| one == name) {
-            self.record.logins.push(name.to_owned());
-        }
     }
 
     /// Writes down that this run uses it, before anything is written there.

@@ -54,7 +54,7 @@ pub(crate) fn place(
 }
 
 /// Where a login file really is, and its directory.
-fn real(login: &Login) -> Option<(PathBuf, PathBuf)> {
+pub(crate) fn real(login: &Login) -> Option<(PathBuf, PathBuf)> {
     let directory = login.file.parent()?.canonicalize().ok()?;
     let file = directory.join(login.file.file_name()?);
     Some((directory, file))
@@ -76,9 +76,9 @@ fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Resul
         return Ok(());
     };
     furnish_login(layer, name, text, placing.base)?;
-    let mut kept = placing.kept.iter_mut();
-    if let Some(kept) = kept.find(|kept| kept.is_at(&layer.inside)) {
-        kept.note_login(name);
+    // What is kept has noted it already.
+    let mut kept = placing.kept.iter();
+    if kept.any(|kept| kept.is_at(&layer.inside)) {
         return Ok(());
     }
     let mut records = placing.layers.iter_mut();

@@ -161,9 +161,12 @@ fn refused(directory: BorrowedFd<'_>, name: &OsStr, error: Errno) -> LoginFileEr
 /// A login file that no other run of this user changes meanwhile.
 #[derive(Debug)]
 pub struct LoginLock {
-    /// Where it is; who has it open holds the lock.
+    /// Where it is.
     directory: OwnedFd,
     name: OsString,
+    /// Who has this file open holds the lock. It is Atoll's own: the directory above may be shown
+    /// inside, where a program could lock it for as long as it likes.
+    _lock: OwnedFd,
     /// Where a new text is written.
     own: OwnedFd,
     /// What that is called there.
@@ -194,9 +197,14 @@ impl LoginLock {
         if fstat(&private)?.st_dev != facts.st_dev {
             return Err(LoginFileError::Elsewhere);
         }
+        let place = format!("{}-{}", facts.st_dev, facts.st_ino);
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        // It stays: one that is removed could be locked by two, each another one.
+        let lock = openat(&private, format!("{place}.lock"), flags, mode)?;
         let until = Instant::now() + patience;
         loop {
-            match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
                 Err(Errno::WOULDBLOCK) if Instant::now() < until && is_wanted() => {
                     std::thread::sleep(LOCK_PAUSE);
@@ -208,9 +216,10 @@ impl LoginLock {
         }
         Ok(Self {
             // Of one directory at a time there is one.
-            new: format!("{}-{}.new", facts.st_dev, facts.st_ino),
+            new: format!("{place}.new"),
             name: name.to_owned(),
             directory,
+            _lock: lock,
             own: private,
         })
     }

@@ -91,10 +91,15 @@ impl Renewals {
         Ok(theirs)
     }
 
+    /// Whether one goes on.
+    pub(crate) fn are_open(&self) -> bool {
+        self.running.iter().any(|one| !one.is_finished())
+    }
+
     /// Waits until what was said is written. Nobody says anything any more.
     pub(crate) fn finish(&mut self) {
         let until = Instant::now() + FAREWELL;
-        while self.running.iter().any(|one| !one.is_finished()) && Instant::now() < until {
+        while self.are_open() && Instant::now() < until {
             std::thread::sleep(FAREWELL_PAUSE);
         }
         self.running.clear();

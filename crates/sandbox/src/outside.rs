@@ -40,6 +40,8 @@ use rustix::net::{AddressFamily, RecvFlags, recv};
 const FAREWELL: Duration = Duration::from_secs(3);
 /// How much longer where it has credentials taken back first.
 const TAKING_BACK: Duration = Duration::from_secs(6);
+/// How much longer while a login's issuer was asked: what it gives has to be written.
+const RENEWING: Duration = Duration::from_secs(60);
 
 /// How long an order may take to be taken.
 const ORDER_PATIENCE: Duration = Duration::from_secs(1);
@@ -509,13 +511,20 @@ impl<'a> Outside<'a> {
         } else {
             Duration::ZERO
         };
-        let until = Instant::now() + FAREWELL + further;
-        while !self.is_unrecorded && self.hear_some() && Instant::now() < until {
+        let mut until = Instant::now() + FAREWELL + further;
+        let last = until + RENEWING;
+        while !self.is_unrecorded && self.hear_some() {
+            let now = Instant::now();
+            if self.renewals.are_open() {
+                until = until.max(now + FAREWELL).min(last);
+            }
+            if now >= until {
+                break;
+            }
             let State::Carrying { line, .. } = &self.state else {
                 break;
             };
-            let left = until.saturating_duration_since(Instant::now()).as_millis();
-            let left = u32::try_from(left).unwrap_or(u32::MAX);
+            let left = u32::try_from((until - now).as_millis()).unwrap_or(u32::MAX);
             let _ = descriptor::wait_readable([Some(line.as_fd())], Some(left));
         }
         let _ = self.end_carrier();

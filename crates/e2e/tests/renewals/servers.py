@@ -62,6 +62,9 @@ class Server(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         if self.headers["Host"].startswith("another.example"):
             return self.renew(body)
+        if self.path == "/asked":
+            is_asked = os.path.exists(os.path.join(PLACE, "asked-for"))
+            return self.say(200, "asked\n" if is_asked else "not yet\n", "text/plain")
         said = self.headers.get("Authorization", "")
         note("requests", f"{self.command} {self.headers['Host']} {self.path} {said} {body!r}")
         if self.path == "/v1/restored":
@@ -93,6 +96,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         match how:
             case "slow":
                 time.sleep(2)
+            case "slower":
+                time.sleep(15)
             case "kept":
                 del good["refresh_token"], good["id_token"]
                 good["token_type"] = "bearer"

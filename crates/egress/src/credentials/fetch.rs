@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_model::network::{CredentialName, Fetch, Ingredient, Network, TokenRequest};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, MutexGuard, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
@@ -26,6 +26,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How old a value is at least that is fetched anew since its host refuses it: a program can
 /// have a host refuse it as often as it likes.
 const DOUBTED_AFTER: Duration = Duration::from_secs(30);
+/// The same of a login, whose issuer gives another refresh token each time: so long the first
+/// time, and twice as long each further one.
+const LOGIN_DOUBTED_AFTER: Duration = Duration::from_secs(600);
+const LOGIN_DOUBTED_AFTER_MAX: Duration = Duration::from_secs(4 * 3600);
 /// How many values before the last one are kept until the end; older ones are taken back when
 /// there is a further one.
 const EARLIER_MAX: usize = 16;
@@ -87,6 +91,8 @@ pub(crate) struct Source {
     /// What a login was from the beginning.
     first: Option<Arc<Secret>>,
     unwritten: std::sync::Mutex<Option<login::Unwritten>>,
+    /// Held from before a login's issuer is asked until what it gives is written.
+    open: Mutex<()>,
     state: Arc<Mutex<State>>,
 }
 
@@ -97,6 +103,8 @@ pub(super) type Ingredients = BTreeMap<Ingredient, Arc<Secret>>;
 struct State {
     token: Option<Token>,
     failed: Option<Failed>,
+    /// How old its values are at least now that are fetched anew since their host refuses them.
+    doubted_after: Option<Duration>,
     /// Those before it that may still be good, where they are taken back.
     earlier: Vec<Token>,
     /// Those before these, which are to be taken back now.
@@ -197,6 +205,7 @@ impl Source {
             ingredients: std::sync::Mutex::new(ingredients),
             first: None,
             unwritten: std::sync::Mutex::default(),
+            open: Mutex::default(),
             state: Arc::default(),
         }
     }
@@ -239,6 +248,16 @@ impl Source {
         match &self.by {
             Fetch::Login { scope, .. } => scope.as_deref(),
             Fetch::Command { .. } | Fetch::Token(_) => None,
+        }
+    }
+
+    /// Begins what may not be broken off: an issuer that has given another token may not know
+    /// the one before it any more. None is begun when the run ends.
+    pub(super) async fn begin(&self, egress: &Egress) -> Result<MutexGuard<'_, ()>, String> {
+        let open = self.open.lock().await;
+        match *egress.over.borrow() {
+            true => Err("the run ends".to_owned()),
+            false => Ok(open),
         }
     }
 
@@ -309,9 +328,19 @@ impl Source {
         let Ok(mut state) = self.state.try_lock() else {
             return;
         };
+        let state = &mut *state;
         if let Some(token) = &mut state.token {
             let age = now.duration_since(token.since).unwrap_or_default();
-            token.is_doubted |= Arc::ptr_eq(&token.secret, secret) && age >= DOUBTED_AFTER;
+            let (first, most) = match &self.by {
+                Fetch::Login { .. } => (LOGIN_DOUBTED_AFTER, LOGIN_DOUBTED_AFTER_MAX),
+                Fetch::Command { .. } | Fetch::Token(_) => (DOUBTED_AFTER, DOUBTED_AFTER),
+            };
+            let after = state.doubted_after.unwrap_or(first);
+            let is_it = Arc::ptr_eq(&token.secret, secret);
+            if is_it && age >= after && !token.is_doubted {
+                token.is_doubted = true;
+                state.doubted_after = Some((after * 2).min(most));
+            }
         }
     }
 }
@@ -436,6 +465,19 @@ pub(crate) async fn take_back(egress: &Arc<Egress>) {
     })
     .await;
     taking.shutdown().await;
+}
+
+/// Waits for logins whose issuer has been asked until what it gave is written. None is begun
+/// any more.
+pub(crate) async fn settle(egress: &Arc<Egress>) {
+    let all = async {
+        for index in 0..egress.credentials.iter().len() {
+            if let Some((_, source)) = egress.credentials.source(index) {
+                drop(source.open.lock().await);
+            }
+        }
+    };
+    let _ = timeout(login::SETTLING, all).await;
 }
 
 async fn take_back_of(egress: &Arc<Egress>, index: usize) {

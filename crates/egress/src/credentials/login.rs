@@ -7,7 +7,7 @@
 //! nothing any more.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atoll_model::network::{
@@ -28,7 +28,6 @@ use zeroize::Zeroizing;
 use super::fetch::{Fresh, Source};
 use super::oauth::{self, FORM, Form, Unsaid};
 use super::own::{self, Asking, JSON};
-use super::{Credentials, MaskedValue, holds};
 use crate::Egress;
 use crate::line::Heard;
 use crate::secret::Secret;
@@ -39,6 +38,9 @@ const READING: Duration = Duration::from_secs(50);
 const WRITING: Duration = Duration::from_secs(20);
 /// How long asking may take.
 const ASKING: Duration = Duration::from_secs(TOKEN_PATIENCE_S);
+/// How long one that has begun is waited for when the run ends. Who keeps the file waits
+/// longer.
+pub(super) const SETTLING: Duration = ASKING.saturating_add(WRITING);
 /// A token of the file that ends sooner is not taken.
 const MARGIN: Duration = Duration::from_secs(60);
 /// The longest message, bytes: a file's tokens with each letter escaped.
@@ -80,6 +82,7 @@ pub(super) async fn fetch(
         RenewalSaid::Written => return Err(unclear()),
         RenewalSaid::Unfit(why) => return Err(why),
     };
+    let _open = source.begin(egress).await?;
     let unwritten = source.unwritten();
     let unwritten = unwritten.filter(|one| *one.by == there.refresh);
     let is_other = current.is_none_or(|current| current.expose() != there.access.as_bytes());
@@ -98,6 +101,8 @@ pub(super) async fn fetch(
     };
     let why = match said {
         Ok(RenewalSaid::Written) => {
+            let refresh = given.renewed.refresh.as_ref().unwrap_or(&given.by);
+            egress.credentials.supersede(login, refresh);
             let ends = end_of(&given.renewed.access, given.renewed.ends_s);
             return Ok(Fresh::new(given.renewed.access.as_bytes(), ends));
         }
@@ -116,6 +121,7 @@ fn taken(egress: &Egress, login: Login<'_>, there: &LoginTokens) -> Result<Fresh
     let refresh = Zeroizing::new(there.refresh.as_bytes().to_vec());
     let checked = egress.credentials.keep_refresh(login, refresh);
     checked.map_err(|why| format!("its login file: its refresh token: {why}"))?;
+    egress.credentials.supersede(login, &there.refresh);
     let ends = end_of(&there.access, there.ends_s);
     Ok(Fresh::new(there.access.as_bytes(), ends))
 }
@@ -136,6 +142,7 @@ async fn asked(
     let refresh = Zeroizing::new(there.refresh.as_bytes().to_vec());
     let checked = egress.credentials.keep_refresh(login, refresh);
     checked.map_err(|why| format!("its login file: its refresh token: {why}"))?;
+    egress.credentials.has_room(login.index)?;
     let (kind, body) = body(request, &there.refresh)?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -277,58 +284,6 @@ pub(super) fn lasting(real: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let changed = Zeroizing::new(URL_SAFE_NO_PAD.encode(changed.as_bytes()));
     let made = format!("{header}.{}.{signature}", *changed);
     Some(Zeroizing::new(made.into_bytes()))
-}
-
-impl Credentials {
-    /// The credential whose login is renewed by this one.
-    pub(crate) fn renewed_by(&self, by: &CredentialName) -> Option<usize> {
-        let renews = |index: &usize| {
-            let source = self.source(*index);
-            source.is_some_and(|(_, source)| source.renewed_by() == Some(by))
-        };
-        (0..self.held.len()).find(renews)
-    }
-
-    /// Has what a login is renewed by masked from here on.
-    fn keep_refresh(&self, login: Login<'_>, value: Zeroizing<Vec<u8>>) -> Result<(), String> {
-        let is_plain = value.iter().all(|byte| (b'!'..=b'~').contains(byte));
-        if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
-            return Err(format!(
-                "it is not one word of printable ASCII, {CREDENTIAL_BYTES_MAX} bytes at most"
-            ));
-        }
-        let stands = |text: &str| holds(&value, text.as_bytes());
-        if self.held.iter().any(|one| stands(&one.placeholder)) {
-            return Err("it has a placeholder in it".to_owned());
-        }
-        let is_its = |one: &MaskedValue| {
-            let held = self.held.get(one.index);
-            let is_by = held.is_some_and(|held| held.name() == login.by);
-            is_by || one.index == login.index && one.role == super::Role::Ingredient
-        };
-        let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
-        let mut all = masked.values.iter();
-        match all.find(|one| one.secret.expose() == &value[..]) {
-            Some(same) if is_its(same) => return Ok(()),
-            Some(_) => return Err("it is the value of another credential".to_owned()),
-            None => {}
-        }
-        let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
-        let value = MaskedValue::ingredient(login.index, Arc::new(secret))?;
-        masked.add(value, SystemTime::now())
-    }
-
-    /// Whether a text that is written back is no credential's, and none's placeholder.
-    fn is_nobodys(&self, value: &[u8]) -> Result<(), String> {
-        let masked = self.masked.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all = masked.values.iter();
-        let stands = |one: &super::Held| holds(value, one.placeholder.as_bytes());
-        let is_other = all.any(|one| holds(value, one.secret.expose()));
-        match is_other || self.held.iter().any(stands) {
-            true => Err("what it gives of who has logged in has a credential in it".to_owned()),
-            false => Ok(()),
-        }
-    }
 }
 
 /// Who keeps a login's file.

@@ -182,7 +182,11 @@ async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Place) -> Result<Told<
     (flow.address, flow.via) = (place.address(), place.via(egress));
     // When a run ends nobody answers any more, and what is taken back is worth it.
     let waits = flow.kind != FlowKind::Revocation;
-    let opened = egress.line.open(flow, waits).await;
+    let opened = tokio::select! {
+        biased;
+        opened = egress.line.open(flow, waits) => opened,
+        () = egress.is_over(), if waits => return Err("the run ends".to_owned()),
+    };
     Ok(Told {
         egress,
         opened: opened.map_err(|error| format!("nobody records that it is asked: {error}"))?,

@@ -9,7 +9,7 @@ use super::walk::{Reach, Written};
 use super::{BYTES_MIN, Secret, units};
 
 /// How many values there can be: lines count each.
-const VALUES_MAX: usize = 4096;
+pub(crate) const VALUES_MAX: usize = 4096;
 /// Before this symbol nothing is relied on: with what stands before the value it may be
 /// read as an escape.
 const DOUBTFUL: usize = 5;

@@ -40,6 +40,7 @@ impl Place {
                 .collect()
         };
         let mut all = names(&self.own());
+        all.retain(|name| !name.ends_with(".lock"));
         all.extend(names(&self.top.path().join("agent")));
         all
     }
@@ -119,7 +120,10 @@ fn what_somebody_else_has_put_there_meanwhile_stays() {
         let after = place.file().symlink_metadata().map(|facts| facts.ino());
         assert_eq!(facts.ok(), after.ok(), "{said}");
         assert_eq!(fs::read(&target).unwrap(), b"target", "{said}");
-        assert_eq!(fs::read_dir(place.own()).unwrap().count(), 0, "{said}");
+        // Nothing but the lock.
+        let left: Vec<_> = fs::read_dir(place.own()).unwrap().flatten().collect();
+        let is_lock = |one: &fs::DirEntry| one.path().extension() == Some(OsStr::new("lock"));
+        assert!(left.iter().all(is_lock), "{said}: {left:?}");
         match place.file().is_dir() {
             true => fs::remove_dir(place.file()).unwrap(),
             false => drop(fs::remove_file(place.file())),
@@ -143,4 +147,22 @@ fn a_login_file_is_made_where_there_is_none_and_nowhere_else() {
     let error = lock.write(before.as_ref(), &long).unwrap_err();
     assert!(matches!(error, LoginFileError::Long), "{error}");
     assert_eq!(place.left(), ["auth.json"]);
+}
+
+#[test]
+fn who_sees_the_directory_of_a_login_does_not_hold_up_its_renewal() {
+    let place = Place::new();
+    place.put("old");
+    // As a program could inside, where it is shown.
+    let seen = File::open(place.top.path().join("agent")).unwrap();
+    flock(&seen, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let file = File::open(place.file()).unwrap();
+    flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let lock = place.lock(Duration::ZERO).unwrap();
+    let before = lock.read().unwrap().unwrap();
+    lock.write(Some(&before), b"new").unwrap();
+    let held = place.lock(Duration::ZERO);
+    assert!(matches!(held, Err(LoginFileError::Held)), "{held:?}");
+    drop(lock);
+    let _ = place.lock(Duration::ZERO).unwrap();
 }

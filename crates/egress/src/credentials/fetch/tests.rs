@@ -113,3 +113,33 @@ fn a_host_that_refuses_a_value_has_it_fetched_anew_but_not_at_will() {
     source.doubt(&secret, later);
     assert!(!is_known(later));
 }
+
+#[test]
+fn a_login_that_is_refused_is_renewed_more_and_more_seldom() {
+    let by = Fetch::Login {
+        request: Box::new(atoll_model::network::RenewalRequest {
+            token: "https://login.example/token".parse().unwrap(),
+            client: "a client".to_owned(),
+            published: None,
+            form: atoll_model::network::RenewalForm::Json,
+            scope: Vec::new(),
+        }),
+        by: "by".parse().unwrap(),
+        ends_s: None,
+        scope: None,
+    };
+    let source = Source::new(by, &Network::default(), Ingredients::new());
+    let now = SystemTime::now();
+    for pause_s in [600, 1200, 2400, 4800, 9600, 14_400, 14_400] {
+        let kept = token(now, None);
+        let secret = Arc::clone(&kept.secret);
+        source.state.try_lock().unwrap().token = Some(kept);
+        let is_known = |at| source.state.try_lock().unwrap().known(at).is_some();
+        let later = now + Duration::from_secs(pause_s);
+        source.doubt(&secret, later - Duration::from_secs(1));
+        assert!(is_known(later), "{pause_s}");
+        source.doubt(&secret, later);
+        source.doubt(&secret, later);
+        assert!(!is_known(later), "{pause_s}");
+    }
+}

@@ -43,6 +43,9 @@ const DATES_MAX: usize = 1 << 20;
 const UNKNOWN_FOR: Duration = Duration::from_secs(60);
 /// After that time one is asked again that has not answered.
 const FAILED_FOR: Duration = Duration::from_secs(5);
+/// Why one is not asked about which a person would be. By which policy is for outside alone.
+const ASKED: &str = "a person is to be asked about it, which is not done for requests of \
+                     Atoll's own";
 /// Who asks.
 const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
 
@@ -239,7 +242,7 @@ fn prepared(
     };
     match egress.policies.request(&whole, Follows::Nothing) {
         Ok(None) => {}
-        Ok(Some(asks)) => return Err(asks.rule),
+        Ok(Some(_)) => return Err(ASKED.to_owned()),
         Err(forbidden) => return Err(forbidden.inside),
     }
     flow.rule = Some(format!("for the date of a release: {}", rule.told()));

@@ -17,6 +17,7 @@ use crate::credentials::fetch;
 use crate::inspect::answers::{self, Denial};
 use crate::inspect::body::Received;
 use crate::line::Carried;
+use crate::policies::Forbidden;
 
 /// How long a program is told that its token holds where nobody knows. Whether it does is
 /// looked after here.
@@ -42,6 +43,11 @@ pub(in crate::inspect) async fn answered(
     (flow, what): (Flow, Denial),
     unread: Option<Incoming>,
 ) -> Result<Response<Received>, Unrecorded> {
+    if let Err(forbidden) = may_renew(egress, by) {
+        egress.line.refuse(flow, forbidden.why);
+        let denial = what.refused(forbidden.inside, None);
+        return Ok(answers::denied(StatusCode::FORBIDDEN, &denial, unread));
+    }
     let opened = egress.line.open(flow, true).await?;
     let renewed = match of(egress, by).await {
         Ok(renewed) => renewed,
@@ -62,6 +68,21 @@ pub(in crate::inspect) async fn answered(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
+}
+
+/// Whether policies let a login be used now, and what renews it: neither goes anywhere from here,
+/// but a new token is asked for by them.
+fn may_renew(egress: &Egress, by: usize) -> Result<(), Forbidden> {
+    let credentials = &egress.credentials;
+    let Some(by) = credentials.get(by) else {
+        return Ok(());
+    };
+    egress.policies.credential(by.name())?;
+    let login = credentials.renewed_by(by.name());
+    match login.and_then(|index| credentials.get(index)) {
+        Some(login) => egress.policies.credential(login.name()),
+        None => Ok(()),
+    }
 }
 
 /// What it is told, once its login holds.

@@ -1,0 +1,163 @@
+//! What logins are renewed by: masked as long as it may open something, and an issuer is asked
+//! only where what it gives can be.
+
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
+
+use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName};
+use zeroize::Zeroizing;
+
+use super::login::Login;
+use super::{Credentials, Held, MASKED_MAX, MaskedValue, Role, holds};
+use crate::secret::{self, Secret};
+
+/// How many secrets an issuer gives at once: a token, and what the next one is asked by.
+const GIVEN_MAX: usize = 2;
+
+impl Credentials {
+    /// The credential whose login is renewed by this one.
+    pub(crate) fn renewed_by(&self, by: &CredentialName) -> Option<usize> {
+        let renews = |index: &usize| {
+            let source = self.source(*index);
+            source.is_some_and(|(_, source)| source.renewed_by() == Some(by))
+        };
+        (0..self.held.len()).find(renews)
+    }
+
+    /// Has what a login is renewed by masked from here on.
+    pub(super) fn keep_refresh(
+        &self,
+        login: Login<'_>,
+        value: Zeroizing<Vec<u8>>,
+    ) -> Result<(), String> {
+        let is_plain = value.iter().all(|byte| (b'!'..=b'~').contains(byte));
+        if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
+            return Err(format!(
+                "it is not one word of printable ASCII, {CREDENTIAL_BYTES_MAX} bytes at most"
+            ));
+        }
+        let stands = |text: &str| holds(&value, text.as_bytes());
+        if self.held.iter().any(|one| stands(&one.placeholder)) {
+            return Err("it has a placeholder in it".to_owned());
+        }
+        let is_its = |one: &MaskedValue| {
+            let held = self.held.get(one.index);
+            let is_by = held.is_some_and(|held| held.name() == login.by);
+            is_by || one.index == login.index && one.role == Role::Ingredient
+        };
+        let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = masked.values.iter();
+        match all.find(|one| one.secret.expose() == &value[..]) {
+            Some(same) if is_its(same) => return Ok(()),
+            Some(_) => return Err("it is the value of another credential".to_owned()),
+            None => {}
+        }
+        let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
+        let value = MaskedValue::ingredient(login.index, Arc::new(secret))?;
+        masked.add(value, SystemTime::now())
+    }
+
+    /// Whether what an issuer gives for a login can be masked: it is not asked otherwise, since
+    /// what it gives would be lost, and what it was asked by worth nothing.
+    pub(super) fn has_room(&self, index: usize) -> Result<(), String> {
+        let masked = self.masked.read().unwrap_or_else(PoisonError::into_inner);
+        let now = SystemTime::now();
+        let holds = |one: &&MaskedValue| one.ends.is_none_or(|ends| now < ends);
+        let its = masked.values.iter().filter(|one| one.index == index);
+        let is_few = its.filter(holds).count() + GIVEN_MAX <= MASKED_MAX;
+        // Others may be fetched meanwhile.
+        match is_few && masked.values.len() + MASKED_MAX <= secret::VALUES_MAX {
+            true => Ok(()),
+            false => Err(format!(
+                "it has had {MASKED_MAX} values in this run, and no more are kept secret at once: start a new run"
+            )),
+        }
+    }
+
+    /// Has the refresh tokens of a login that came before this one open nothing any more.
+    pub(super) fn supersede(&self, login: Login<'_>, refresh: &str) {
+        let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
+        let now = SystemTime::now();
+        let is_before = |one: &&mut MaskedValue| {
+            let is_its = one.index == login.index && one.role == Role::Ingredient;
+            is_its && one.secret.expose() != refresh.as_bytes()
+        };
+        for before in masked.values.iter_mut().filter(is_before) {
+            before.ends.get_or_insert(now);
+        }
+    }
+
+    /// Whether a text that is written back is no credential's, and none's placeholder.
+    pub(super) fn is_nobodys(&self, value: &[u8]) -> Result<(), String> {
+        let masked = self.masked.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all = masked.values.iter();
+        let stands = |one: &Held| holds(value, one.placeholder.as_bytes());
+        let is_other = all.any(|one| holds(value, one.secret.expose()));
+        match is_other || self.held.iter().any(stands) {
+            true => Err("what it gives of who has logged in has a credential in it".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_model::network::{Binding, Fetch, Network, RenewalForm, RenewalRequest};
+
+    use super::super::fetch::{Ingredients, Source};
+    use super::super::{Part, Value};
+    use super::*;
+
+    #[test]
+    fn an_issuer_is_asked_only_while_there_is_room_for_what_it_gives() {
+        let held = Held {
+            binding: Binding {
+                name: "login".parse().unwrap(),
+                to: vec!["example.com:443".parse().unwrap()],
+                requests: atoll_model::network::Conditions::default(),
+                place: atoll_model::network::Place::Query("key".to_owned()),
+            },
+            part: Part::Whole,
+            placeholder: "tok-0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
+            value: Value::Fetched(Box::new(Source::new(
+                Fetch::Command { patience_s: 1 },
+                &Network::default(),
+                Ingredients::new(),
+            ))),
+        };
+        let credentials = Credentials::masked(vec![held]).unwrap();
+        let request = RenewalRequest {
+            token: "https://login.example/token".parse().unwrap(),
+            client: "a client".to_owned(),
+            published: None,
+            form: RenewalForm::Json,
+            scope: Vec::new(),
+        };
+        let (name, by) = ("login".parse().unwrap(), "by".parse().unwrap());
+        let login = Login {
+            index: 0,
+            name: &name,
+            request: &request,
+            by: &by,
+        };
+        let refresh = |number| format!("ref-{number}-r3alR3freshOfTh1sT3stWh1chN0body");
+        let keep = |number: usize| {
+            credentials.has_room(0)?;
+            let value = Zeroizing::new(refresh(number).into_bytes());
+            credentials.keep_refresh(login, value)
+        };
+        // Nobody is asked where what comes would have no room.
+        let kept = (0..MASKED_MAX).take_while(|number| keep(*number).is_ok());
+        assert_eq!(kept.count(), MASKED_MAX - 1);
+        assert!(credentials.has_room(0).unwrap_err().contains("256 values"));
+        // One that was replaced gives way.
+        credentials.supersede(login, &refresh(7));
+        for number in MASKED_MAX..MASKED_MAX + 8 {
+            keep(number).unwrap();
+            credentials.supersede(login, &refresh(number));
+        }
+        let last = refresh(MASKED_MAX + 7);
+        let masks = credentials.masks().unwrap();
+        assert!(masks.whole(last.as_bytes()).is_some());
+    }
+}
