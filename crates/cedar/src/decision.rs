@@ -32,6 +32,8 @@ pub struct Deciding {
     pub effect: Effect,
     /// After how long it ends what it permits.
     pub timeout: Option<Duration>,
+    /// Whether somebody has to agree where it holds.
+    pub asks: bool,
 }
 
 /// The answer to a question.
@@ -121,11 +123,19 @@ impl Decision {
         all.join(", ")
     }
 
+    /// The policies that somebody is asked by: what permits beside them asks for nothing.
+    pub fn asking(&self) -> impl Iterator<Item = &Deciding> {
+        self.deciding.iter().filter(|one| one.asks)
+    }
+
     fn told(&self, one: impl Fn(&Deciding) -> String) -> String {
         if !self.errors.is_empty() {
             return format!("policies cannot tell: {}", self.errors.join("; "));
         }
-        let all: Vec<String> = self.deciding.iter().map(&one).collect();
+        let all: Vec<String> = match self.effect {
+            Effect::Ask => self.asking().map(&one).collect(),
+            Effect::Allow | Effect::Deny => self.deciding.iter().map(&one).collect(),
+        };
         match (self.effect, all.as_slice()) {
             (Effect::Deny, []) if self.others.is_empty() => "no policy permits it".to_owned(),
             (Effect::Deny, []) => {

@@ -130,6 +130,7 @@ impl Reading {
                 CedarEffect::Forbid => Effect::Deny,
             },
             timeout: obligations.timeout,
+            asks: !obligations.approve.is_empty(),
         };
         let meta = Meta {
             told,

@@ -53,11 +53,26 @@ impl Asks {
     fn by(decision: &Decision) -> Self {
         Self {
             rule: shown(&decision.why(), ASKED_TEXT_BYTES_MAX).into_owned(),
-            is_of_level: decision
-                .deciding
-                .iter()
-                .all(|one| one.file.starts_with(LEVEL)),
+            is_of_level: decision.asking().all(|one| one.file.starts_with(LEVEL)),
         }
+    }
+
+    /// Both of them: a yes to one is none to the other.
+    fn and(one: Option<Self>, two: Option<Self>) -> Option<Self> {
+        let (one, two) = match (one, two) {
+            (Some(one), Some(two)) => (one, two),
+            (one, two) => return one.or(two),
+        };
+        let rule = match one.rule == two.rule {
+            true => one.rule,
+            false => {
+                shown(&format!("{}; {}", one.rule, two.rule), ASKED_TEXT_BYTES_MAX).into_owned()
+            }
+        };
+        Some(Self {
+            rule,
+            is_of_level: one.is_of_level && two.is_of_level,
+        })
     }
 
     /// With a rule that asks about the same, if one does.
@@ -111,7 +126,7 @@ impl Policies {
         };
         let mut asks = self.ask(Asked::Connect { host, port, look })?;
         if let Some(host) = &translated(host) {
-            asks = asks.or(self.ask(Asked::Connect { host, port, look })?);
+            asks = Asks::and(asks, self.ask(Asked::Connect { host, port, look })?);
         }
         Ok(asks)
     }
@@ -124,10 +139,10 @@ impl Policies {
         follows: Follows,
     ) -> Result<Option<Asks>, Forbidden> {
         let connection = self.connection(request.host, request.port, Look::Into)?;
-        let mut asks = self.ask(Asked::Request(request, follows))?.or(connection);
+        let mut asks = Asks::and(self.ask(Asked::Request(request, follows))?, connection);
         if let Some(host) = &translated(request.host) {
             let request = Request { host, ..*request };
-            asks = asks.or(self.ask(Asked::Request(&request, follows))?);
+            asks = Asks::and(asks, self.ask(Asked::Request(&request, follows))?);
         }
         Ok(asks)
     }

@@ -7,16 +7,24 @@ use atoll_model::network::{Scheme, Target};
 use super::*;
 
 fn policies(text: &str) -> Policies {
+    layered(&[(Layer::User, "/policies/own.cedar", text)])
+}
+
+fn layered(files: &[(Layer, &str, &str)]) -> Policies {
     let principal = Principal {
         person: 1000,
         session: Some("run".to_owned()),
     };
-    let file = PolicyFile {
-        name: "/policies/own.cedar".to_owned(),
-        content: text.as_bytes().to_vec(),
+    let file = |(layer, name, text): &(Layer, &str, &str)| {
+        let file = PolicyFile {
+            name: (*name).to_owned(),
+            content: text.as_bytes().to_vec(),
+        };
+        (*layer, vec![file])
     };
     let facts = Facts::new(0, Mode::Full, "default");
-    let handed = hand(&principal, &facts, &[(Layer::User, vec![file])]).unwrap();
+    let files: Vec<_> = files.iter().map(file).collect();
+    let handed = hand(&principal, &facts, &files).unwrap();
     Policies::read(&handed).unwrap()
 }
 
@@ -175,4 +183,49 @@ fn what_policies_ask_about_is_asked_about() {
     let refused = policies(names).connection(&host("example.com"), 443, Look::Past);
     assert!(refused.is_err());
     assert_eq!(Asks::beside(None, None), None);
+}
+
+/// A yes to what a level asks about is none to what a person's policy asks about besides.
+#[test]
+fn no_question_stands_in_for_another_one() {
+    let level = (
+        Layer::Level,
+        "level/medium-layered.cedar",
+        "@id(\"level-sends\") @approve(\"person\") permit(principal, action == Action::\"request\", resource) when { context.sends };\n\
+         permit(principal, action == Action::\"request\", resource) unless { context.sends };",
+    );
+    let own = (
+        Layer::User,
+        "/policies/own.cedar",
+        "@id(\"own-connect\") @approve(\"person\") permit(principal, action == Action::\"connect\", resource);",
+    );
+    let both = request(&layered(&[level, own]), "POST").unwrap().unwrap();
+    for one in ["policy level-sends (", "policy own-connect ("] {
+        assert!(both.rule.contains(one), "{}", both.rule);
+    }
+    assert!(!both.is_of_level);
+    // The control: each alone is asked by alone.
+    let alone = request(&layered(&[level]), "POST").unwrap().unwrap();
+    assert!(alone.is_of_level && !alone.rule.contains("own-connect"));
+    let alone = request(&layered(&[level, own]), "GET").unwrap().unwrap();
+    assert!(!alone.is_of_level && !alone.rule.contains("level-sends"));
+}
+
+/// What merely permits puts no words into a question.
+#[test]
+fn who_merely_permits_does_not_ask() {
+    let asks = "@id(\"asks\") @approve(\"person\") permit(principal, action == Action::\"request\", resource);\n\
+         @id(\"beside\") permit(principal, action == Action::\"request\", resource);";
+    let soothes = "@id(\"soothes\") @reason(\"this is harmless\") permit(principal, action == Action::\"request\", resource);";
+    let asked = layered(&[
+        (Layer::Level, "level/medium-layered.cedar", asks),
+        (Layer::User, "/policies/own.cedar", soothes),
+        (Layer::Project, "/project/atoll.cedar", soothes),
+    ]);
+    let asked = request(&asked, "POST").unwrap().unwrap();
+    assert_eq!(
+        asked.rule,
+        "to be approved, by policy asks (level/medium-layered.cedar:1)"
+    );
+    assert!(asked.is_of_level);
 }
