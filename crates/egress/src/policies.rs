@@ -7,8 +7,11 @@ use atoll_cedar::{
     carried, take,
 };
 use atoll_model::network::{
-    ASKED_TEXT_BYTES_MAX, CredentialName, HostName, HostPart, Look, NetworkRule, Request, within,
+    ASKED_TEXT_BYTES_MAX, CallDigest, CredentialName, HostName, HostPart, Look, NetworkRule,
+    Request, within,
 };
+
+use sha2::{Digest as _, Sha256};
 
 use crate::refusals::shown;
 
@@ -52,7 +55,7 @@ pub(crate) struct Asks {
 impl Asks {
     fn by(decision: &Decision) -> Self {
         Self {
-            rule: shown(&decision.why(), ASKED_TEXT_BYTES_MAX).into_owned(),
+            rule: bounded(decision.why()),
             is_of_level: decision.asking().all(|one| one.file.starts_with(LEVEL)),
         }
     }
@@ -65,9 +68,7 @@ impl Asks {
         };
         let rule = match one.rule == two.rule {
             true => one.rule,
-            false => {
-                shown(&format!("{}; {}", one.rule, two.rule), ASKED_TEXT_BYTES_MAX).into_owned()
-            }
+            false => bounded(format!("{}; {}", one.rule, two.rule)),
         };
         Some(Self {
             rule,
@@ -176,6 +177,17 @@ impl Policies {
             Effect::Ask | Effect::Deny => Err(Forbidden::by(&decision)),
         }
     }
+}
+
+/// A text that is short enough to be shown. One that is cut ends with the digest of all of it:
+/// what goes by the text, as a lease does, tells it from others that begin alike.
+fn bounded(text: String) -> String {
+    if text.len() <= ASKED_TEXT_BYTES_MAX {
+        return text;
+    }
+    let digest = CallDigest::new(Sha256::digest(text.as_bytes()).into());
+    let beginning = shown(&text, ASKED_TEXT_BYTES_MAX);
+    format!("{beginning} (sha256 {digest})")
 }
 
 /// The address that one of IPv6 leads to where a network translates it: what policies say of either

@@ -229,3 +229,59 @@ fn who_merely_permits_does_not_ask() {
     );
     assert!(asked.is_of_level);
 }
+
+/// A lease for a whole rule goes by its text: no two sets of policies share one.
+#[test]
+fn what_is_too_long_to_be_shown_is_told_apart() {
+    let asked = |last: &str| {
+        let one = |id: &str| {
+            format!(
+                "@id(\"{id}\") @approve(\"person\") permit(principal, action == Action::\"request\", resource);"
+            )
+        };
+        let mut all: Vec<String> = (0..40).map(|at| one(&format!("asking-{at}"))).collect();
+        all.push(one(last));
+        request(&policies(&all.join("\n")), "POST")
+            .unwrap()
+            .unwrap()
+    };
+    let (one, other) = (asked("one"), asked("other"));
+    let alike = one.rule.bytes().zip(other.rule.bytes());
+    assert!(alike.take_while(|(one, other)| one == other).count() > ASKED_TEXT_BYTES_MAX);
+    assert_ne!(one.rule, other.rule);
+    assert_eq!(one.rule, asked("one").rule);
+    assert!(one.rule.len() < 2 * ASKED_TEXT_BYTES_MAX);
+}
+
+/// Where nobody is asked, what policies would ask about does not happen.
+#[test]
+fn strict_denies_what_policies_ask_about() {
+    let file = PolicyFile {
+        name: "/policies/own.cedar".to_owned(),
+        content: b"@id(\"asks\") @approve(\"person\") permit(principal, action in [Action::\"request\", Action::\"connect\"], resource);\n\
+            @id(\"beside\") permit(principal, action == Action::\"request\", resource);".to_vec(),
+    };
+    let principal = Principal {
+        person: 1000,
+        session: Some("run".to_owned()),
+    };
+    for is_strict in [false, true] {
+        let facts = Facts {
+            is_strict,
+            ..Facts::new(0, Mode::Full, "default")
+        };
+        let files = [(Layer::User, vec![file.clone()])];
+        let policies = Policies::read(&hand(&principal, &facts, &files).unwrap()).unwrap();
+        let connected = policies.connection(&host("example.com"), 443, Look::Past);
+        assert_eq!(connected.is_err(), is_strict);
+        match request(&policies, "POST") {
+            Ok(asked) => assert!(!is_strict && asked.is_some()),
+            Err(refused) => {
+                assert!(is_strict);
+                let why = "to be approved, by policy asks; trust mode strict denies that";
+                assert_eq!(refused.inside, why);
+                assert_eq!(refused.policy.as_deref(), Some("policy asks"));
+            }
+        }
+    }
+}
