@@ -52,6 +52,8 @@ pub struct Decision {
     pub shadowed: Vec<Deciding>,
     /// Why nobody could tell; then it is denied.
     pub errors: Vec<String>,
+    /// Whether it is denied since somebody would have to agree, and nobody is asked.
+    pub is_unasked: bool,
 }
 
 impl Decision {
@@ -63,6 +65,7 @@ impl Decision {
             others: Vec::new(),
             shadowed: Vec::new(),
             errors: Vec::new(),
+            is_unasked: false,
         }
     }
 
@@ -93,6 +96,16 @@ impl Decision {
                 "{missing} is not carried out here, and {by} asks for it"
             ));
             self.effect = Effect::Deny;
+        }
+        self
+    }
+
+    /// The same where nobody is asked.
+    pub(crate) fn strictly(mut self) -> Self {
+        if self.effect == Effect::Ask {
+            self.effect = Effect::Deny;
+            self.is_unasked = true;
+            self.deciding.retain(|one| one.asks);
         }
         self
     }
@@ -145,6 +158,10 @@ impl Decision {
                     others.join(", ")
                 )
             }
+            (Effect::Deny, all) if self.is_unasked => format!(
+                "to be approved, by {}; trust mode strict denies that",
+                all.join(", ")
+            ),
             (Effect::Deny, all) => format!("forbidden by {}", all.join(", ")),
             (Effect::Ask, all) => format!("to be approved, by {}", all.join(", ")),
             (Effect::Allow, []) => "no policy says anything of it".to_owned(),
