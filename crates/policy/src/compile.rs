@@ -36,21 +36,7 @@ pub fn compile(
     host: &HostFacts,
 ) -> Result<Rules, ProfileError> {
     let mut version = PolicyDigest::new();
-    let mut read = |kind, file: &SourceFile<'_>| version.add(kind, &file.content);
-    let organisation = match sources.organisation {
-        Some(file) => {
-            read("organisation", file);
-            Organisation::parse(file).map_err(ProfileError::Invalid)?
-        }
-        None => Organisation::default(),
-    };
-    let config = match sources.user_config {
-        Some(file) => {
-            read("user", file);
-            UserConfig::parse(file).map_err(ProfileError::Invalid)?
-        }
-        None => UserConfig::default(),
-    };
+    let (organisation, config) = read_around(sources, &mut version)?;
     let project = read_project(sources, &mut version)?;
     let policies = policies::read(sources, &mut version)?;
     let by_project = project.file.as_ref().and_then(|file| file.profile.clone());
@@ -114,6 +100,29 @@ pub fn compile(
     Ok(rules)
 }
 
+/// The files above and around profiles: the organisation's and the user's.
+fn read_around(
+    sources: &Sources<'_>,
+    version: &mut PolicyDigest,
+) -> Result<(Organisation, UserConfig), ProfileError> {
+    let mut read = |kind, file: &SourceFile<'_>| version.add(kind, &file.content);
+    let organisation = match sources.organisation {
+        Some(file) => {
+            read("organisation", file);
+            Organisation::parse(file).map_err(ProfileError::Invalid)?
+        }
+        None => Organisation::default(),
+    };
+    let config = match sources.user_config {
+        Some(file) => {
+            read("user", file);
+            UserConfig::parse(file).map_err(ProfileError::Invalid)?
+        }
+        None => UserConfig::default(),
+    };
+    Ok((organisation, config))
+}
+
 /// How far a run would be trusted if the project named no profile: its file cannot choose one that
 /// is trusted further.
 fn without_project(
@@ -130,7 +139,7 @@ fn without_project(
     for profile in chain.profiles {
         trust.merge(profile.settings.trust);
     }
-    Ok(trust.as_most(&origin))
+    Ok(trust.into_most(&origin))
 }
 
 /// What is known only once all layers have spoken.

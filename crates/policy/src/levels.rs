@@ -186,7 +186,7 @@ impl TrustRules {
 
     /// The same as the most that another profile has. Where nothing says how far it is trusted,
     /// hosts of models mean nothing in it, and those of the other one count.
-    pub(crate) fn as_most(self, origin: &Origin) -> TrustSettings {
+    pub(crate) fn into_most(self, origin: &Origin) -> TrustSettings {
         let is_stated = self.level.is_some() || self.mode.is_some();
         let (level, mode) = (self.level(), self.mode());
         TrustSettings {
