@@ -37,19 +37,11 @@ pub fn policy(arguments: PolicyArguments, output: &Output) -> Result<u8, Failure
 }
 
 /// The rules of a profile in the present directory, with all policies that count there.
-fn rules_here(
-    name: Option<&std::ffi::OsStr>,
-    (trust, mode): (&Option<String>, &Option<String>),
-) -> Result<Rules, Failure> {
+fn rules_here(name: Option<&std::ffi::OsStr>, stated: Requested) -> Result<Rules, Failure> {
     let places = Places::read()?;
     let files = files_here(&places)?;
     let profile = name.map(requested_profile).transpose()?;
-    let requested = Requested {
-        profile,
-        trust: trust.clone(),
-        mode: mode.clone(),
-        ..Requested::default()
-    };
+    let requested = Requested { profile, ..stated };
     let host = configuration::host_facts(&places)?;
     compile(&files.sources(), &requested, "".as_ref(), &host).map_err(|error| {
         Failure::new("the rules cannot be made")
@@ -64,7 +56,12 @@ fn files_here(places: &Places) -> Result<PolicyFiles, Failure> {
 }
 
 fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure> {
-    let rules = rules_here(Some(&arguments.name), (&arguments.trust, &arguments.mode))?;
+    let stated = Requested {
+        trust: arguments.trust.clone(),
+        mode: arguments.mode.clone(),
+        ..Requested::default()
+    };
+    let rules = rules_here(Some(&arguments.name), stated)?;
     if arguments.cedar {
         let here = std::env::current_dir().doing("the current directory cannot be used")?;
         let text = rules.show_cedar(Some(&here));
@@ -170,7 +167,7 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
 
 fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let case = Case {
+    let mut case = Case {
         action: arguments.what.clone(),
         resource: arguments.resource.clone(),
         person: Some(configuration::principal().uid),
@@ -190,7 +187,15 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
     };
     let found = if arguments.file.is_empty() {
         let profile = arguments.profile.as_deref().map(AsRef::as_ref);
-        let rules = rules_here(profile, (&arguments.trust, &arguments.mode))?;
+        let stated = Requested {
+            trust: arguments.trust.clone(),
+            mode: arguments.mode.clone(),
+            task: arguments.task.clone(),
+            purpose: arguments.purpose.clone(),
+            ..Requested::default()
+        };
+        let rules = rules_here(profile, stated)?;
+        rules.state(&mut case);
         match rules.policies() {
             Some(layers) => case.ask(|question| layers.authorize(question)),
             None => case.ask(|question| Layers::default().authorize(question)),

@@ -64,6 +64,9 @@ pub struct Case {
     pub trust: Option<String>,
     /// Which data it has touched.
     pub labels: Option<BTreeSet<String>>,
+    /// Whether what somebody would have to agree to is denied; no test states it.
+    #[serde(skip)]
+    pub is_strict: bool,
     /// What is to be decided: `allow`, `ask` or `deny`.
     pub expect: Option<Expected>,
     /// The policy that is to decide, by its id.
@@ -231,6 +234,7 @@ impl Case {
             confidence: self.confidence,
             trust: self.trust.clone(),
             labels: self.labels.clone(),
+            is_strict: self.is_strict,
         }
     }
 

@@ -37,6 +37,8 @@ pub struct Deciding {
     pub effect: Effect,
     /// After how long it ends what it permits.
     pub timeout: Option<Duration>,
+    /// Whether somebody has to agree where it holds.
+    pub asks: bool,
 }
 
 /// The answer to a question.
@@ -55,6 +57,8 @@ pub struct Decision {
     pub shadowed: Vec<Deciding>,
     /// Why nobody could tell; then it is denied.
     pub errors: Vec<String>,
+    /// Whether it is denied since somebody would have to agree, and nobody is asked.
+    pub is_unasked: bool,
 }
 
 impl Decision {
@@ -66,6 +70,7 @@ impl Decision {
             others: Vec::new(),
             shadowed: Vec::new(),
             errors: Vec::new(),
+            is_unasked: false,
         }
     }
 
@@ -106,6 +111,16 @@ impl Decision {
         !self.deciding.is_empty() && self.deciding.iter().all(Deciding::is_of_level)
     }
 
+    /// The same where nobody is asked.
+    pub(crate) fn strictly(mut self) -> Self {
+        if self.effect == Effect::Ask {
+            self.effect = Effect::Deny;
+            self.is_unasked = true;
+            self.deciding.retain(|one| one.asks);
+        }
+        self
+    }
+
     /// Why it may not happen, in words: with where policies are written. Those of a level are in
     /// no file, and name it.
     #[must_use]
@@ -136,11 +151,19 @@ impl Decision {
         all.join(", ")
     }
 
+    /// The policies that somebody is asked by: what permits beside them asks for nothing.
+    pub fn asking(&self) -> impl Iterator<Item = &Deciding> {
+        self.deciding.iter().filter(|one| one.asks)
+    }
+
     fn told(&self, one: impl Fn(&Deciding) -> String) -> String {
         if !self.errors.is_empty() {
             return format!("policies cannot tell: {}", self.errors.join("; "));
         }
-        let all: Vec<String> = self.deciding.iter().map(&one).collect();
+        let all: Vec<String> = match self.effect {
+            Effect::Ask => self.asking().map(&one).collect(),
+            Effect::Allow | Effect::Deny => self.deciding.iter().map(&one).collect(),
+        };
         match (self.effect, all.as_slice()) {
             (Effect::Deny, []) if self.others.is_empty() => "no policy permits it".to_owned(),
             (Effect::Deny, []) => {
@@ -150,6 +173,10 @@ impl Decision {
                     others.join(", ")
                 )
             }
+            (Effect::Deny, all) if self.is_unasked => format!(
+                "to be approved, by {}; trust mode strict denies that",
+                all.join(", ")
+            ),
             (Effect::Deny, all) => format!("forbidden by {}", all.join(", ")),
             (Effect::Ask, all) if self.obligations.approve.iter().all(|one| one == PERSON) => {
                 format!("a person is asked by {}", all.join(", "))

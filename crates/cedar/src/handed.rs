@@ -22,6 +22,7 @@ struct Handed {
     trust: Option<String>,
     task: Option<String>,
     purpose: Option<String>,
+    is_strict: bool,
     files: Vec<(Layer, String, String)>,
 }
 
@@ -49,6 +50,7 @@ pub fn hand(
         trust: facts.trust.clone(),
         task: facts.task.clone(),
         purpose: facts.purpose.clone(),
+        is_strict: facts.is_strict,
         files: all.collect::<Result<_, String>>()?,
     };
     let written = serde_json::to_vec(&handed).map_err(|error| error.to_string())?;
@@ -85,6 +87,7 @@ pub fn take(written: &[u8]) -> Result<(Layers, Principal, Facts), String> {
         trust: handed.trust,
         task: handed.task,
         purpose: handed.purpose,
+        is_strict: handed.is_strict,
         ..Facts::new(0, handed.mode, &handed.profile)
     };
     Ok((layers, principal, facts))

@@ -118,7 +118,8 @@ impl Layers {
     }
 
     /// Answers a question: denied where one layer denies, else to be asked where one asks for
-    /// that, else allowed with every obligation of every layer. It is pure.
+    /// that, else allowed with every obligation of every layer. Where nobody is asked, what is to
+    /// be asked is denied. It is pure.
     #[must_use]
     pub fn authorize(&self, question: &Question<'_>) -> Decision {
         let mut whole = Decision::nothing_said();
@@ -143,7 +144,10 @@ impl Layers {
             }
             whole = both(whole, found);
         }
-        whole
+        match question.facts.is_strict {
+            true => whole.strictly(),
+            false => whole,
+        }
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Facts {
     pub trust: Option<String>,
     /// Which data the session has touched.
     pub labels: Option<BTreeSet<String>>,
+    /// Whether what somebody would have to agree to is denied. No policy sees it.
+    pub is_strict: bool,
 }
 
 impl Facts {
@@ -63,6 +65,7 @@ impl Facts {
             confidence: None,
             trust: None,
             labels: None,
+            is_strict: false,
         }
     }
 }

@@ -125,11 +125,9 @@ impl Reading {
             file: Arc::clone(name),
             line,
             reason: policy.annotation("reason").map(Into::into),
-            effect: match policy.effect() {
-                CedarEffect::Permit => Effect::Allow,
-                CedarEffect::Forbid => Effect::Deny,
-            },
+            effect: said(policy.effect()),
             timeout: obligations.timeout,
+            asks: !obligations.approve.is_empty(),
         };
         let meta = Meta {
             told,
@@ -144,6 +142,14 @@ impl Reading {
             let what = error.to_string();
             self.faults.push(Fault::at(name, text, at, what));
         }
+    }
+}
+
+/// What a policy says where it holds.
+fn said(effect: CedarEffect) -> Effect {
+    match effect {
+        CedarEffect::Permit => Effect::Allow,
+        CedarEffect::Forbid => Effect::Deny,
     }
 }
 

@@ -7,8 +7,11 @@ use atoll_cedar::{
     carried, take,
 };
 use atoll_model::network::{
-    ASKED_TEXT_BYTES_MAX, CredentialName, HostName, HostPart, Look, NetworkRule, Request, within,
+    ASKED_TEXT_BYTES_MAX, CallDigest, CredentialName, HostName, HostPart, Look, NetworkRule,
+    Request, within,
 };
+
+use sha2::{Digest as _, Sha256};
 
 use crate::refusals::shown;
 
@@ -52,9 +55,25 @@ pub(crate) struct Asks {
 impl Asks {
     fn by(decision: &Decision) -> Self {
         Self {
-            rule: shown(&decision.why(), ASKED_TEXT_BYTES_MAX).into_owned(),
-            is_of_level: decision.is_of_level(),
+            rule: bounded(decision.why()),
+            is_of_level: decision.asking().all(Deciding::is_of_level),
         }
+    }
+
+    /// Both of them: a yes to one is none to the other.
+    fn and(one: Option<Self>, two: Option<Self>) -> Option<Self> {
+        let (one, two) = match (one, two) {
+            (Some(one), Some(two)) => (one, two),
+            (one, two) => return one.or(two),
+        };
+        let rule = match one.rule == two.rule {
+            true => one.rule,
+            false => bounded(format!("{}; {}", one.rule, two.rule)),
+        };
+        Some(Self {
+            rule,
+            is_of_level: one.is_of_level && two.is_of_level,
+        })
     }
 
     /// With a rule that asks about the same, if one does.
@@ -108,7 +127,7 @@ impl Policies {
         };
         let mut asks = self.ask(Asked::Connect { host, port, look })?;
         if let Some(host) = &translated(host) {
-            asks = asks.or(self.ask(Asked::Connect { host, port, look })?);
+            asks = Asks::and(asks, self.ask(Asked::Connect { host, port, look })?);
         }
         Ok(asks)
     }
@@ -121,10 +140,10 @@ impl Policies {
         follows: Follows,
     ) -> Result<Option<Asks>, Forbidden> {
         let connection = self.connection(request.host, request.port, Look::Into)?;
-        let mut asks = self.ask(Asked::Request(request, follows))?.or(connection);
+        let mut asks = Asks::and(self.ask(Asked::Request(request, follows))?, connection);
         if let Some(host) = &translated(request.host) {
             let request = Request { host, ..*request };
-            asks = asks.or(self.ask(Asked::Request(&request, follows))?);
+            asks = Asks::and(asks, self.ask(Asked::Request(&request, follows))?);
         }
         Ok(asks)
     }
@@ -158,6 +177,17 @@ impl Policies {
             Effect::Ask | Effect::Deny => Err(Forbidden::by(&decision)),
         }
     }
+}
+
+/// A text that is short enough to be shown. One that is cut ends with the digest of all of it:
+/// what goes by the text, as a lease does, tells it from others that begin alike.
+fn bounded(text: String) -> String {
+    if text.len() <= ASKED_TEXT_BYTES_MAX {
+        return text;
+    }
+    let digest = CallDigest::new(Sha256::digest(text.as_bytes()).into());
+    let beginning = shown(&text, ASKED_TEXT_BYTES_MAX);
+    format!("{beginning} (sha256 {digest})")
 }
 
 /// The address that one of IPv6 leads to where a network translates it: what policies say of either

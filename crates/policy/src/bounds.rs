@@ -58,7 +58,7 @@ pub(crate) fn bound_by_organisation(
     let memory = rules.host.memory_bytes;
     rules.network.upstream.extend(organisation.upstream);
     rules.network.ask.extend(organisation.ask);
-    bound_trust(rules, organisation.trust);
+    bound_trust(rules, organisation.trust, "the organisation");
     for (key, text) in organisation.limits {
         let before = rules.limits.origin(key);
         let origin = text.origin.clone();
@@ -108,13 +108,14 @@ pub(crate) fn bound_by_organisation(
     Ok(())
 }
 
-/// The organisation says the most; what is less already needs no word.
-fn bound_trust(rules: &mut Rules, most: TrustSettings) {
+/// Somebody says the most; what is less already needs no word.
+pub(crate) fn bound_trust(rules: &mut Rules, mut most: TrustSettings, whose: &str) {
+    let endpoints = most.endpoints.take();
     let before = (rules.trust.level.clone(), rules.trust.mode.clone());
     let _ = rules.trust.lower(most);
     let lowered = |what: &str, stated: &str, origin: &Origin| {
         (
-            format!("trust {what} {stated:?} is more than the organisation allows"),
+            format!("trust {what} {stated:?} is more than {whose} allows"),
             origin.clone(),
         )
     };
@@ -124,6 +125,11 @@ fn bound_trust(rules: &mut Rules, most: TrustSettings) {
     let mode = mode.map(|one| lowered("mode", one.value.name(), &one.origin));
     for (text, origin) in level.into_iter().chain(mode) {
         rules.notice(text, origin);
+    }
+    for one in rules.trust.bound_endpoints(endpoints) {
+        let name = &one.value;
+        let text = format!("trust endpoint {name:?} is more than {whose} allows");
+        rules.notice(text, one.origin);
     }
 }
 

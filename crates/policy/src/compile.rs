@@ -1,13 +1,15 @@
 use std::ffi::OsStr;
 
-use crate::bounds::{bound_by_organisation, deny_places, deny_variables, settle_workspace};
+use crate::bounds::{
+    bound_by_organisation, bound_trust, deny_places, deny_variables, settle_workspace,
+};
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
 use crate::layers::{Organisation, UserConfig};
-use crate::levels;
+use crate::levels::{self, TrustRules, TrustSettings};
 use crate::load::{choose, load};
 use crate::merge::{Draft, merge_profile, merge_project, settle_places};
-use crate::origin::Origin;
+use crate::origin::{Origin, Sourced};
 use crate::policies;
 use crate::project::Project;
 use crate::request;
@@ -34,33 +36,25 @@ pub fn compile(
     host: &HostFacts,
 ) -> Result<Rules, ProfileError> {
     let mut version = PolicyDigest::new();
-    let mut read = |kind, file: &SourceFile<'_>| version.add(kind, &file.content);
-    let organisation = match sources.organisation {
-        Some(file) => {
-            read("organisation", file);
-            Organisation::parse(file).map_err(ProfileError::Invalid)?
-        }
-        None => Organisation::default(),
-    };
-    let config = match sources.user_config {
-        Some(file) => {
-            read("user", file);
-            UserConfig::parse(file).map_err(ProfileError::Invalid)?
-        }
-        None => UserConfig::default(),
-    };
+    let (organisation, config) = read_around(sources, &mut version)?;
     let project = read_project(sources, &mut version)?;
     let policies = policies::read(sources, &mut version)?;
     let by_project = project.file.as_ref().and_then(|file| file.profile.clone());
     let users = sources.user_profiles;
-    let choice = choose(
-        requested,
-        by_project,
-        program,
-        users,
-        config.default_profile,
-    )?;
+    let by_user = config.default_profile;
+    let choice = choose(requested, by_project, program, users, by_user.clone())?;
     let mut chain = load(&choice, users, &mut version)?;
+    let is_of_project = requested.profile.is_none() && project.names_profile();
+    let most = match is_of_project {
+        true => Some(without_project(
+            requested,
+            program,
+            users,
+            by_user,
+            &mut version,
+        )?),
+        false => None,
+    };
     request::record(requested, &mut version);
 
     let mut rules = Rules::built_in(host, choice.name.clone());
@@ -75,6 +69,13 @@ pub fn compile(
     let mut draft = Draft::default();
     for profile in chain.profiles {
         merge_profile(&mut rules, &mut draft, profile.settings)?;
+    }
+    if let Some(most) = most {
+        bound_trust(
+            &mut rules,
+            most,
+            "the profile that counts without the project",
+        );
     }
     imply_registry(&mut rules, requested, users)?;
     let mut denials = organisation.denials.clone();
@@ -97,6 +98,48 @@ pub fn compile(
     request::leave_to_the_system(&mut rules);
     finish(&mut rules, version, policies)?;
     Ok(rules)
+}
+
+/// The files above and around profiles: the organisation's and the user's.
+fn read_around(
+    sources: &Sources<'_>,
+    version: &mut PolicyDigest,
+) -> Result<(Organisation, UserConfig), ProfileError> {
+    let mut read = |kind, file: &SourceFile<'_>| version.add(kind, &file.content);
+    let organisation = match sources.organisation {
+        Some(file) => {
+            read("organisation", file);
+            Organisation::parse(file).map_err(ProfileError::Invalid)?
+        }
+        None => Organisation::default(),
+    };
+    let config = match sources.user_config {
+        Some(file) => {
+            read("user", file);
+            UserConfig::parse(file).map_err(ProfileError::Invalid)?
+        }
+        None => UserConfig::default(),
+    };
+    Ok((organisation, config))
+}
+
+/// How far a run would be trusted if the project named no profile: its file cannot choose one that
+/// is trusted further.
+fn without_project(
+    requested: &Requested,
+    program: &OsStr,
+    users: &dyn ProfileSource,
+    by_user: Option<Sourced<String>>,
+    version: &mut PolicyDigest,
+) -> Result<TrustSettings, ProfileError> {
+    let choice = choose(requested, None, program, users, by_user)?;
+    let origin = choice.name.origin.clone();
+    let chain = load(&choice, users, version)?;
+    let mut trust = TrustRules::default();
+    for profile in chain.profiles {
+        trust.merge(profile.settings.trust);
+    }
+    Ok(trust.into_most(&origin))
 }
 
 /// What is known only once all layers have spoken.
@@ -136,6 +179,13 @@ fn imply_registry(
 struct ProjectLayer {
     file: Option<Project>,
     notice: Option<Notice>,
+}
+
+impl ProjectLayer {
+    fn names_profile(&self) -> bool {
+        let file = self.file.as_ref();
+        file.is_some_and(|file| file.profile.is_some())
+    }
 }
 
 /// An untrusted file is not even parsed, so that it has no say at all.

@@ -47,7 +47,7 @@ impl Organisation {
         let mut organisation = Self {
             limits: read_limits(&mut document, &mut top),
             denials: Denials::read(&mut document, &mut top),
-            trust: TrustSettings::read(&mut document, &mut top, Author::Project),
+            trust: TrustSettings::read(&mut document, &mut top, Author::Profile),
             terminal: read_terminal(&mut document, &mut top, Author::Project),
             forbid_dangerous: document
                 .flag(&mut top, "forbid-dangerous")

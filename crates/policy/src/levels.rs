@@ -97,8 +97,9 @@ impl fmt::Display for TrustMode {
 pub(crate) struct TrustSettings {
     pub(crate) level: Option<Sourced<Level>>,
     pub(crate) mode: Option<Sourced<TrustMode>>,
-    /// Hosts of the model that an agent works with: names, or `*.` and a name.
-    pub(crate) endpoints: Vec<Sourced<String>>,
+    /// Hosts of the model that an agent works with: names, or `*.` and a name. Of a layer that
+    /// bounds others the most that count; nothing is bounded where it names none.
+    pub(crate) endpoints: Option<Vec<Sourced<String>>>,
 }
 
 impl TrustSettings {
@@ -121,9 +122,15 @@ impl TrustSettings {
         Self {
             level: level.or_else(|| named.map(|(one, at)| Sourced::new(one.level, at.clone()))),
             mode: mode.or_else(|| named.map(|(one, at)| Sourced::new(one.mode, at.clone()))),
-            endpoints: endpoints.map(|list| list.value).unwrap_or_default(),
+            endpoints: endpoints.map(|list| list.value),
         }
     }
+}
+
+/// Whether one lies in the other: it is the same, or beneath a `*.`.
+fn covers(most: &str, one: &str) -> bool {
+    let beneath = most.strip_prefix('*').is_some_and(|end| one.ends_with(end));
+    most == one || beneath
 }
 
 fn parse_endpoint(text: &str) -> Result<String, Complaint> {
@@ -189,7 +196,36 @@ impl TrustRules {
     pub(crate) fn merge(&mut self, settings: TrustSettings) {
         self.level = settings.level.or(self.level.take());
         self.mode = settings.mode.or(self.mode.take());
-        self.endpoints.extend(settings.endpoints);
+        let endpoints = settings.endpoints.into_iter().flatten();
+        self.endpoints.extend(endpoints);
+    }
+
+    /// The same as the most that another profile has. Where nothing says how far it is trusted,
+    /// hosts of models mean nothing in it, and those of the other one count.
+    pub(crate) fn into_most(self, origin: &Origin) -> TrustSettings {
+        let is_stated = self.level.is_some() || self.mode.is_some();
+        let (level, mode) = (self.level(), self.mode());
+        TrustSettings {
+            level: self.level.or(Some(Sourced::new(level, origin.clone()))),
+            mode: self.mode.or(Some(Sourced::new(mode, origin.clone()))),
+            endpoints: is_stated.then_some(self.endpoints),
+        }
+    }
+
+    /// Leaves the hosts of models that lie in one of these, and hands back the others.
+    pub(crate) fn bound_endpoints(
+        &mut self,
+        most: Option<Vec<Sourced<String>>>,
+    ) -> Vec<Sourced<String>> {
+        let Some(most) = most else {
+            return Vec::new();
+        };
+        let lies_in =
+            |one: &Sourced<String>| most.iter().any(|most| covers(&most.value, &one.value));
+        let all = std::mem::take(&mut self.endpoints).into_iter();
+        let (left, beyond) = all.partition(lies_in);
+        self.endpoints = left;
+        beyond
     }
 
     /// What may only lower: a project's file, and the organisation's over all. What it would

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use atoll_cedar::{
-    Action, Asked, Decision, Effect, Facts as CedarFacts, Fault, Known, Layer, Layers, PolicyFile,
-    Principal, Question, carried, hand,
+    Action, Asked, Case, Decision, Effect, Facts as CedarFacts, Fault, Known, Layer, Layers,
+    PolicyFile, Principal, Question, carried, hand,
 };
 use atoll_model::network::{HostName, PublishedPort};
 use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
@@ -15,7 +15,7 @@ use crate::compile::untrusted;
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
 use crate::grant::Notice;
-use crate::levels::TrustRules;
+use crate::levels::{TrustMode, TrustRules};
 use crate::network::publishing::publishing;
 use crate::origin::Origin;
 use crate::refusal::reason;
@@ -297,7 +297,21 @@ fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
         trust: trust.level.as_ref().map(|one| one.value.name().to_owned()),
         task: trust.task.clone(),
         purpose: trust.purpose.clone(),
+        is_strict: trust.mode() == TrustMode::Strict,
         ..CedarFacts::new(time, facts.mode, &rules.profile.value)
+    }
+}
+
+impl Rules {
+    /// Puts into a question what a run by these rules would be asked about with: its profile, and
+    /// what is stated of it.
+    pub fn state(&self, case: &mut Case) {
+        let trust = &self.trust;
+        case.profile = Some(self.profile.value.clone());
+        case.trust = trust.level.as_ref().map(|one| one.value.name().to_owned());
+        case.task.clone_from(&trust.task);
+        case.purpose.clone_from(&trust.purpose);
+        case.is_strict = trust.mode() == TrustMode::Strict;
     }
 }
 

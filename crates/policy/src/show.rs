@@ -70,7 +70,7 @@ impl Rules {
             (view.value.host.clone(), changes)
         });
         let programs = self.programs.iter().map(|place| place.value.clone());
-        atoll_cedar::written(&Granted {
+        let mut text = atoll_cedar::written(&Granted {
             profile: &self.profile.value,
             network: &network,
             credentials: &credentials,
@@ -79,7 +79,12 @@ impl Rules {
             programs: &programs.collect::<Vec<_>>(),
             root: self.root.value,
             nesting: self.nesting.value,
-        })
+        });
+        if let Some(level) = self.trust.forbids() {
+            text.push('\n');
+            text.push_str(&level);
+        }
+        text
     }
 
     fn rows(&self) -> Vec<Row> {

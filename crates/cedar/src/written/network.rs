@@ -8,6 +8,8 @@ use super::{Text, paths, quoted};
 
 /// What every host is.
 const HOSTS: &str = "resource is Host";
+/// What is said of a rule that asks: no policy here permits what waits for a person.
+const ASKED: &str = "a person is asked about that; here it is forbidden";
 
 pub(crate) fn write(network: &Network, out: &mut Text) {
     out.section("Names that are asked for");
@@ -39,12 +41,25 @@ pub(crate) fn write(network: &Network, out: &mut Text) {
         out.comment(&told(rule));
         out.policy("forbid", &scope.head_of("connect"), &when, &[]);
     }
+    for rule in &network.ask {
+        let scope = Scope::of(rule);
+        let mut when = scope.when(rule);
+        // A connection that is looked into is asked about by its requests.
+        when.push("context.look == \"past\"".to_owned());
+        out.comment(&told(rule));
+        out.comment(ASKED);
+        out.policy("forbid", &scope.head_of("connect"), &when, &[]);
+    }
     out.none_if_empty("connect", "nothing can be reached");
     out.section("Requests, where they are looked into");
     for rule in &network.allow {
         request(rule, "permit", Reading::Letter, out);
     }
     for rule in &network.deny {
+        request(rule, "forbid", Reading::Liberal, out);
+    }
+    for rule in &network.ask {
+        out.comment(ASKED);
         request(rule, "forbid", Reading::Liberal, out);
     }
     out.none_if_empty("request", "nothing can be asked for");

@@ -7,16 +7,24 @@ use atoll_model::network::{Scheme, Target};
 use super::*;
 
 fn policies(text: &str) -> Policies {
+    layered(&[(Layer::User, "/policies/own.cedar", text)])
+}
+
+fn layered(files: &[(Layer, &str, &str)]) -> Policies {
     let principal = Principal {
         person: 1000,
         session: Some("run".to_owned()),
     };
-    let file = PolicyFile {
-        name: "/policies/own.cedar".to_owned(),
-        content: text.as_bytes().to_vec(),
+    let file = |(layer, name, text): &(Layer, &str, &str)| {
+        let file = PolicyFile {
+            name: (*name).to_owned(),
+            content: text.as_bytes().to_vec(),
+        };
+        (*layer, vec![file])
     };
     let facts = Facts::new(0, Mode::Full, "default");
-    let handed = hand(&principal, &facts, &[(Layer::User, vec![file])]).unwrap();
+    let files: Vec<_> = files.iter().map(file).collect();
+    let handed = hand(&principal, &facts, &files).unwrap();
     Policies::read(&handed).unwrap()
 }
 
@@ -175,4 +183,105 @@ fn what_policies_ask_about_is_asked_about() {
     let refused = policies(names).connection(&host("example.com"), 443, Look::Past);
     assert!(refused.is_err());
     assert_eq!(Asks::beside(None, None), None);
+}
+
+/// A yes to what a level asks about is none to what a person's policy asks about besides.
+#[test]
+fn no_question_stands_in_for_another_one() {
+    let level = (
+        Layer::Level,
+        "level/medium-layered.cedar",
+        "@id(\"level-sends\") @approve(\"person\") permit(principal, action == Action::\"request\", resource) when { context.sends };\n\
+         permit(principal, action == Action::\"request\", resource) unless { context.sends };",
+    );
+    let own = (
+        Layer::User,
+        "/policies/own.cedar",
+        "@id(\"own-connect\") @approve(\"person\") permit(principal, action == Action::\"connect\", resource);",
+    );
+    let both = request(&layered(&[level, own]), "POST").unwrap().unwrap();
+    for one in ["policy level-sends (", "policy own-connect ("] {
+        assert!(both.rule.contains(one), "{}", both.rule);
+    }
+    assert!(!both.is_of_level);
+    // The control: each alone is asked by alone.
+    let alone = request(&layered(&[level]), "POST").unwrap().unwrap();
+    assert!(alone.is_of_level && !alone.rule.contains("own-connect"));
+    let alone = request(&layered(&[level, own]), "GET").unwrap().unwrap();
+    assert!(!alone.is_of_level && !alone.rule.contains("level-sends"));
+}
+
+/// What merely permits puts no words into a question.
+#[test]
+fn who_merely_permits_does_not_ask() {
+    let asks = "@id(\"asks\") @approve(\"person\") permit(principal, action == Action::\"request\", resource);\n\
+         @id(\"beside\") permit(principal, action == Action::\"request\", resource);";
+    let soothes = "@id(\"soothes\") @reason(\"this is harmless\") permit(principal, action == Action::\"request\", resource);";
+    let asked = layered(&[
+        (Layer::Level, "level/medium-layered.cedar", asks),
+        (Layer::User, "/policies/own.cedar", soothes),
+        (Layer::Project, "/project/atoll.cedar", soothes),
+    ]);
+    let asked = request(&asked, "POST").unwrap().unwrap();
+    assert_eq!(
+        asked.rule,
+        "to be approved, by policy asks (level/medium-layered.cedar:1)"
+    );
+    assert!(asked.is_of_level);
+}
+
+/// A lease for a whole rule goes by its text: no two sets of policies share one.
+#[test]
+fn what_is_too_long_to_be_shown_is_told_apart() {
+    let asked = |last: &str| {
+        let one = |id: &str| {
+            format!(
+                "@id(\"{id}\") @approve(\"person\") permit(principal, action == Action::\"request\", resource);"
+            )
+        };
+        let mut all: Vec<String> = (0..40).map(|at| one(&format!("asking-{at}"))).collect();
+        all.push(one(last));
+        request(&policies(&all.join("\n")), "POST")
+            .unwrap()
+            .unwrap()
+    };
+    let (one, other) = (asked("one"), asked("other"));
+    let alike = one.rule.bytes().zip(other.rule.bytes());
+    assert!(alike.take_while(|(one, other)| one == other).count() > ASKED_TEXT_BYTES_MAX);
+    assert_ne!(one.rule, other.rule);
+    assert_eq!(one.rule, asked("one").rule);
+    assert!(one.rule.len() < 2 * ASKED_TEXT_BYTES_MAX);
+}
+
+/// Where nobody is asked, what policies would ask about does not happen.
+#[test]
+fn strict_denies_what_policies_ask_about() {
+    let file = PolicyFile {
+        name: "/policies/own.cedar".to_owned(),
+        content: b"@id(\"asks\") @approve(\"person\") permit(principal, action in [Action::\"request\", Action::\"connect\"], resource);\n\
+            @id(\"beside\") permit(principal, action == Action::\"request\", resource);".to_vec(),
+    };
+    let principal = Principal {
+        person: 1000,
+        session: Some("run".to_owned()),
+    };
+    for is_strict in [false, true] {
+        let facts = Facts {
+            is_strict,
+            ..Facts::new(0, Mode::Full, "default")
+        };
+        let files = [(Layer::User, vec![file.clone()])];
+        let policies = Policies::read(&hand(&principal, &facts, &files).unwrap()).unwrap();
+        let connected = policies.connection(&host("example.com"), 443, Look::Past);
+        assert_eq!(connected.is_err(), is_strict);
+        match request(&policies, "POST") {
+            Ok(asked) => assert!(!is_strict && asked.is_some()),
+            Err(refused) => {
+                assert!(is_strict);
+                let why = "to be approved, by policy asks; trust mode strict denies that";
+                assert_eq!(refused.inside, why);
+                assert_eq!(refused.policy.as_deref(), Some("policy asks"));
+            }
+        }
+    }
 }

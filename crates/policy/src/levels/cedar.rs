@@ -27,6 +27,22 @@ impl TrustRules {
     /// profile.
     pub(crate) fn cedar(&self) -> Option<(String, String)> {
         let (level, mode) = (self.level(), self.mode());
+        let text = self.written(sending(level, mode))?;
+        Some((format!("level/{level}-{mode}.cedar"), text))
+    }
+
+    /// The same as what is forbidden alone, which can stand in one file with what a profile
+    /// permits: what a person would be asked about is forbidden too.
+    pub(crate) fn forbids(&self) -> Option<String> {
+        let sending = match sending(self.level(), self.mode()) {
+            Sending::Asked => Sending::Denied,
+            one @ (Sending::Open | Sending::Denied) => one,
+        };
+        self.written(sending)
+    }
+
+    fn written(&self, sending: Sending) -> Option<String> {
+        let (level, mode) = (self.level(), self.mode());
         let mut text = format!("// Trust level {level}, mode {mode}: docs/levels.md.\n");
         let before = text.len();
         match level {
@@ -35,9 +51,9 @@ impl TrustRules {
             Level::Medium | Level::High | Level::Full => {}
         }
         if level != Level::None {
-            text.push_str(&self.leaving(level, sending(level, mode)));
+            text.push_str(&self.leaving(level, sending));
         }
-        (text.len() > before).then(|| (format!("level/{level}-{mode}.cedar"), text))
+        (text.len() > before).then_some(text)
     }
 
     /// About what leaves: requests that send something, and bytes that nobody looks into.

@@ -46,8 +46,9 @@ pub(crate) fn settle(rules: &mut Rules) -> Result<(), ProfileError> {
     };
     if level > Level::None && rules.network.answering == Answering::Allow && would_ask(rules) {
         let text = format!(
-            "what would be asked about goes out without a question, and is recorded: trust level \
-             {level}, mode {mode}"
+            "what the profile or --ask would ask about goes out without a question, and is \
+             recorded: trust level {level}, mode {mode}; the organisation, a project and policies \
+             still ask"
         );
         rules.notice(text, origin);
     }

@@ -546,3 +546,130 @@ fn what_is_shown_of_trust_can_be_pasted() {
         assert!(boundary.network.credentials.is_empty(), "{agent}");
     }
 }
+
+/// A project's file cannot choose a profile that is trusted further than the one that counts
+/// without it.
+#[test]
+fn no_project_raises_trust_by_naming_a_profile() {
+    let level = |world: &World| {
+        let trust = world.rules().trust;
+        (trust.level().name(), trust.mode().name())
+    };
+    let low = "[trust]\nlevel = \"low\"\nmode = \"strict\"\nendpoints = [\"*.example.com\"]\n";
+    let wide = "[trust]\nlevel = \"full\"\nmode = \"permissive\"\nendpoints = [\"api.example.com\", \"other.test\"]\n";
+    let world = || {
+        let world = world().profile("mine", low).profile("wide", wide);
+        world.config("default-profile = \"mine\"\n")
+    };
+    for name in ["default", "wide"] {
+        let named = world().project(&format!("profile = \"{name}\"\n"));
+        assert_eq!(level(&named), ("low", "strict"), "{name}");
+    }
+    let named = world().project("profile = \"wide\"\n");
+    let endpoints = |world: &World| -> Vec<String> {
+        let all = world.rules().trust.endpoints;
+        all.into_iter().map(|one| one.value).collect()
+    };
+    assert_eq!(endpoints(&named), ["api.example.com"]);
+    let told = "more than the profile that counts without the project allows";
+    assert!(named.notices().contains(told), "{}", named.notices());
+    // Nor where nobody states a level: then it is that of `high`.
+    let mut unstated = world().project("profile = \"wide\"\n");
+    unstated.config = None;
+    assert_eq!(level(&unstated), ("high", "layered"));
+    assert_eq!(endpoints(&unstated), ["api.example.com", "other.test"]);
+    // The controls: the person's own word counts, and a project may name what is trusted less.
+    assert_eq!(level(&named.clone().with("wide")), ("full", "permissive"));
+    let mut person = named.clone();
+    person.requested.trust = Some("high".to_owned());
+    assert_eq!(level(&person), ("high", "strict"));
+    let mut lower = world().project("profile = \"mine\"\n");
+    lower.config = None;
+    assert_eq!(level(&lower), ("low", "strict"));
+}
+
+#[test]
+fn an_organisation_bounds_the_hosts_of_models() {
+    let own =
+        "[trust]\nlevel = \"low\"\nendpoints = [\"*.test\", \"a.models.test\", \"models.test\"]\n";
+    let world = || world().profile("p", own).with("p");
+    let endpoints = |world: &World| -> Vec<String> {
+        let all = world.rules().trust.endpoints;
+        all.into_iter().map(|one| one.value).collect()
+    };
+    let bounded = world().organisation("[trust]\nendpoints = [\"*.models.test\"]\n");
+    assert_eq!(endpoints(&bounded), ["a.models.test"]);
+    let told = "trust endpoint \"*.test\" is more than the organisation allows";
+    assert!(bounded.notices().contains(told), "{}", bounded.notices());
+    let none = world().organisation("[trust]\nendpoints = []\n");
+    assert!(endpoints(&none).is_empty());
+    // The control: where it names none, all count.
+    let silent = world().organisation("[trust]\nlevel = \"low\"\n");
+    assert_eq!(endpoints(&silent).len(), 3);
+}
+
+/// What is shown of a profile in Cedar permits nothing that a run would be denied, or asked.
+#[test]
+fn a_profile_in_cedar_is_no_wider_than_its_level() {
+    let sent = |level: &str, mode: &str, name: &str, method: &str| {
+        let text = trusted(level, mode).rules().show_cedar(None);
+        let file = atoll_cedar::PolicyFile {
+            name: "shown.cedar".to_owned(),
+            content: text.into_bytes(),
+        };
+        let shown = atoll_cedar::Policies::compile(&[file], atoll_cedar::Known::default());
+        let shown = shown.unwrap();
+        let principal = Principal {
+            person: 1000,
+            session: Some("run".to_owned()),
+        };
+        let (host, target) = (host(name), Target::parse("/").unwrap());
+        let request = Request {
+            host: &host,
+            port: 443,
+            scheme: Scheme::Https,
+            method,
+            target: &target,
+        };
+        let question = Question {
+            principal: &principal,
+            asked: Asked::Request(&request, Follows::Nothing),
+            facts: &CedarFacts::new(0, Mode::Full, "p"),
+        };
+        word(shown.authorize(&question).effect)
+    };
+    for (level, mode, posts) in [
+        ("none", "layered", "deny"),
+        ("low", "layered", "deny"),
+        ("medium", "layered", "deny"),
+        ("medium", "permissive", "allow"),
+        ("high", "layered", "allow"),
+    ] {
+        assert_eq!(
+            sent(level, mode, "api.example.com", "POST"),
+            posts,
+            "{level}"
+        );
+        let reads = if level == "none" { "deny" } else { "allow" };
+        assert_eq!(
+            sent(level, mode, "api.example.com", "GET"),
+            reads,
+            "{level}"
+        );
+    }
+    assert_eq!(sent("high", "layered", "asked.example.com", "GET"), "deny");
+    assert_eq!(sent("full", "layered", "asked.example.com", "GET"), "allow");
+}
+
+#[test]
+fn a_question_is_put_with_what_the_rules_state() {
+    let profile = "[trust]\nlevel = \"low\"\nmode = \"strict\"\n";
+    let mut world = world().profile("p", profile).with("p");
+    world.requested.task = Some("tidy".to_owned());
+    let mut case = atoll_cedar::Case::default();
+    world.rules().state(&mut case);
+    assert_eq!(case.trust.as_deref(), Some("low"));
+    assert_eq!(case.task.as_deref(), Some("tidy"));
+    assert_eq!(case.profile.as_deref(), Some("p"));
+    assert!(case.is_strict);
+}
