@@ -190,7 +190,8 @@ impl Decision {
 
 impl Deciding {
     /// Whether a level of trust says so.
-    fn is_of_level(&self) -> bool {
+    #[must_use]
+    pub fn is_of_level(&self) -> bool {
         self.file.starts_with(LEVEL)
     }
 }

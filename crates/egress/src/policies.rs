@@ -56,7 +56,7 @@ impl Asks {
     fn by(decision: &Decision) -> Self {
         Self {
             rule: bounded(decision.why()),
-            is_of_level: decision.asking().all(Deciding::is_of_level),
+            is_of_level: decision.asking().all(atoll_cedar::Deciding::is_of_level),
         }
     }
 

@@ -194,7 +194,12 @@ impl Kept {
     pub(crate) fn settle(self, notices: &mut Vec<String>) {
         // What could not be moved now is moved before the next run, or that has another layer.
         let host = &self.record.host;
-        let _ = clear(&self.layer, &self.record.logins, (&self.told, host), notices);
+        let _ = clear(
+            &self.layer,
+            &self.record.logins,
+            (&self.told, host),
+            notices,
+        );
     }
 }
 
