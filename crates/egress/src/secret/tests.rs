@@ -405,8 +405,12 @@ proptest! {
         mask.release(&mut masked);
         prop_assert_eq!(masked.len(), stream.len());
         prop_assert_eq!(masked == stream, !is_any);
+        // What was written in is no part of a secret, though it may be what one lacks to be whole.
+        let left: Vec<u8> = std::iter::zip(&stream, &masked)
+            .map(|(was, is)| if was == is { *is } else { 1 })
+            .collect();
         for value in &values {
-            prop_assert!(!stands(&masked, value), "{}", String::from_utf8_lossy(&masked));
+            prop_assert!(!stands(&left, value), "{}", String::from_utf8_lossy(&masked));
         }
         prop_assert_eq!(masks.whole(&stream).unwrap_or_else(|| stream.clone()), masked);
     }
