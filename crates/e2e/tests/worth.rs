@@ -23,6 +23,7 @@ const NAMES: &[&str] = &[
     "api.openai.com",
     "api.anthropic.com",
     "generativelanguage.googleapis.com",
+    "auth.openai.com",
     "example.com",
     "other.example",
     "git.example",
