@@ -54,9 +54,12 @@ pub(crate) struct Asks {
 
 impl Asks {
     fn by(decision: &Decision) -> Self {
+        // Where none says that it asks, it is nobody's but a person's.
+        let mut asking = decision.asking().peekable();
+        let is_asked = asking.peek().is_some();
         Self {
             rule: bounded(decision.why()),
-            is_of_level: decision.asking().all(atoll_cedar::Deciding::is_of_level),
+            is_of_level: is_asked && asking.all(atoll_cedar::Deciding::is_of_level),
         }
     }
 
